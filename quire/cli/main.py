@@ -1,0 +1,78 @@
+"""The `quire` command: finds the subcommand, and turns every expected error into one line and exit code 2."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Group
+from cyclopts.exceptions import UnusedCliTokensError
+
+from quire.cli.options import apply_sources
+from quire.core.errors import QuireError
+
+# Name → where its function is and its line in `quire --help`. Nothing is imported until the command runs.
+_COMMANDS = {
+    "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
+    "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
+}
+
+_FAILED = 2
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
+
+
+def build_app() -> App:
+    """The command line, with every subcommand still unloaded."""
+    app = App(
+        name="quire",
+        help="An LLM inference and serving engine built around a paged KV cache.",
+        version=_version,
+        config=(apply_sources,),
+        help_format="plaintext",  # rendering Markdown would take a third of the time `quire --help` takes
+        group_parameters=Group("Options", sort_key=0),
+    )
+    for name, (target, line) in _COMMANDS.items():
+        app.command(target, name=name, help=line)
+    return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("quire")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = build_app()(tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value")
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away; Python would complain once more when it flushes on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    except CycloptsError as error:
+        return _fail(_explain(error))
+    except (QuireError, OSError) as error:
+        return _fail(str(error))
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        unused = " ".join(error.unused_tokens or [])
+        return f"unexpected argument {unused!r}; everything but MODEL is given as --name value."
+    message = str(error)
+    return message[:1].lower() + message[1:]
+
+
+def _fail(message: str) -> int:
+    print("quire: error:", " ".join(message.split()), file=sys.stderr)
+    return _FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

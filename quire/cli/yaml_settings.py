@@ -1,0 +1,97 @@
+"""A --config file as flat settings: every key is known, in its place, given once and of the right type, or an error."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from quire.config.engine import EngineConfig
+from quire.config.fields import check_value, field_sections, section_types
+from quire.core.errors import ConfigError
+from quire.core.nearest import did_you_mean
+
+_SHOW = 60
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, except that a key given twice is an error and not the last one's win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key, _ in reversed(node.value):
+            if keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in file `path`, by field name."""
+    document = _load(path)
+    settings: dict[str, Any] = {}
+    for name, value in _flat(document, str(path)):
+        if name in settings:
+            raise ConfigError(f"{path} gives {name} twice, flat and in a section; keep one.")
+        settings[name] = value
+    return settings
+
+
+def _load(path: Path) -> dict[Any, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=_Loader)
+    except OSError as error:
+        raise ConfigError(f"cannot read --config {path}: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"--config {path} is not UTF-8 text; give a YAML file.") from None
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"--config {path}{line} is not valid YAML: {error.problem}.") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"--config {path} is not valid YAML: {' '.join(str(error).split())[:120]}.") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"--config {path} holds a {type(document).__name__}, but `name: value` lines are expected.")
+    return document
+
+
+def _flat(document: dict[Any, Any], source: str) -> Iterator[tuple[str, Any]]:
+    sections, fields = section_types(EngineConfig), field_sections(EngineConfig)
+    for key, value in document.items():
+        name = _name(key)
+        if isinstance(value, dict) and name in sections:
+            yield from _section(name, sections[name], value, source)
+        elif value is None and name in sections and name not in fields:
+            continue  # an empty section
+        elif name in fields:
+            yield name, _checked(sections[fields[name]], name, value, source)
+        else:
+            close = did_you_mean(name, [*fields, *sections])
+            raise ConfigError(f"{source} has an unknown key {name[:_SHOW]!r}.{close}")
+
+
+def _section(title: str, section: type, values: dict[Any, Any], source: str) -> Iterator[tuple[str, Any]]:
+    fields = field_sections(EngineConfig)
+    own = [name for name, belongs in fields.items() if belongs == title]
+    for key, value in values.items():
+        name = _name(key)
+        if name in own:
+            yield name, _checked(section, name, value, source)
+        elif name in fields:
+            raise ConfigError(f"{source} has {name} in section {title}, but it belongs in section {fields[name]}.")
+        else:
+            close = did_you_mean(name, own)
+            raise ConfigError(f"{source} has an unknown key {name[:_SHOW]!r} in section {title}.{close}")
+
+
+def _name(key: Any) -> str:
+    return str(key).replace("-", "_")
+
+
+def _checked(section: type, name: str, value: Any, source: str) -> Any:
+    try:
+        check_value(section, name, value)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return value

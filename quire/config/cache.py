@@ -1,0 +1,44 @@
+"""How KV memory is sized and reused."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from quire.config.bounds import check
+
+KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8"]
+
+BLOCK_SIZES = tuple(2**power for power in range(9))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """How KV memory is sized and reused."""
+
+    block_size: int = 16
+    """Tokens in one block of the KV cache, a power of two."""
+    gpu_memory_utilization: float | None = None
+    """Share of the device's memory for weights, activations and KV together. Unset: 0.92 on a GPU, 0.5 on a CPU."""
+    kv_cache_dtype: KVCacheDtype = "auto"
+    """How KV is stored. auto: as the model computes; fp8 halves it on devices that have fp8."""
+    swap_space: float | None = None
+    """GiB of host memory a device may swap KV blocks to. Unset: 4 on a GPU, none on a CPU."""
+    enable_prefix_caching: bool = True
+    """Keep the KV of finished prompts and reuse it for prompts that begin the same way."""
+    num_gpu_blocks_override: int | None = None
+    """Use exactly this many blocks instead of all that fit."""
+
+    def __post_init__(self) -> None:
+        allowed = f"a power of two from 1 to {BLOCK_SIZES[-1]}"
+        check(self.block_size in BLOCK_SIZES, "block_size", self.block_size, allowed, "16 suits most models")
+        if self.gpu_memory_utilization is not None:
+            share = self.gpu_memory_utilization
+            check(
+                0 < share <= 1, "gpu_memory_utilization", share, "more than 0 and at most 1", "0.92 is the usual share"
+            )
+        if self.swap_space is not None:
+            ok = math.isfinite(self.swap_space) and self.swap_space >= 0
+            check(ok, "swap_space", self.swap_space, "0 or more GiB", "0 turns swapping off")
+        if self.num_gpu_blocks_override is not None:
+            ok, fix = self.num_gpu_blocks_override >= 1, "leave it out to use all blocks that fit"
+            check(ok, "num_gpu_blocks_override", self.num_gpu_blocks_override, "1 or more", fix)

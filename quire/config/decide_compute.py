@@ -1,0 +1,108 @@
+"""Decisions of `resolve` about computing: dtypes, how many tokens and sequences a step holds, how a model is cut."""
+
+from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.kv_layout import KVShape, kv_heads_per_rank, kv_shape, stage_layers
+from quire.config.parallel import ParallelConfig
+from quire.config.resolved import Choice
+from quire.config.scheduler import SchedulerConfig
+from quire.config.sizes import binary_size
+from quire.core.errors import ConfigError
+
+_FP8 = "float8_e4m3fn"
+_DEFAULT_SEQS = {"cuda": 256, "cpu": 16}
+_DEFAULT_TOKENS = {"cuda": 8192, "cpu": 512}
+
+
+def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
+    """Raise a ConfigError unless the model can be cut this way."""
+    size = parallel.tensor_parallel_size
+    if model.num_heads % size:
+        allowed = ", ".join(str(n) for n in range(1, model.num_heads + 1) if model.num_heads % n == 0)
+        raise ConfigError(
+            f"--tensor-parallel-size is {size}, but the model has {model.num_heads} attention heads, which {size} does "
+            f"not divide; use one of {allowed}."
+        )
+    kv_heads_per_rank(model.num_kv_heads, size)
+    stage_layers(model.num_layers, parallel.pipeline_parallel_size)
+
+
+def decide_dtype(asked: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice]) -> str:
+    if asked != "auto":
+        _check_device_dtype("--dtype", asked, asked, device)
+        dtype, reason = asked, "asked for"
+    else:
+        dtype, reason = _own_dtype(model, device)
+    choices.append(Choice("dtype", dtype, reason))
+    return dtype
+
+
+def _own_dtype(model: ModelFacts, device: DeviceFacts) -> tuple[str, str]:
+    own = model.dtype
+    if own == "float32" and device.kind == "cuda" and "bfloat16" in device.dtypes:
+        return "bfloat16", "the checkpoint is float32; 16 bits take half the memory and have the same range"
+    if own in COMPUTE_DTYPES and own in device.dtypes:
+        return own, "the checkpoint's own"
+    if own not in COMPUTE_DTYPES:
+        dtype = "bfloat16" if device.kind == "cuda" and "bfloat16" in device.dtypes else "float32"
+        return dtype, f"the checkpoint is stored as {own}, which is unpacked to compute"
+    return "float32", f"the checkpoint is {own}, which {device.name} is not fast at; float32 holds it exactly"
+
+
+def _check_device_dtype(flag: str, asked: str, dtype: str, device: DeviceFacts) -> None:
+    if dtype not in device.dtypes:
+        known = ", ".join("fp8" if name == _FP8 else name for name in device.dtypes)
+        raise ConfigError(f"{flag} is {asked}, but {device.name} computes in {known}; use one of those or auto.")
+
+
+def decide_kv_dtype(asked: str, dtype: str, device: DeviceFacts, choices: list[Choice]) -> str:
+    if asked == "auto":
+        kv_dtype, reason = dtype, "as the model computes"
+    else:
+        kv_dtype, reason = (_FP8 if asked == "fp8" else asked), "asked for"
+        _check_device_dtype("--kv-cache-dtype", asked, kv_dtype, device)
+    choices.append(Choice("kv_cache_dtype", kv_dtype, reason))
+    return kv_dtype
+
+
+def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
+    """The KV of the pipeline stage that stores most."""
+    heads = kv_heads_per_rank(model.num_kv_heads, asked.parallel.tensor_parallel_size)
+    windows = model.windows
+    shapes = [
+        kv_shape([windows[i] for i in layers], heads, model.head_dim, dtype_bytes(kv_dtype), asked.cache.block_size)
+        for layers in stage_layers(model.num_layers, asked.parallel.pipeline_parallel_size)
+    ]
+    shape = max(shapes, key=lambda shape: (shape.bytes_per_token, shape.block_bytes * len(shape.groups)))
+    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {heads} KV heads × {model.head_dim}"
+    if len(shape.groups) > 1:
+        reason += f"; {len(shape.groups)} groups by window, {shape.padded_layers} layers of padding"
+    choices.append(Choice("block", binary_size(shape.block_bytes), reason))
+    return shape
+
+
+def decide_step_size(asked: SchedulerConfig, device: DeviceFacts, choices: list[Choice]) -> tuple[int, int]:
+    """Sequences and tokens of one step; of the two, one that was not asked for gives way to one that was."""
+    default_seqs, default_tokens = _DEFAULT_SEQS[device.kind], _DEFAULT_TOKENS[device.kind]
+    usual = f"the usual for a {'GPU' if device.kind == 'cuda' else 'CPU'}"
+    if asked.max_num_seqs is not None:
+        seqs, why_seqs = asked.max_num_seqs, "asked for"
+    elif asked.max_num_batched_tokens is not None and asked.max_num_batched_tokens < default_seqs:
+        seqs, why_seqs = asked.max_num_batched_tokens, "every sequence needs one of the tokens of a step"
+    else:
+        seqs, why_seqs = default_seqs, usual
+    if asked.max_num_batched_tokens is not None:
+        tokens, why_tokens = asked.max_num_batched_tokens, "asked for"
+    elif seqs > default_tokens:
+        tokens, why_tokens = seqs, "every sequence needs one of the tokens of a step"
+    else:
+        tokens, why_tokens = default_tokens, usual
+    choices.append(Choice("max_num_seqs", f"{seqs:,}", why_seqs))
+    choices.append(Choice("max_num_batched_tokens", f"{tokens:,}", why_tokens))
+    if asked.long_prefill_token_threshold > tokens:
+        raise ConfigError(
+            f"--long-prefill-token-threshold is {asked.long_prefill_token_threshold}, which has no effect in steps of "
+            f"{tokens} tokens; lower it or raise --max-num-batched-tokens."
+        )
+    return seqs, tokens

@@ -1,0 +1,134 @@
+"""Decisions of `resolve` about memory: swap space, blocks on the device and the longest sequence they hold."""
+
+from quire.config.cache import CacheConfig
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.kv_layout import KVShape, blocks_for, longest_sequence
+from quire.config.memory import MemoryBudget, activation_bytes, sampler_bytes, weights_on_device
+from quire.config.resolved import Choice
+from quire.config.sizes import GIB, decimal_size
+from quire.core.errors import ConfigError
+
+_DEFAULT_SHARE = {"cuda": 0.92, "cpu": 0.5}
+_DEFAULT_SWAP = 4 * GIB
+_SHORTEST_USEFUL = 256
+"""Tokens. With less room a model technically starts but answers nothing, so that counts as not fitting."""
+
+
+def memory_share(asked: CacheConfig, device: DeviceFacts) -> float:
+    """The share of a device's memory that quire takes."""
+    return _DEFAULT_SHARE[device.kind] if asked.gpu_memory_utilization is None else asked.gpu_memory_utilization
+
+
+def memory_budget(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, step: tuple[int, int], swap_bytes: int
+) -> MemoryBudget:
+    """What one device's memory goes to when a step holds `step` (sequences, tokens)."""
+    max_num_seqs, max_num_batched_tokens = step
+    return MemoryBudget(
+        total=device.memory_bytes,
+        utilization=memory_share(asked.cache, device),
+        weights=weights_on_device(model, dtype, asked.parallel),
+        activations=activation_bytes(model, dtype, max_num_batched_tokens, asked.parallel.tensor_parallel_size),
+        sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
+        swap=swap_bytes if device.kind == "cpu" else 0,
+    )
+
+
+def decide_cpu_blocks(asked: EngineConfig, device: DeviceFacts, shape: KVShape, choices: list[Choice]) -> int:
+    """Blocks of host memory to swap to."""
+    wants_swap = asked.scheduler.preemption_mode == "swap"
+    if asked.cache.swap_space is not None:
+        size, reason = int(asked.cache.swap_space * GIB), "asked for"
+    elif device.kind == "cpu" and not wants_swap:
+        size, reason = 0, "a CPU's blocks are in host memory already"
+    else:
+        size, reason = min(_DEFAULT_SWAP, device.host_memory_bytes // 4), "the usual, at most a quarter of host memory"
+    if size > device.host_memory_bytes:
+        raise ConfigError(
+            f"--swap-space is {asked.cache.swap_space} GiB, but the host of {device.name} has "
+            f"{device.host_memory_bytes / GIB:.4g} GiB; lower it."
+        )
+    blocks = size // shape.block_bytes
+    if wants_swap and blocks == 0:
+        raise ConfigError(
+            f"--preemption-mode is swap, but --swap-space {asked.cache.swap_space} holds no block of "
+            f"{shape.block_bytes:,} bytes; raise --swap-space or use --preemption-mode recompute."
+        )
+    choices.append(Choice("swap_space", f"{blocks:,} blocks ({size / GIB:.4g} GiB)", reason))
+    return blocks
+
+
+def decide_num_blocks(
+    asked: CacheConfig, device: DeviceFacts, budget: MemoryBudget, shape: KVShape, choices: list[Choice]
+) -> int:
+    """Blocks that sequences can use; one more, block 0, is scratch."""
+    fits = budget.kv // shape.block_bytes - 1
+    if fits < 1:
+        raise ConfigError(_too_large(device, budget))
+    left = f"{decimal_size(budget.kv)} are left of {budget.utilization:.0%} of {decimal_size(budget.total)}"
+    if asked.num_gpu_blocks_override is None:
+        blocks, reason = fits, left
+    elif asked.num_gpu_blocks_override <= fits:
+        blocks, reason = asked.num_gpu_blocks_override, f"asked for; {fits:,} would fit"
+    else:
+        raise ConfigError(
+            f"--num-gpu-blocks-override is {asked.num_gpu_blocks_override}, but only {fits} blocks of "
+            f"{shape.block_bytes:,} bytes fit {device.name}; lower it or leave it out."
+        )
+    choices.append(Choice("num_gpu_blocks", f"{blocks:,}", reason))
+    return blocks
+
+
+def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
+    parts = {"weights": budget.weights, "activations": budget.activations, "sampling": budget.sampler}
+    if budget.swap:
+        parts["swap space"] = budget.swap
+    spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items())
+    return (
+        f"the model does not fit: {spent} leave no room for KV in the {decimal_size(budget.share)} that are "
+        f"{budget.utilization:.0%} of {device.name}; use a larger device, a smaller model or a higher "
+        "--tensor-parallel-size (`quire plan` tries out what fits)."
+    )
+
+
+def decide_max_model_len(
+    asked: EngineConfig, model: ModelFacts, shape: KVShape, num_blocks: int, chunk: int, choices: list[Choice]
+) -> int:
+    """The longest sequence allowed: what was asked, or the checkpoint's, or what the KV cache holds."""
+    wanted, lookahead = asked.model.max_model_len, asked.scheduler.num_lookahead_tokens
+    longest = model.max_position
+    if wanted is not None and wanted > longest:
+        raise ConfigError(
+            f"--max-model-len is {wanted}, but {model.max_position_source} gives {model.name} {longest} tokens; "
+            f"use at most {longest}."
+        )
+    holds = longest_sequence(shape.groups, shape.block_size, num_blocks, longest + lookahead, chunk) - lookahead
+    if wanted is not None and wanted > holds:
+        needed = blocks_for(shape.groups, shape.block_size, wanted + lookahead, chunk)
+        raise ConfigError(
+            f"--max-model-len is {wanted}, which needs {_blocks(needed, shape)} of KV, but there are "
+            f"{_blocks(num_blocks, shape)}, enough for {max(holds, 0)} tokens; lower it, or free memory "
+            "(`quire plan` tries out what fits)."
+        )
+    enough = 2 if asked.cache.num_gpu_blocks_override else min(_SHORTEST_USEFUL, longest)
+    if holds < enough:
+        raise ConfigError(
+            f"the model does not fit: {_blocks(num_blocks, shape)} are left for KV, which hold a sequence of "
+            f"{max(holds, 0)} tokens; use a larger device or a smaller model (`quire plan` tries out what fits)."
+        )
+    value, reason = _longest_allowed(wanted, longest, holds, model.max_position_source)
+    choices.append(Choice("max_model_len", f"{value:,}", reason))
+    return value
+
+
+def _blocks(count: int, shape: KVShape) -> str:
+    return f"{count:,} blocks ({decimal_size(count * shape.block_bytes)})"
+
+
+def _longest_allowed(wanted: int | None, longest: int, holds: int, source: str) -> tuple[int, str]:
+    if wanted is not None:
+        return wanted, "asked for"
+    if holds < longest:
+        return holds, f"reduced from {longest:,} ({source}): the KV cache holds one sequence of this length"
+    return longest, f"from {source}"

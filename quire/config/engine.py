@@ -1,0 +1,41 @@
+"""Everything a user can ask for, as one frozen object of sections."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from quire.config.cache import CacheConfig
+from quire.config.fields import check_value, field_sections, section_types
+from quire.config.model import ModelConfig
+from quire.config.observe import ObserveConfig
+from quire.config.parallel import ParallelConfig
+from quire.config.scheduler import SchedulerConfig
+from quire.config.server import ServerConfig
+from quire.core.errors import ConfigError
+from quire.core.nearest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What was asked for; `resolve` turns it into concrete values."""
+
+    model: ModelConfig
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    observe: ObserveConfig = field(default_factory=ObserveConfig)
+
+    @classmethod
+    def from_flat(cls, **settings: object) -> Self:
+        """Build it from plain names, as in `from_flat(model="gpt2", max_num_seqs=8)`."""
+        known = field_sections(cls)
+        sections = section_types(cls)
+        chosen: dict[str, dict[str, object]] = {name: {} for name in sections}
+        for name, value in settings.items():
+            if name not in known:
+                raise ConfigError(f"unknown setting {name!r}.{did_you_mean(name, known)}")
+            check_value(sections[known[name]], name, value)
+            chosen[known[name]][name] = value
+        if "model" not in settings:
+            raise ConfigError("the setting 'model' is missing; give a folder, a .gguf file or a hub id.")
+        return cls(**{name: section(**chosen[name]) for name, section in sections.items()})

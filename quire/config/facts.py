@@ -1,0 +1,63 @@
+"""What a checkpoint's header and a device say about themselves: the facts that `resolve` decides from.
+
+Nothing here is asked for by a user and nothing is decided here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+DeviceKind = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """The shape of a model, read from its header alone."""
+
+    name: str
+    architecture: str
+    """The checkpoint's own name of its family, for example `LlamaForCausalLM`."""
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position: int
+    """The longest context the checkpoint was made for, in tokens."""
+    dtype: str
+    """What the checkpoint calls its own dtype, for example `bfloat16`."""
+    weight_bytes: dict[str, int]
+    """Bytes of weights by stored dtype."""
+    num_parameters: int
+    layer_windows: tuple[int | None, ...] = ()
+    """Sliding window of each layer in tokens; None attends to everything. Empty: all layers do."""
+    max_position_source: str = "the checkpoint"
+
+    @property
+    def total_weight_bytes(self) -> int:
+        return sum(self.weight_bytes.values())
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """One entry a layer."""
+        return self.layer_windows or (None,) * self.num_layers
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What a device has and how fast it is; speeds feed cost estimates, not correctness."""
+
+    name: str
+    kind: DeviceKind
+    memory_bytes: int
+    bandwidth: float
+    """Bytes a second between the device's memory and its cores, as reached in practice."""
+    flops: float
+    """16-bit multiply-adds count as two operations a second, as reached in practice."""
+    host_bandwidth: float
+    """Bytes a second between host and device memory."""
+    host_memory_bytes: int
+    step_overhead: float
+    """Seconds a step costs beyond its bytes and operations: launches, planning, sampling."""
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
+    """Dtypes it computes in at full speed."""

@@ -1,0 +1,68 @@
+"""What one device's memory is spent on, as arithmetic over facts. Estimates err on the large side; decides nothing."""
+
+from dataclasses import dataclass
+
+from quire.config.dtypes import DTYPE_BYTES, PLAIN_FLOATS, dtype_bytes
+from quire.config.facts import ModelFacts
+from quire.config.kv_layout import stage_layers
+from quire.config.parallel import ParallelConfig
+
+# Widest point of a layer, in multiples of the hidden size: the residual stream, its norm, attention's output and input
+# stay whole on every rank; queries, keys, values, the gated MLP's two halves and their product are cut.
+_WHOLE_WIDTHS = 4
+_CUT_WIDTHS = 12
+
+_SAMPLER_COPIES = 3
+"""float32 logits, their sorted copy and the sort's indices."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """Bytes of one device, by use."""
+
+    total: int
+    utilization: float
+    weights: int
+    activations: int
+    sampler: int
+    swap: int = 0
+    """Swap space that comes out of the same memory, which only a CPU's does."""
+
+    @property
+    def share(self) -> int:
+        """What quire may use of the device."""
+        return int(self.total * self.utilization)
+
+    @property
+    def spent(self) -> int:
+        """Everything but KV."""
+        return self.weights + self.activations + self.sampler + self.swap
+
+    @property
+    def kv(self) -> int:
+        """What is left for KV; negative when the rest alone does not fit."""
+        return self.share - self.spent
+
+
+def weights_on_device(model: ModelFacts, dtype: str, parallel: ParallelConfig) -> int:
+    """Bytes of weights on the fullest device, with plain floats converted to `dtype` and packed formats as stored."""
+    total = 0
+    for stored, size in model.weight_bytes.items():
+        total += size // DTYPE_BYTES[stored] * dtype_bytes(dtype) if stored in PLAIN_FLOATS else size
+    if parallel.pipeline_parallel_size > 1:
+        # The first stage also holds the embedding, the last the output layer.
+        embedding = min(total, model.vocab_size * model.hidden_size * dtype_bytes(dtype))
+        most = len(stage_layers(model.num_layers, parallel.pipeline_parallel_size)[0])
+        total = (total - embedding) * most // model.num_layers + embedding
+    return -(-total // parallel.tensor_parallel_size)
+
+
+def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_parallel_size: int) -> int:
+    """Bytes a step of `num_tokens` tokens holds at its widest point."""
+    widths = _WHOLE_WIDTHS + -(-_CUT_WIDTHS // tensor_parallel_size)
+    return num_tokens * model.hidden_size * widths * dtype_bytes(dtype)
+
+
+def sampler_bytes(model: ModelFacts, num_rows: int) -> int:
+    """Bytes that turning `num_rows` rows of logits into tokens takes."""
+    return num_rows * model.vocab_size * dtype_bytes("float32") * _SAMPLER_COPIES

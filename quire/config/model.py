@@ -1,0 +1,31 @@
+"""Which model to run and in which numbers."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from quire.config.bounds import check
+
+Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Which model to run and in which numbers."""
+
+    model: str
+    """A folder with config.json and *.safetensors, a .gguf file, or a hub id such as meta-llama/Meta-Llama-3-8B."""
+    _: KW_ONLY
+    revision: str | None = None
+    """Branch, tag or commit of a hub id. Unset: its main branch."""
+    dtype: Dtype = "auto"
+    """What the model computes in. auto: the checkpoint's own where the device is fast at it."""
+    max_model_len: int | None = None
+    """Longest prompt plus answer, in tokens. Unset: the checkpoint's, or less where the KV cache holds less."""
+
+    def __post_init__(self) -> None:
+        check(bool(self.model.strip()), "model", self.model, "a path or a hub id", "name one")
+        if self.max_model_len is not None:
+            fix = "give a length in tokens or leave it out to have it decided"
+            check(self.max_model_len >= 2, "max_model_len", self.max_model_len, "2 or more", fix)
+        if self.revision is not None:
+            check(bool(self.revision.strip()), "revision", self.revision, "a branch, tag or commit", "or leave it out")

@@ -1,0 +1,19 @@
+"""Over how many devices one copy of the model is spread."""
+
+from dataclasses import dataclass
+
+from quire.config.bounds import check
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelConfig:
+    """Over how many devices one copy of the model is spread."""
+
+    tensor_parallel_size: int = 1
+    """Devices that share every layer."""
+    pipeline_parallel_size: int = 1
+    """Groups of devices that each hold a run of layers."""
+
+    def __post_init__(self) -> None:
+        for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more", "1 keeps the model in one piece")

@@ -1,0 +1,131 @@
+"""From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
+
+from quire.config.decide_compute import (
+    check_parallel,
+    decide_dtype,
+    decide_kv_dtype,
+    decide_kv_shape,
+    decide_step_size,
+)
+from quire.config.decide_memory import decide_cpu_blocks, decide_max_model_len, decide_num_blocks, memory_budget
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.kv_layout import KVShape
+from quire.config.resolved import (
+    Choice,
+    KVLayout,
+    PolicySettings,
+    PreemptionCosts,
+    PreemptionMode,
+    Resolved,
+    StepLimits,
+)
+from quire.config.scheduler import SchedulerConfig
+
+
+def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Resolved:
+    """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
+    choices: list[Choice] = []
+    check_parallel(asked.parallel, model)
+    dtype = decide_dtype(asked.model.dtype, model, device, choices)
+    kv_dtype = decide_kv_dtype(asked.cache.kv_cache_dtype, dtype, device, choices)
+    seqs, tokens = decide_step_size(asked.scheduler, device, choices)
+    shape = decide_kv_shape(asked, model, kv_dtype, choices)
+    cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
+    budget = memory_budget(asked, model, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes)
+    blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
+    threshold = asked.scheduler.long_prefill_token_threshold
+    max_model_len = decide_max_model_len(asked, model, shape, blocks, threshold or tokens, choices)
+    limits = StepLimits(seqs, tokens, max_model_len, threshold, asked.scheduler.num_lookahead_tokens)
+    return Resolved(
+        dtype=dtype,
+        kv=_layout(shape, blocks, cpu_blocks, kv_dtype),
+        limits=limits,
+        preemption=_preemption(asked.scheduler, cpu_blocks, choices),
+        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.tensor_parallel_size),
+        policy=_policy(asked.scheduler, choices),
+        policy_settings=_policy_settings(asked.scheduler),
+        enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
+        target_itl_ms=_target_itl(asked.scheduler, choices),
+        queue_timeout=_queue_timeout(asked.scheduler, choices),
+        weight_bytes=budget.weights,
+        choices=tuple(choices),
+    )
+
+
+def _layout(shape: KVShape, num_blocks: int, num_cpu_blocks: int, dtype: str) -> KVLayout:
+    return KVLayout(
+        block_size=shape.block_size,
+        num_blocks=num_blocks,
+        num_cpu_blocks=num_cpu_blocks,
+        groups=shape.groups,
+        block_bytes=shape.block_bytes,
+        bytes_per_token=shape.bytes_per_token,
+        dtype=dtype,
+    )
+
+
+def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) -> PreemptionMode:
+    mode: PreemptionMode = asked.preemption_mode
+    reason = "asked for"
+    if mode == "auto" and cpu_blocks == 0:
+        mode, reason = "recompute", "there is no swap space"
+    elif mode == "auto":
+        reason = "recompute or swap, whichever costs a sequence less"
+    choices.append(Choice("preemption_mode", mode, reason))
+    return mode
+
+
+def _preemption_costs(
+    model: ModelFacts, device: DeviceFacts, shape: KVShape, tensor_parallel_size: int
+) -> PreemptionCosts:
+    operations = 2 * model.num_parameters / tensor_parallel_size
+    return PreemptionCosts(
+        seconds_per_token=operations / device.flops,
+        seconds_per_block=2 * shape.block_bytes / device.host_bandwidth,
+    )
+
+
+def _policy(asked: SchedulerConfig, choices: list[Choice]) -> str:
+    settings = _policy_settings(asked)
+    detail = {
+        "fcfs": "requests run in the order they came",
+        "sjf": "requests that are nearly done run first",
+        "round-robin": f"every sequence in turn, {settings.round_robin_slice} tokens at a time",
+        "priority": f"by priority; {settings.priority_ageing:g} s of waiting are worth one step",
+        "fair": "tenants get equal shares of tokens",
+    }
+    choices.append(Choice("scheduling_policy", asked.scheduling_policy, detail[asked.scheduling_policy]))
+    return asked.scheduling_policy
+
+
+def _policy_settings(asked: SchedulerConfig) -> PolicySettings:
+    usual = PolicySettings()
+    return PolicySettings(
+        round_robin_slice=usual.round_robin_slice if asked.round_robin_slice is None else asked.round_robin_slice,
+        priority_ageing=usual.priority_ageing if asked.priority_ageing is None else asked.priority_ageing,
+    )
+
+
+def _prefix_caching(asked: bool, choices: list[Choice]) -> bool:
+    reason = "prompts that begin alike are computed once" if asked else "turned off"
+    choices.append(Choice("enable_prefix_caching", "on" if asked else "off", reason))
+    return asked
+
+
+def _target_itl(asked: SchedulerConfig, choices: list[Choice]) -> float | None:
+    target = asked.target_itl_ms
+    if target is None:
+        choices.append(Choice("target_itl_ms", "none", "prompts take all the room a step has"))
+    else:
+        choices.append(Choice("target_itl_ms", f"{target:g}", "asked for; prompts are cut to keep it"))
+    return target
+
+
+def _queue_timeout(asked: SchedulerConfig, choices: list[Choice]) -> float | None:
+    timeout = asked.queue_timeout
+    if timeout is None:
+        choices.append(Choice("queue_timeout", "none", "requests wait as long as it takes"))
+    else:
+        choices.append(Choice("queue_timeout", f"{timeout:g} s", "asked for"))
+    return timeout

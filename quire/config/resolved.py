@@ -1,0 +1,100 @@
+"""What the settings came to: concrete values only, each with the reason it was chosen.
+
+`resolve` makes these; rooms further down take the part they use and never see what was asked.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+PreemptionMode = Literal["auto", "recompute", "swap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision of `resolve`, as the start-up table shows it."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KVGroup:
+    """Layers that keep the same tokens: all of them, or those inside one sliding window."""
+
+    layers: tuple[int, ...]
+    window: int | None = None
+    """Tokens a layer of this group looks back, itself included; None looks back to the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """How KV memory is cut into blocks.
+
+    All groups draw from one pool, so every group holds equally many layers (the last of a kind is padded)
+    and a block of any group has the same bytes.
+    """
+
+    block_size: int
+    num_blocks: int
+    """Blocks on the device that sequences can use."""
+    num_cpu_blocks: int
+    """Blocks of the CPU tier: swapped sequences and evicted prefixes."""
+    groups: tuple[KVGroup, ...]
+    block_bytes: int
+    bytes_per_token: int
+    """KV bytes of one token over all layers of one rank, padding excluded."""
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """What one step may hold."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    long_prefill_token_threshold: int = 0
+    """At most this many tokens of one prompt a step; 0 leaves it to the budget."""
+    num_lookahead_tokens: int = 0
+    """Slots kept ready beyond a sequence's tokens, for drafts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionCosts:
+    """Estimates that decide between recompute and swap for one sequence."""
+
+    seconds_per_token: float
+    """Recomputing one token of context."""
+    seconds_per_block: float
+    """Moving one block to the host and back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """What single policies need beyond the order itself; a policy reads its own and no other."""
+
+    round_robin_slice: int = 64
+    """Tokens a sequence generates before its turn ends."""
+    priority_ageing: float = 30.0
+    """Seconds of waiting worth one step of priority; 0: waiting counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Everything an engine needs to start, and why."""
+
+    dtype: str
+    kv: KVLayout
+    limits: StepLimits
+    preemption: PreemptionMode
+    preemption_costs: PreemptionCosts
+    policy: str
+    enable_prefix_caching: bool
+    target_itl_ms: float | None
+    weight_bytes: int
+    """Bytes of weights on one device."""
+    choices: tuple[Choice, ...]
+    policy_settings: PolicySettings = field(default_factory=PolicySettings)
+    queue_timeout: float | None = None
+    """Seconds a request may wait before it expires; None: as long as it takes."""

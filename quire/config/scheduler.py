@@ -1,0 +1,74 @@
+"""Who runs in a step, in which order, and what happens when memory runs out."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from quire.config.bounds import check, flag
+from quire.core.errors import ConfigError
+
+Policy = Literal["fcfs", "sjf", "round-robin", "priority", "fair"]
+AskedPreemption = Literal["auto", "recompute", "swap"]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Who runs in a step, in which order, and what happens when memory runs out."""
+
+    max_num_seqs: int | None = None
+    """Sequences in one step at most. Unset: 256 on a GPU, 16 on a CPU."""
+    max_num_batched_tokens: int | None = None
+    """Tokens in one step at most, prompts and answers together. Unset: 8192 on a GPU, 512 on a CPU."""
+    scheduling_policy: Policy = "fcfs"
+    """Order of waiting: first come, shortest job, equal slices in turn, by priority, or fair by tokens a tenant."""
+    preemption_mode: AskedPreemption = "auto"
+    """What a sequence that must yield loses: its KV (recompute) or its place (swap). auto: whichever costs less."""
+    target_itl_ms: float | None = None
+    """Milliseconds between tokens to aim for; prompts are cut into chunks that keep it. Unset: no target."""
+    queue_timeout: float | None = None
+    """Seconds a request may wait before it is given up as expired. Unset: as long as it takes."""
+    long_prefill_token_threshold: int = 0
+    """Tokens of one prompt in one step at most. 0: as many as the step has room for."""
+    num_lookahead_tokens: int = 0
+    """Slots kept ready beyond a sequence's own tokens, for drafted ones."""
+    round_robin_slice: int | None = None
+    """Tokens a sequence generates before its turn ends, under round-robin. Unset: 64."""
+    priority_ageing: float | None = None
+    """Seconds of waiting worth one step of priority, under priority. Unset: 30; 0: waiting counts for nothing."""
+
+    def __post_init__(self) -> None:
+        self._check_counts()
+        self._check_times()
+        self._check_policy_settings()
+
+    def _check_counts(self) -> None:
+        leave = "leave it out to have it decided"
+        for name in ("max_num_seqs", "max_num_batched_tokens", "round_robin_slice"):
+            value = getattr(self, name)
+            if value is not None:
+                check(value >= 1, name, value, "1 or more", leave)
+        for name in ("long_prefill_token_threshold", "num_lookahead_tokens"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more", "0 turns it off")
+        if self.max_num_seqs and self.max_num_batched_tokens and self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"--max-num-batched-tokens is {self.max_num_batched_tokens} and --max-num-seqs is {self.max_num_seqs}, "
+                "but every running sequence needs a token a step; raise the former or lower the latter."
+            )
+
+    def _check_times(self) -> None:
+        for name in ("target_itl_ms", "queue_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                check(math.isfinite(value) and value > 0, name, value, "more than 0", "leave it out for no limit")
+        if self.priority_ageing is not None:
+            ok = math.isfinite(self.priority_ageing) and self.priority_ageing >= 0
+            check(ok, "priority_ageing", self.priority_ageing, "0 or more seconds", "0 turns ageing off")
+
+    def _check_policy_settings(self) -> None:
+        """A setting of a policy that is not in use would be ignored, so it is refused."""
+        for name, policy in (("round_robin_slice", "round-robin"), ("priority_ageing", "priority")):
+            if getattr(self, name) is not None and self.scheduling_policy != policy:
+                raise ConfigError(
+                    f"{flag(name)} has no effect with --scheduling-policy {self.scheduling_policy}; "
+                    f"leave it out or use --scheduling-policy {policy}."
+                )

@@ -1,0 +1,29 @@
+"""Every error quire raises on purpose, as one tree.
+
+A message says what was given, what is allowed and how to fix it. Callers catch `QuireError`;
+the command line turns it into one line and exit code 2, the server into an HTTP status.
+"""
+
+
+class QuireError(Exception):
+    """Base of everything quire raises on purpose."""
+
+
+class ConfigError(QuireError, ValueError):
+    """The settings are wrong or contradict each other, the model or the device."""
+
+
+class CheckpointError(QuireError):
+    """A checkpoint is missing, unreadable, or says something that cannot be true."""
+
+
+class InvalidRequest(QuireError, ValueError):  # noqa: N818 - reads as what it is: the client's request is invalid
+    """A request asks for something that is not allowed; `field` names the offending field."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class RequestTooLarge(InvalidRequest):
+    """A request could never fit the model's context or the KV cache, however long it waited."""

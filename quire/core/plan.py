@@ -1,0 +1,73 @@
+"""StepPlan: what the scheduler tells the worker to do in one step. Deltas only.
+
+The worker keeps one row per running sequence (its tokens, block table and parameters); a plan says which
+rows come, change and go, and how many tokens each row computes. Rows that decode and do not need a block
+cost two integers.
+"""
+
+import msgspec
+
+from quire.core.sampling_params import SamplingParams
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True):
+    """Copy the KV of one whole block to another."""
+
+    source: int
+    target: int
+
+
+class Admission(msgspec.Struct, frozen=True, array_like=True):
+    """A sequence that takes a row: everything the worker must know about it."""
+
+    row: int
+    request_id: str
+    index: int
+    params: SamplingParams
+    tokens: list[int]
+    num_prompt: int
+    num_computed: int
+    tables: list[list[int]]
+    """Physical blocks by KV group and logical position; block 0 stands for one that is not needed."""
+
+
+class TableDelta(msgspec.Struct, frozen=True, array_like=True):
+    """From logical position `start` on, these are a row's blocks now."""
+
+    row: int
+    start: int
+    tables: list[list[int]]
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step. The worker applies the parts in the order of the fields, then runs the model once.
+
+    `rows` is the batch in order; row i computes `counts[i]` tokens from its own `num_computed` on. The first
+    `num_sampling` rows reach their last known token and each yield a sampled one; the others are prompt
+    chunks that do not end in this step.
+    """
+
+    step: int
+    swap_out: list[Move] = []
+    """Device to CPU tier."""
+    swap_in: list[Move] = []
+    """CPU tier to device."""
+    copies: list[Move] = []
+    """Device to device, one after the other: copy-on-write."""
+    released: list[int] = []
+    admitted: list[Admission] = []
+    table_deltas: list[TableDelta] = []
+    drafts: dict[int, list[int]] = {}
+    """Proposed tokens by row; they are the last of the row's `counts`."""
+    rows: list[int] = []
+    counts: list[int] = []
+    num_sampling: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to compute and nothing to tell the worker."""
+        return not (self.rows or self.swap_out or self.swap_in or self.copies or self.released)

@@ -1,0 +1,53 @@
+"""A request: what a client asked, as it travels to an engine. Frozen, msgpack-able, with no device in it."""
+
+import msgspec
+
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import SamplingParams
+
+DEFAULT_TENANT = "default"
+
+
+class MediaKey(msgspec.Struct, frozen=True, array_like=True):
+    """Media whose first placeholder token stands at `position`; `digest` names its content for the prefix cache."""
+
+    position: int
+    digest: bytes
+
+
+class Emitted(msgspec.Struct, frozen=True, array_like=True):
+    """What a sequence had already produced when its engine was lost; the new engine goes on behind it."""
+
+    index: int
+    tokens: tuple[int, ...]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. Its sequences (`params.n` of them) live in the scheduler."""
+
+    id: str
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    arrival: float = 0.0
+    """Seconds on the engine's clock."""
+    tenant: str = DEFAULT_TENANT
+    """Whose share of a fair schedule it uses."""
+    eos_token_ids: tuple[int, ...] = ()
+    media: tuple[MediaKey, ...] = ()
+    resume: tuple[Emitted, ...] = ()
+    """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            raise InvalidRequest("the prompt is empty; it needs at least one token", field="prompt")
+        if min(self.prompt) < 0:
+            raise InvalidRequest(f"token id {min(self.prompt)} in the prompt is negative", field="prompt")
+
+    def stop_ids(self) -> frozenset[int]:
+        """Token ids that end a sequence of this request."""
+        eos = () if self.params.ignore_eos else self.eos_token_ids
+        return frozenset((*eos, *self.params.stop_token_ids))
+
+    def deadline(self) -> float | None:
+        """When it must have ended, in seconds on the engine's clock."""
+        return None if self.params.deadline is None else self.arrival + self.params.deadline

@@ -1,0 +1,17 @@
+"""StepResult: what the worker answers to a StepPlan."""
+
+import msgspec
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens in the order of the plan's sampling rows."""
+
+    step: int
+    tokens: list[int] = []
+    """One token per sampling row, or, where `counts` is given, that many per row one after the other."""
+    counts: list[int] | None = None
+    """Tokens per sampling row when drafts were verified: accepted drafts and one more."""
+    drafts: dict[int, list[int]] = {}
+    """Proposals for the next step, by row."""
+    elapsed: float = 0.0
+    """Seconds the device was busy with this step."""

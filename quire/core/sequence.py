@@ -1,0 +1,98 @@
+"""A sequence: one stream of tokens of a request, and how far its KV has been computed.
+
+There is no prefill mode and no decode mode: a sequence has tokens and has computed some of them, and
+every step grants tokens so that the second number catches up with the first.
+"""
+
+from quire.core.errors import QuireError
+from quire.core.request import Request
+from quire.core.status import TRANSITIONS, Status
+
+NO_ROW = -1
+
+
+class IllegalTransition(QuireError):  # noqa: N818 - our own invariant, not a client's error
+    """A sequence was asked to go from one state to one that may not follow it."""
+
+
+class Sequence:
+    """Plain integers the scheduler reads every step; only the scheduler changes them."""
+
+    __slots__ = (
+        "arrival",
+        "block_names",
+        "drafts",
+        "first_granted",
+        "id",
+        "index",
+        "max_total",
+        "min_total",
+        "num_computed",
+        "num_pending",
+        "num_preemptions",
+        "num_prompt",
+        "num_slots",
+        "register_at",
+        "request",
+        "row",
+        "status",
+        "stop_ids",
+        "tokens",
+    )
+
+    def __init__(
+        self, seq_id: int, request: Request, index: int, max_total: int, emitted: tuple[int, ...] = ()
+    ) -> None:
+        params = request.params
+        self.id = seq_id
+        self.request = request
+        self.index = index
+        self.arrival = request.arrival
+        self.status = Status.WAITING
+        self.tokens: list[int] = [*request.prompt, *emitted]
+        self.num_prompt = len(request.prompt)
+        self.max_total = max_total
+        """Tokens, prompt included, at which it ends for length."""
+        self.min_total = self.num_prompt + params.min_tokens
+        """Tokens, prompt included, before which a stop token does not end it."""
+        self.stop_ids = request.stop_ids()
+        self.num_pending = 0
+        """Placeholders: tokens sampled by steps whose results have not been read yet."""
+        self.drafts: list[int] = []
+        """Proposed tokens that the next step verifies behind the known ones."""
+        self.num_computed = 0
+        """Tokens whose KV is in the cache once every step planned so far has run."""
+        self.num_slots = 0
+        """Tokens its blocks can hold; writing beyond them (or into a shared block) asks the KV manager first."""
+        self.register_at = 0
+        """`num_computed` from which the KV manager has a full block to give a name."""
+        self.block_names: list[bytes] = []
+        """Chain names of its full blocks, kept by the KV manager; tokens are only appended, so they stay true."""
+        self.row = NO_ROW
+        self.num_preemptions = 0
+        self.first_granted: float | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens and placeholders."""
+        return len(self.tokens) + self.num_pending
+
+    @property
+    def num_output(self) -> int:
+        return len(self.tokens) - self.num_prompt
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status >= Status.STOPPED
+
+    def become(self, status: Status) -> None:
+        """Move to another state; raises when the table of transitions does not allow it."""
+        if status not in TRANSITIONS[self.status]:
+            raise IllegalTransition(f"sequence {self.id} cannot go from {self.status.name} to {status.name}")
+        self.status = status
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequence({self.id}, {self.status.name}, tokens={len(self.tokens)}+{self.num_pending}, "
+            f"computed={self.num_computed}, row={self.row})"
+        )

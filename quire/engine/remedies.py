@@ -1,0 +1,169 @@
+"""Changes that make a model fit a device, found by trying each out with `resolve` rather than by guessing."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from quire.config.devices import DEVICES
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.resolve import resolve
+from quire.config.resolved import Resolved
+from quire.config.sizes import GIB
+from quire.core.errors import ConfigError
+
+_LENGTH_STEP = 256
+_SHARES = {"cuda": (0.95, 0.98), "cpu": (0.7, 0.9)}
+_TOKENS = (4096, 2048, 1024, 512, 256)
+_DEVICES_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change, as flags, and what comes of it."""
+
+    change: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    change: str
+    asked: EngineConfig
+    device: DeviceFacts
+
+
+def fit(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+) -> tuple[Resolved | None, str]:
+    """What it resolves to, or None and why it does not fit sequences of `seq_len` tokens."""
+    try:
+        resolved = resolve(asked, model, device)
+    except ConfigError as error:
+        return None, _without_advice(str(error))
+    longest = resolved.limits.max_model_len
+    if seq_len is not None and longest < seq_len:
+        return None, f"a sequence of {seq_len:,} tokens does not fit: the KV cache holds one of {longest:,}."
+    return resolved, ""
+
+
+def _without_advice(message: str) -> str:
+    """The part of an error that says what is wrong; what to do about it is tried out here."""
+    return message.partition(";")[0].rstrip(".") + "."
+
+
+def find_remedies(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+) -> tuple[Remedy, ...]:
+    """For each kind of change, the mildest that is enough by itself; the largest device in numbers if none is."""
+    found = []
+    for kind in _KINDS:
+        remedy = _first_that_fits(kind, asked, model, device, seq_len)
+        if remedy is not None:
+            found.append(remedy)
+    if not found:
+        remedy = _first_that_fits(_many_large_devices, asked, model, device, seq_len)
+        found = [remedy] if remedy is not None else []
+    return tuple(found)
+
+
+_Kind = Callable[[EngineConfig, ModelFacts, DeviceFacts], Iterator[_Trial]]
+
+
+def _first_that_fits(
+    kind: _Kind, asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+) -> Remedy | None:
+    for trial in kind(asked, model, device):
+        resolved, _ = fit(trial.asked, model, trial.device, seq_len)
+        if resolved is not None:
+            return Remedy(trial.change, _outcome(resolved))
+    return None
+
+
+def _outcome(resolved: Resolved) -> str:
+    tokens = resolved.kv.num_blocks // len(resolved.kv.groups) * resolved.kv.block_size
+    return f"{tokens:,} tokens of KV, sequences of up to {resolved.limits.max_model_len:,}"
+
+
+def _smaller_kv(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    if asked.cache.kv_cache_dtype != "fp8":
+        cache = replace(asked.cache, kv_cache_dtype="fp8")
+        yield _Trial("--kv-cache-dtype fp8", replace(asked, cache=cache), device)
+
+
+def _smaller_dtype(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    if asked.model.dtype in ("auto", "float32"):
+        section = replace(asked.model, dtype="bfloat16")
+        yield _Trial("--dtype bfloat16", replace(asked, model=section), device)
+
+
+def _shorter_sequences(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    if asked.model.max_model_len is None:
+        return
+    resolved, _ = fit(replace(asked, model=replace(asked.model, max_model_len=None)), model, device, None)
+    if resolved is None:
+        return
+    longest = resolved.limits.max_model_len
+    length = longest // _LENGTH_STEP * _LENGTH_STEP or longest
+    section = replace(asked.model, max_model_len=length)
+    yield _Trial(f"--max-model-len {length}", replace(asked, model=section), device)
+
+
+def _larger_share(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    for share in _SHARES[device.kind]:
+        if share > (asked.cache.gpu_memory_utilization or 0):
+            cache = replace(asked.cache, gpu_memory_utilization=share)
+            yield _Trial(f"--gpu-memory-utilization {share}", replace(asked, cache=cache), device)
+
+
+def _smaller_steps(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    current = asked.scheduler.max_num_batched_tokens or _TOKENS[0] + 1
+    for tokens in _TOKENS:
+        if tokens < current and tokens >= (asked.scheduler.max_num_seqs or 0):
+            scheduler = replace(asked.scheduler, max_num_batched_tokens=tokens)
+            yield _Trial(f"--max-num-batched-tokens {tokens}", replace(asked, scheduler=scheduler), device)
+
+
+def _no_override(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    if asked.cache.num_gpu_blocks_override is not None:
+        cache = replace(asked.cache, num_gpu_blocks_override=None)
+        yield _Trial("without --num-gpu-blocks-override", replace(asked, cache=cache), device)
+
+
+def _no_swap(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    if asked.cache.swap_space and asked.scheduler.preemption_mode != "swap":
+        cache = replace(asked.cache, swap_space=0.0)
+        yield _Trial("--swap-space 0", replace(asked, cache=cache), device)
+
+
+def _more_devices(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    size = asked.parallel.tensor_parallel_size * 2
+    while device.kind == "cuda" and size <= _DEVICES_MOST:
+        parallel = replace(asked.parallel, tensor_parallel_size=size)
+        yield _Trial(f"--tensor-parallel-size {size}", replace(asked, parallel=parallel), device)
+        size *= 2
+
+
+def _larger_device(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    own_memory = "" if DEVICES.get(device.name) == device else " without --device-memory"
+    for larger in sorted(DEVICES.values(), key=lambda known: known.memory_bytes):
+        if larger.memory_bytes > device.memory_bytes and larger.kind == "cuda":
+            yield _Trial(f"--device {larger.name} ({larger.memory_bytes / GIB:.4g} GiB){own_memory}", asked, larger)
+
+
+def _many_large_devices(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    largest = max(DEVICES.values(), key=lambda known: known.memory_bytes)
+    for trial in _more_devices(asked, model, largest):
+        yield replace(trial, change=f"--device {largest.name} {trial.change}", device=largest)
+
+
+_KINDS: tuple[_Kind, ...] = (
+    _no_override,
+    _no_swap,
+    _shorter_sequences,
+    _smaller_kv,
+    _smaller_dtype,
+    _larger_share,
+    _smaller_steps,
+    _more_devices,
+    _larger_device,
+)

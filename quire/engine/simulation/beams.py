@@ -1,0 +1,64 @@
+"""Beam search as far as the scheduler sees it: after every token some beams are forked and others dropped.
+
+Which ones follows from scores that random tokens add to. Nobody reads the tokens, but who shares whose blocks, and for
+how long, comes out like in a real search.
+"""
+
+from math import log
+from random import Random
+
+from quire.core.sequence import Sequence
+from quire.core.status import Status
+from quire.engine.simulation.workload import FIRST_SAMPLED, SimulatedRequest
+from quire.scheduler.scheduler import Scheduler
+
+
+class BeamSearch:
+    """The beams of one request."""
+
+    def __init__(self, request: SimulatedRequest, first: Sequence) -> None:
+        self._width = request.beam_width
+        self._random = Random(request.number)
+        self._scores: dict[int, float] = {first.id: 0.0}
+        self._beams = [first]
+
+    def advance(self, scheduler: Scheduler) -> tuple[list[tuple[Sequence, Sequence]], list[Sequence]]:
+        """Keep the best continuations of all beams: who was forked into whom, and who was dropped."""
+        # a beam without blocks of its own on the device goes on by itself until it is back
+        beams = [beam for beam in self._beams if beam.status in (Status.RUNNING, Status.PAUSED)]
+        ready = [beam for beam in beams if not beam.num_pending and beam.num_output]
+        if not ready:
+            return [], []
+        others = len([beam for beam in self._beams if not beam.is_finished]) - len(ready)
+        chosen = self._best(ready, self._width - others)
+        forked = [
+            (beam, self._fork(scheduler, beam, score)) for beam in ready for score in chosen.get(beam.id, [])[1:]
+        ]
+        dropped = [beam for beam in ready if beam.id not in chosen]
+        for beam in ready:
+            if beam.id in chosen:
+                self._scores[beam.id] = chosen[beam.id][0]
+        for beam in dropped:
+            scheduler.end(beam, Status.ABORTED)
+            del self._scores[beam.id]
+        self._beams = [beam for beam in self._beams if not beam.is_finished] + [child for _, child in forked]
+        return forked, dropped
+
+    def _best(self, beams: list[Sequence], count: int) -> dict[int, list[float]]:
+        """The `count` best continuations, as scores by beam."""
+        offers: list[tuple[float, int]] = []
+        for beam in beams:
+            left = 1.0
+            for _ in range(self._width if len(beams) == 1 else 2):
+                chance = left * self._random.uniform(0.3, 0.9)
+                left -= chance
+                offers.append((self._scores[beam.id] + log(chance), beam.id))
+        chosen: dict[int, list[float]] = {}
+        for score, beam_id in sorted(offers, reverse=True)[: max(1, count)]:
+            chosen.setdefault(beam_id, []).append(score)
+        return chosen
+
+    def _fork(self, scheduler: Scheduler, beam: Sequence, score: float) -> Sequence:
+        child = scheduler.fork(beam, FIRST_SAMPLED + self._random.randrange(1 << 29))
+        self._scores[child.id] = score
+        return child

@@ -1,0 +1,71 @@
+"""How long a step takes on a device nobody has at hand: its bytes and its operations, whichever takes longer.
+
+The weights are read once a step, the KV of every context once, and every token multiplies with every weight. What
+is not modelled: communication between devices, kernels that miss the device's reached speeds, experts that rest.
+"""
+
+from dataclasses import dataclass
+
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.resolved import Resolved
+from quire.core.errors import ConfigError
+
+
+@dataclass(slots=True)
+class StepWork:
+    """What one step holds, as far as it takes time."""
+
+    num_tokens: int = 0
+    context: int = 0
+    """Tokens of KV that rows look back on, each row's counted once."""
+    pairs: int = 0
+    """(token, earlier token) pairs that attention looks at."""
+    copied_blocks: int = 0
+    swapped_blocks: int = 0
+
+
+class CostModel:
+    """Seconds of a step on one replica."""
+
+    def __init__(self, model: ModelFacts, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
+        if num_devices < 1:
+            raise ConfigError(f"a replica of {num_devices} devices cannot be; it needs 1 or more.")
+        self._device = device
+        self._weight_bytes = resolved.weight_bytes
+        self._token_bytes = resolved.kv.bytes_per_token
+        self._block_bytes = resolved.kv.block_bytes
+        self._token_operations = 2 * model.num_parameters / num_devices
+        # a product with a key and one with a value, two operations a number
+        self._pair_operations = 4 * model.num_layers * model.num_heads * model.head_dim / num_devices
+        self._windows = model.windows if any(model.windows) else ()
+
+    @property
+    def has_windows(self) -> bool:
+        return bool(self._windows)
+
+    def visible(self, context: int) -> int:
+        """Tokens of `context` that a layer looks back on, on average over layers with and without a window."""
+        if not self._windows:
+            return context
+        return sum(context if window is None else min(context, window) for window in self._windows) // len(self._windows)
+
+    def seconds(self, work: StepWork) -> float:
+        """How long the device is busy with a step."""
+        device = self._device
+        moved = self._move_seconds(work)
+        if not work.num_tokens:
+            return moved
+        read = self._weight_bytes + (work.context + work.num_tokens) * self._token_bytes
+        operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
+        return device.step_overhead + moved + max(read / device.bandwidth, operations / device.flops)
+
+    def tokens_per_second(self, batch: int, context: int) -> float:
+        """How fast a replica answers with `batch` sequences of `context` tokens each."""
+        work = StepWork(num_tokens=batch, context=batch * context, pairs=batch * context)
+        return batch / self.seconds(work)
+
+    def _move_seconds(self, work: StepWork) -> float:
+        if not (work.copied_blocks or work.swapped_blocks):
+            return 0.0
+        copied = 2 * work.copied_blocks * self._block_bytes / self._device.bandwidth
+        return copied + work.swapped_blocks * self._block_bytes / self._device.host_bandwidth

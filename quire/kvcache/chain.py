@@ -1,0 +1,35 @@
+"""Names of full blocks: a SHA-256 chain over (parent, tokens, extra keys).
+
+Equal names mean equal KV: the chain binds everything before the block, and its root binds what is not in
+the tokens (adapter, tenant salt). Media enter at the block where they start. A cryptographic hash, because
+a tenant who could craft a collision would read another's cache.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from struct import pack
+
+from quire.core.request import MediaKey, Request
+
+
+def chain_root(request: Request) -> bytes:
+    """Where the chain of a request's blocks starts."""
+    params = request.params
+    if params.adapter is None and params.cache_salt is None:
+        return b""
+    digest = sha256()
+    for part in (params.adapter, params.cache_salt):
+        encoded = b"" if part is None else part.encode()
+        digest.update(pack("<?Q", part is not None, len(encoded)))
+        digest.update(encoded)
+    return digest.digest()
+
+
+def chain_name(parent: bytes, tokens: Sequence[int], extra: bytes = b"") -> bytes:
+    """The name of the block that holds `tokens` behind everything `parent` names."""
+    return sha256(parent + pack(f"<{len(tokens)}I", *tokens) + extra).digest()
+
+
+def media_in_block(media: tuple[MediaKey, ...], start: int, end: int) -> bytes:
+    """Extra keys of the block that holds positions `start` to `end`: the media that begin in it, and where."""
+    return b"".join(pack("<Q", key.position) + key.digest for key in media if start <= key.position < end)

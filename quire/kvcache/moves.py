@@ -1,0 +1,54 @@
+"""StepMoves: the block copies that one step must do before its model runs, and the blocks they keep busy.
+
+The worker does all swaps out, then all swaps in, then all copies. A source must therefore not be handed out as
+a target of an earlier kind in the same step: it stays referenced until the plan is sealed.
+"""
+
+from quire.core.plan import Move
+from quire.kvcache.blocks import BlockPool
+
+
+class StepMoves:
+    """Collects moves while a step is planned."""
+
+    def __init__(self, device: BlockPool, host: BlockPool) -> None:
+        self._device = device
+        self._host = host
+        self._swap_out: list[Move] = []
+        self._swap_in: list[Move] = []
+        self._copies: list[Move] = []
+        self._held_device: list[int] = []
+        self._held_host: list[int] = []
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy within the device. Takes over one reference to `source`."""
+        self._copies.append(Move(source, target))
+        self._held_device.append(source)
+
+    def swap_in(self, source: int, target: int) -> None:
+        """Copy from the CPU tier. Takes over one reference to `source`."""
+        self._swap_in.append(Move(source, target))
+        self._held_host.append(source)
+
+    def swap_out(self, source: int, target: int) -> None:
+        """Copy to the CPU tier. Swaps out run first, so the source may change hands at once."""
+        self._swap_out.append(Move(source, target))
+
+    def take(self) -> tuple[list[Move], list[Move], list[Move]]:
+        """The step's (swaps out, swaps in, copies); sources are released with them."""
+        if not (self._swap_out or self._swap_in or self._copies):
+            return [], [], []
+        moves = (self._swap_out, self._swap_in, self._copies)
+        self._device.release(self._held_device)
+        self._host.release(self._held_host)
+        self._swap_out, self._swap_in, self._copies = [], [], []
+        self._held_device, self._held_host = [], []
+        return moves
+
+    @property
+    def held_device(self) -> list[int]:
+        return self._held_device
+
+    @property
+    def held_host(self) -> list[int]:
+        return self._held_host

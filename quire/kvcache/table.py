@@ -1,0 +1,59 @@
+"""BlockTable: where the tokens of one sequence live, and the names of its full blocks."""
+
+from quire.core.sequence import Sequence
+from quire.kvcache.blocks import NULL_BLOCK
+from quire.kvcache.chain import chain_name, chain_root, media_in_block
+
+
+class BlockTable:
+    """Physical blocks by KV group and logical position, equally many in every group."""
+
+    __slots__ = ("_media", "blocks", "caches", "names", "num_registered", "root", "trimmed")
+
+    def __init__(self, seq: Sequence, num_groups: int, caches: bool) -> None:
+        self.blocks: list[list[int]] = [[] for _ in range(num_groups)]
+        self.trimmed = [0] * num_groups
+        """Logical blocks at the start of each group that fell out of its window; they are null."""
+        self.caches = caches
+        """Whether this sequence reads and fills the prefix cache."""
+        self.root = chain_root(seq.request)
+        self.names = seq.block_names
+        """Chain names of full blocks, as far as they were needed; the sequence's own list."""
+        self.num_registered = 0
+        """Full blocks that were offered to the prefix cache."""
+        self._media = seq.request.media
+
+    def __len__(self) -> int:
+        return len(self.blocks[0])
+
+    def parent_of(self, position: int) -> bytes:
+        """The chain name behind which the logical block at `position` stands."""
+        return self.names[position - 1] if position else self.root
+
+    def name_blocks(self, tokens: list[int], count: int, block_size: int) -> None:
+        """Make sure the first `count` full blocks have names."""
+        for position in range(len(self.names), count):
+            start = position * block_size
+            block_tokens = tokens[start : start + block_size]
+            self.names.append(chain_name(self.parent_of(position), block_tokens, self.extra(position, block_size)))
+
+    def extra(self, position: int, block_size: int) -> bytes:
+        """Extra keys of one logical block: the media that begin in it."""
+        if not self._media:
+            return b""
+        return media_in_block(self._media, position * block_size, (position + 1) * block_size)
+
+    def held(self) -> list[int]:
+        """Every physical block it references, tails before heads: the order in which they should be evicted."""
+        held: list[int] = []
+        for position in range(len(self) - 1, -1, -1):
+            held.extend(group[position] for group in self.blocks if group[position] != NULL_BLOCK)
+        return held
+
+    def share(self, seq: Sequence, length: int) -> "BlockTable":
+        """A table for `seq` that lists the same first `length` blocks; the caller counts the references."""
+        twin = BlockTable(seq, len(self.blocks), self.caches)
+        twin.blocks = [group[:length] for group in self.blocks]
+        twin.trimmed = [min(trimmed, length) for trimmed in self.trimmed]
+        twin.num_registered = min(self.num_registered, length)
+        return twin

@@ -1,0 +1,142 @@
+"""The header of a GGUF file: metadata and where each tensor lies, all of it checked. No weight is read.
+
+Arrays (a vocabulary has a hundred thousand strings) are passed over and read only when asked for.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+from quire.core.errors import CheckpointError
+from quire.models.loading.gguf_cursor import ARRAY, Cursor, Scalar
+from quire.models.loading.gguf_types import ggml_type
+from quire.models.loading.spans import StoredTensor, check_spans
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_MOST_DIMENSIONS = 4
+_USUAL_ALIGNMENT = 32
+# Least bytes an entry can take: a string's length and what must follow it.
+_SMALLEST_METADATA = 8 + 4 + 1
+_SMALLEST_TENSOR = 8 + 4 + 4 + 8
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFArray:
+    """An array of the metadata, still in its file."""
+
+    path: Path
+    element_type: int
+    count: int
+    start: int
+
+    def read(self) -> list[object]:
+        """All elements, read anew from the file."""
+        with _mapped(self.path) as data:
+            cursor = Cursor(data, str(self.path))
+            cursor.skip(self.start)
+            return cursor.elements(self.element_type, self.count)
+
+
+Value = Scalar | GGUFArray
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFHeader:
+    """What a GGUF file says it holds."""
+
+    path: Path
+    version: int
+    metadata: dict[str, Value]
+    tensors: tuple[StoredTensor, ...]
+
+
+def read_gguf_header(path: Path) -> GGUFHeader:
+    """Read and check the header of `path`."""
+    with _mapped(path) as data:
+        cursor = Cursor(data, str(path))
+        version = _version(cursor)
+        num_tensors = cursor.count("tensors", _SMALLEST_TENSOR)
+        num_values = cursor.count("metadata values", _SMALLEST_METADATA)
+        metadata = _metadata(cursor, num_values, path)
+        relative = _tensors(cursor, num_tensors)
+        alignment = _alignment(cursor, metadata)
+        data_start = -(-cursor.position // alignment) * alignment
+        tensors = tuple(_placed(tensor, data_start, alignment, cursor) for tensor in relative)
+        check_spans(tensors, cursor.size, str(path))
+        return GGUFHeader(path, version, metadata, tensors)
+
+
+def _mapped(path: Path) -> mmap:
+    try:
+        with path.open("rb") as file:
+            if not file.seek(0, 2):
+                raise CheckpointError(f"{path} is empty, but a GGUF file is expected; download it again.")
+            return mmap(file.fileno(), 0, access=ACCESS_READ)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from None
+
+
+def _version(cursor: Cursor) -> int:
+    start = cursor.skip(len(_MAGIC))
+    if cursor.data[start : cursor.position] != _MAGIC:
+        raise CheckpointError(f"{cursor.source} does not start with {_MAGIC.decode()}; it is no GGUF file.")
+    version = cursor.u32()
+    if version in _VERSIONS:
+        return version
+    if version % 2**16 == 0:
+        raise CheckpointError(f"{cursor.source} is a big-endian GGUF file; quire reads little-endian ones, convert it.")
+    raise CheckpointError(f"{cursor.source} is GGUF version {version}; quire reads versions 2 and 3, convert it.")
+
+
+def _metadata(cursor: Cursor, count: int, path: Path) -> dict[str, Value]:
+    metadata: dict[str, Value] = {}
+    for _ in range(count):
+        key = cursor.text()
+        if key in metadata:
+            cursor.fail(f"metadata key {key!r} appears twice")
+        value_type = cursor.u32()
+        metadata[key] = _array(cursor, path) if value_type == ARRAY else cursor.scalar(value_type)
+    return metadata
+
+
+def _array(cursor: Cursor, path: Path) -> GGUFArray:
+    element_type, count = cursor.array_head()
+    start = cursor.position
+    cursor.skip_elements(element_type, count)
+    return GGUFArray(path, element_type, count, start)
+
+
+def _tensors(cursor: Cursor, count: int) -> list[StoredTensor]:
+    """Tensors with offsets that are still relative to the data section."""
+    tensors: dict[str, StoredTensor] = {}
+    for _ in range(count):
+        name = cursor.text()
+        if name in tensors:
+            cursor.fail(f"tensor {name!r} appears twice")
+        num_dimensions = cursor.u32()
+        if num_dimensions > _MOST_DIMENSIONS:
+            cursor.fail(f"tensor {name!r} has {num_dimensions} dimensions where {_MOST_DIMENSIONS} are the most")
+        dimensions = tuple(cursor.u64() for _ in range(num_dimensions))
+        kind = ggml_type(cursor.u32(), name, cursor.source)
+        offset = cursor.u64()
+        row = dimensions[0] if dimensions else 1
+        if row % kind.block:
+            cursor.fail(f"tensor {name!r} has rows of {row} elements, but {kind.name} packs {kind.block} at a time")
+        end = offset + kind.bytes_of(prod(dimensions))
+        tensors[name] = StoredTensor(name, kind.name, dimensions[::-1], offset, end)
+    return list(tensors.values())
+
+
+def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
+    alignment = metadata.get("general.alignment", _USUAL_ALIGNMENT)
+    if not isinstance(alignment, int) or isinstance(alignment, bool) or alignment < 1 or alignment & (alignment - 1):
+        cursor.fail(f"general.alignment is {alignment!r}, but it must be a power of two")
+    return alignment
+
+
+def _placed(tensor: StoredTensor, data_start: int, alignment: int, cursor: Cursor) -> StoredTensor:
+    if tensor.start % alignment:
+        cursor.fail(f"tensor {tensor.name!r} starts at {tensor.start:,}, which is no multiple of {alignment}")
+    return StoredTensor(tensor.name, tensor.dtype, tensor.shape, data_start + tensor.start, data_start + tensor.end)

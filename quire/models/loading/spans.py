@@ -1,0 +1,46 @@
+"""Where tensors lie in a file, checked before anything is read there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quire.core.errors import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor of a checkpoint: what it is and which bytes of the file hold it."""
+
+    name: str
+    dtype: str
+    """Spelled as torch spells it where torch has it, else the format's own name in lower case, such as `q4_k`."""
+    shape: tuple[int, ...]
+    """Outermost dimension first."""
+    start: int
+    end: int
+
+    @property
+    def num_bytes(self) -> int:
+        return self.end - self.start
+
+    @property
+    def num_elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+def check_spans(tensors: Iterable[StoredTensor], file_size: int, source: str) -> None:
+    """Raise a CheckpointError unless every tensor lies inside the file and no two share a byte."""
+    previous: StoredTensor | None = None
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
+        if tensor.end > file_size:
+            raise CheckpointError(
+                f"{source} has {file_size:,} bytes, but tensor {tensor.name!r} ends at byte {tensor.end:,}; "
+                "the file is cut short, download it again."
+            )
+        if previous is not None and tensor.start < previous.end:
+            raise CheckpointError(
+                f"{source}: tensors {previous.name!r} and {tensor.name!r} overlap; the file is damaged."
+            )
+        previous = tensor

@@ -1,0 +1,85 @@
+"""fair: tenants share tokens by weight, whatever they send."""
+
+from collections.abc import Iterable
+
+from quire.core.sequence import Sequence
+from quire.scheduler.policies.base import Policy
+from quire.scheduler.queue import Rank, WaitingQueue
+
+OUTPUT_WEIGHT = 2.0
+"""An output token costs a step of its own; a prompt token shares one. Twice is the usual price ratio."""
+MAX_TENANTS = 4096
+"""Accounts kept before those of absent tenants are cleared."""
+
+
+class Fair(Policy):
+    """Each tenant has a virtual time: tokens it was served over its weight. The one furthest behind goes next.
+
+    A tenant that comes back after a pause starts no further behind than the others: idle time is no credit.
+    A running sequence makes way when its tenant is more than `quantum` tokens ahead of the waiting one.
+    """
+
+    preempts = True
+    charges = True
+
+    def __init__(self, quantum: float, weights: dict[str, float] | None = None) -> None:
+        super().__init__()
+        self._quantum = quantum
+        self._weights = weights or {}
+        self._time: dict[str, float] = {}
+        self._live: dict[str, set[int]] = {}
+        self._queues: dict[str, WaitingQueue] = {}
+
+    def rank(self, seq: Sequence) -> Rank:
+        return (self._time[seq.request.tenant], seq.arrival)
+
+    def outranks(self, waiting: Sequence, running: Sequence) -> bool:
+        ahead = self._time[running.request.tenant] - self._time[waiting.request.tenant]
+        return ahead > self._quantum
+
+    def charge(self, sequences: Iterable[Sequence], counts: Iterable[int]) -> None:
+        time = self._time
+        for seq, count in zip(sequences, counts, strict=True):
+            tenant = seq.request.tenant
+            # the token sampled behind the last one is the output
+            cost = count + OUTPUT_WEIGHT - 1 if seq.num_computed > seq.num_prompt else count
+            time[tenant] += cost / self._weights.get(tenant, 1.0)
+
+    def finished(self, seq: Sequence) -> None:
+        tenant = seq.request.tenant
+        live = self._live.get(tenant)
+        if live is None:  # a sibling that never queued, behind the tenant's last sequence
+            return
+        live.discard(seq.id)
+        if not live:
+            del self._live[tenant]
+            self._queues.pop(tenant, None)
+
+    def push(self, seq: Sequence) -> None:
+        tenant = seq.request.tenant
+        if tenant not in self._live:
+            self._come_back(tenant)
+            self._live[tenant] = set()
+        self._live[tenant].add(seq.id)
+        self._queues.setdefault(tenant, WaitingQueue()).push(seq, (seq.arrival,))
+
+    def peek(self) -> Sequence | None:
+        tenants = [tenant for tenant, queue in self._queues.items() if len(queue)]
+        if not tenants:
+            return None
+        return self._queues[min(tenants, key=self._time.__getitem__)].peek()
+
+    def remove(self, seq: Sequence) -> None:
+        self._queues[seq.request.tenant].remove(seq)
+
+    def _come_back(self, tenant: str) -> None:
+        """Idle time is no credit, and being ahead is not forgotten."""
+        behind = min((self._time[live] for live in self._live), default=self._time.get(tenant, 0.0))
+        self._time[tenant] = max(behind, self._time.get(tenant, 0.0))
+        if len(self._time) > MAX_TENANTS:
+            # an absent tenant that is not ahead of the present ones comes back the same without its entry
+            self._time = {name: time for name, time in self._time.items() if name in self._live or time > behind}
+            self._time.setdefault(tenant, behind)
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())

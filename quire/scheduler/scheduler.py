@@ -1,0 +1,370 @@
+"""Scheduler: each step, who computes how many tokens, who comes in and who makes way. No torch, no clock.
+
+There are no phases: a sequence has tokens and has computed some of them, and a step grants more. A prompt, the
+rest of a chunked prompt, a decode, drafts to verify and a preempted sequence that starts over differ only in
+how many tokens are missing.
+
+Steps are asynchronous: `schedule` may be called again before the last result is read. It then counts on the
+tokens those steps will sample (placeholders); `update` fills them in.
+"""
+
+from collections import deque
+
+from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
+from quire.core.plan import Admission, StepPlan, TableDelta
+from quire.core.request import Request
+from quire.core.result import StepResult
+from quire.core.sequence import Sequence
+from quire.core.status import Status
+from quire.kvcache.hit import Hit
+from quire.kvcache.manager import KVManager
+from quire.kvcache.table import BlockTable
+from quire.scheduler.arrival import longest_total
+from quire.scheduler.deadlines import Deadlines
+from quire.scheduler.draft import Flight, StepDraft
+from quire.scheduler.intake import StepUpdate, take_in
+from quire.scheduler.pacing import Pacer
+from quire.scheduler.policies.base import Policy
+from quire.scheduler.roster import Roster, RosterStats
+
+MAX_DISPLACED = 8
+"""Running sequences that make way for better ranked ones in one step: a burst must not stall everyone."""
+HEADROOM = 100
+"""One block in this many stays free at admission, so that running sequences can grow for a while."""
+HOLDS_KV = frozenset({Status.PAUSED, Status.SWAPPED})
+"""Queued states in which a sequence starts from blocks of its own, not from the prefix cache."""
+
+
+class Scheduler:
+    """The heart of an engine: requests in, plans out, results in, finished sequences out."""
+
+    def __init__(
+        self,
+        limits: StepLimits,
+        kv: KVManager,
+        policy: Policy,
+        preemption: PreemptionMode = "auto",
+        costs: PreemptionCosts | None = None,
+        pacer: Pacer | None = None,
+        queue_timeout: float | None = None,
+    ) -> None:
+        self.limits = limits
+        self.kv = kv
+        self.num_deferred = 0
+        """Admissions put off by a step because another sequence was just computing the same prefix."""
+        costs = costs or PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
+        self._roster = Roster(limits.max_num_seqs, kv, policy, preemption, costs)
+        self._queue = policy
+        self._pacer = pacer
+        self._deadlines = Deadlines(queue_timeout)
+        self._lookahead = limits.num_lookahead_tokens
+        self._step = 0
+        self._now = 0.0
+        self._flights: deque[Flight] = deque()
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> list[Sequence]:
+        """Accept a request; raises RequestTooLarge when it could never run."""
+        sequences = self._roster.enter(request, longest_total(request, self.limits, self.kv))
+        self._deadlines.watch(sequences[0])
+        return sequences
+
+    def abort(self, request_id: str, status: Status = Status.ABORTED) -> None:
+        """End all sequences of a request; one that is not known has ended already."""
+        for seq in self._roster.sequences_of(request_id):
+            self.end(seq, status)
+
+    def end(self, seq: Sequence, status: Status) -> None:
+        """End one sequence, for a reason the scheduler does not see (a stop string, a failure, a dropped beam)."""
+        if not seq.is_finished:
+            self._roster.end(seq, status)
+
+    def fork(self, parent: Sequence, last_token: int) -> Sequence:
+        """A new sequence that shares all that `parent` has computed and differs in its last token (beam search)."""
+        return self._roster.fork(parent, last_token)
+
+    def take_finished(self) -> list[Sequence]:
+        """Sequences that ended since the last call, each exactly once."""
+        return self._roster.take_finished()
+
+    @property
+    def stats(self) -> RosterStats:
+        return self._roster.stats
+
+    @property
+    def running(self) -> list[Sequence]:
+        return self._roster.running
+
+    @property
+    def num_waiting(self) -> int:
+        return self._roster.num_waiting
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._flights) or not self._roster.is_idle
+
+    # -- a step ------------------------------------------------------------------------------------------------
+
+    def schedule(self, now: float) -> StepPlan:
+        """Plan the next step."""
+        self._step += 1
+        self._now = now
+        self.kv.begin_step(self._step, now)
+        self._end_overdue()
+        self._make_way_for_better()
+        self._make_room_for_running()
+        draft = StepDraft(self._step, self.limits.max_num_batched_tokens)
+        self._grant_decodes(draft)
+        self._pace_prompts(draft)
+        self._grant_prompts(draft)
+        self._admit_waiting(draft)
+        self._settle(draft)
+        plan, flight = draft.seal(self._roster.take_released(), self.kv.take_moves())
+        if plan.rows:
+            self._flights.append(flight)
+        return plan
+
+    def update(self, result: StepResult) -> StepUpdate:
+        """Take in the tokens of the oldest step that is still in flight."""
+        flight = self._flights.popleft()
+        assert flight.step == result.step, f"result of step {result.step}, expected {flight.step}"
+        if self._pacer is not None:
+            self._pacer.observe(flight.load, result.elapsed)
+        update = take_in(flight, result, self._roster, self.kv)
+        for seq in flight.sampling if result.drafts else ():
+            # a proposal follows the last token read: with another one in flight behind it, it is out of date
+            if seq.status is Status.RUNNING and seq.row in result.drafts and not seq.num_pending:
+                seq.drafts = result.drafts[seq.row][: self._lookahead]
+        return update
+
+    def rollback(self, step: int) -> list[Sequence]:
+        """Step `step` did not run, nor will those behind it. Returns the live sequences that were in it.
+
+        Everything the lost steps touched starts over from what earlier steps left in the prefix cache.
+        """
+        lost = [flight for flight in self._flights if flight.step >= step]
+        self._flights = deque(flight for flight in self._flights if flight.step < step)
+        for flight in lost:
+            for seq in flight.sampling:
+                seq.num_pending -= 1
+        self.kv.forget_since(step)
+        swapped = self.kv.host.stored_since(step)
+        for seq in self._roster.sequences():
+            if seq.status in {Status.RUNNING, Status.PAUSED} or seq.id in swapped:
+                self._roster.drop(seq, keep=False)
+        return [seq for flight in lost[:1] for seq in (*flight.sampling, *flight.others) if not seq.is_finished]
+
+    # -- the rules of a step, in the order they apply ----------------------------------------------------------
+
+    def _end_overdue(self) -> None:
+        for seq, status in self._deadlines.due(self._now):
+            self.abort(seq.request.id, status)
+
+    def _make_way_for_better(self) -> None:
+        """Let waiting sequences that outrank running ones have their rows, and their blocks where needed."""
+        roster, queue = self._roster, self._queue
+        promoted: list[Sequence] = []
+        while queue.preempts and len(promoted) < MAX_DISPLACED and roster.running:
+            best, worst = queue.peek(), queue.victim(roster.running)
+            if best is None or not queue.outranks(best, worst):
+                break
+            if not promoted and self._cost_to_admit(best, self._find(best)) > self.kv.num_free:
+                roster.free_blocks(besides=best)
+                continue
+            if roster.num_free_rows <= len(promoted):
+                roster.pause(worst)
+            queue.remove(best)
+            promoted.append(best)
+        for seq in promoted:
+            queue.push(seq)
+
+    def _make_room_for_running(self) -> None:
+        """Preempt until every running sequence can take at least one more token."""
+        kv, lookahead, running = self.kv, self._lookahead, self._roster.running
+        most_each = (2 + lookahead // kv.block_size) * len(kv.groups)
+        while kv.num_free < len(running) * most_each:
+            needed = 0
+            for seq in running:
+                target = seq.num_computed + 1 + len(seq.drafts) + lookahead
+                if target > seq.num_slots:
+                    kv.trim(seq)
+                    needed += kv.cost_of_growth(seq, target)
+            if needed <= kv.num_free:
+                return
+            self._roster.free_blocks()
+
+    def _grant_decodes(self, draft: StepDraft) -> None:
+        """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
+        lookahead, decodes = self._lookahead, draft.sampling
+        verifying: list[Sequence] = []
+        for seq in self._roster.running:
+            known = len(seq.tokens) + seq.num_pending
+            missing = known - seq.num_computed
+            if missing > 1 or known == seq.num_prompt:
+                draft.unfinished.append(seq)
+            elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
+                if seq.drafts:
+                    verifying.append(seq)
+                    continue
+                target = known + lookahead
+                if target > seq.num_slots:
+                    self._grow(draft, seq, target)
+                seq.num_computed = known
+                seq.num_pending += 1
+                decodes.append(seq)
+        draft.sampling_counts = [1] * len(decodes)
+        draft.tokens_left -= len(decodes) + len(verifying)
+        for seq in verifying:
+            self._grant_drafts(draft, seq)
+
+    def _grant_drafts(self, draft: StepDraft, seq: Sequence) -> None:
+        """Proposed tokens are computed like known ones; `update` takes back those that are rejected."""
+        proposal = seq.drafts[: max(0, min(draft.tokens_left, seq.max_total - len(seq.tokens) - 1))]
+        seq.drafts = []
+        target = seq.num_tokens + len(proposal)
+        if target + self._lookahead > seq.num_slots:
+            self._grow(draft, seq, target + self._lookahead)
+        seq.num_computed = target
+        seq.num_pending += 1
+        draft.tokens_left -= len(proposal)
+        draft.sampling.append(seq)
+        draft.sampling_counts.append(1 + len(proposal))
+        if proposal:
+            draft.drafts[seq.row] = proposal
+            draft.num_drafts[seq.id] = len(proposal)
+
+    def _pace_prompts(self, draft: StepDraft) -> None:
+        """Leave prompts what the budget, and the pace of running streams, allow."""
+        draft.prompt_tokens_left = draft.tokens_left
+        if self._pacer is None:
+            return
+        draft.load.decodes = len(draft.sampling)
+        draft.load.decode_context = sum(seq.num_computed for seq in draft.sampling)
+        context = draft.unfinished[0].num_computed if draft.unfinished else 0
+        draft.prompt_tokens_left = self._pacer.prompt_tokens(draft.load, context, draft.tokens_left)
+
+    def _grant_prompts(self, draft: StepDraft) -> None:
+        """Go on with prompts that began in earlier steps."""
+        for seq in draft.unfinished:
+            if draft.prompt_tokens_left > 0:
+                self._grant_chunk(draft, seq)
+            self._promise_rest(draft, seq)
+
+    def _admit_waiting(self, draft: StepDraft) -> None:
+        """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
+        deferred: list[Sequence] = []
+        while self._roster.num_free_rows and draft.prompt_tokens_left > 0:
+            seq = self._queue.peek()
+            if seq is None:
+                break
+            found = self._find(seq)
+            if seq.num_pending or self._is_being_computed(draft, found):
+                self._queue.remove(seq)
+                deferred.append(seq)
+                continue
+            if self._cost_to_admit(seq, found) > self._blocks_for_new(draft):
+                # a paused sequence gives up its blocks for one that stands before it
+                others = [paused for paused in self._roster.paused.values() if paused is not seq]
+                if not others:
+                    break
+                self._roster.preempt(self._queue.victim(others))
+                continue
+            self._admit(draft, seq, found)
+        for seq in deferred:
+            self._queue.push(seq)
+        self.num_deferred += len(deferred)
+
+    def _settle(self, draft: StepDraft) -> None:
+        """What follows from the grants: names for computed blocks, siblings of computed prompts, accounts."""
+        for seq in draft.prompts:
+            if seq.num_computed >= seq.register_at:
+                self.kv.register(seq)
+            if seq.num_computed >= seq.num_prompt:
+                self._roster.fork_siblings(seq)
+        if self._queue.charges:
+            self._queue.charge(draft.sampling, draft.sampling_counts)
+            self._queue.charge(draft.others, draft.other_counts)
+
+    # -- admission ---------------------------------------------------------------------------------------------
+
+    def _find(self, seq: Sequence) -> tuple[BlockTable, Hit] | None:
+        """What the prefix cache holds of a queued sequence; None for one that has blocks of its own."""
+        return None if seq.status in HOLDS_KV else self.kv.find(seq)
+
+    def _is_being_computed(self, draft: StepDraft, found: tuple[BlockTable, Hit] | None) -> bool:
+        """Whether this very step computes the block that would be computed first: a step later it is a hit."""
+        if found is None or not draft.computing:
+            return False
+        table, hit = found
+        return hit.num_blocks < len(table.names) and table.names[hit.num_blocks] in draft.computing
+
+    def _cost_to_admit(self, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> int:
+        """Free blocks it takes to hold all tokens of a waiting sequence."""
+        total = seq.num_tokens + self._lookahead
+        if found is not None:
+            return self.kv.cost_of_hit(found[1], total, self.limits.max_num_batched_tokens)
+        if seq.status is Status.SWAPPED:
+            return self.kv.cost_of_return(seq, total)
+        return self.kv.cost_of_growth(seq, total)
+
+    def _blocks_for_new(self, draft: StepDraft) -> int:
+        """Free blocks that running sequences do not need soon."""
+        reserve = self.kv.device.pool.num_blocks // HEADROOM if self._roster.running else 0
+        return self.kv.num_free - draft.promised - reserve
+
+    def _admit(self, draft: StepDraft, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> None:
+        self._roster.seat(seq, found)
+        if seq.first_granted is None:
+            seq.first_granted = self._now
+        num_computed, num_deltas = seq.num_computed, len(draft.table_deltas)
+        self._grant_chunk(draft, seq)
+        self._promise_rest(draft, seq)
+        del draft.table_deltas[num_deltas:]  # the admission carries the whole table
+        draft.admitted.append(
+            Admission(
+                row=seq.row,
+                request_id=seq.request.id,
+                index=seq.index,
+                params=seq.request.params,
+                tokens=seq.tokens.copy(),
+                num_prompt=seq.num_prompt,
+                num_computed=num_computed,
+                tables=self.kv.table_from(seq, 0),
+            )
+        )
+
+    def _grant_chunk(self, draft: StepDraft, seq: Sequence) -> None:
+        """As many of a sequence's missing tokens as budget, pace and blocks allow."""
+        start = seq.num_computed
+        count = min(seq.num_tokens - start, draft.prompt_tokens_left)
+        if self.limits.long_prefill_token_threshold:
+            count = min(count, self.limits.long_prefill_token_threshold)
+        if start + count + self._lookahead > seq.num_slots:
+            fits = self.kv.tokens_that_fit(seq, self.kv.num_free) - self._lookahead - start
+            count = min(count, fits)
+            if count <= 0:
+                return
+            self._grow(draft, seq, start + count + self._lookahead)
+        seq.num_computed = start + count
+        draft.tokens_left -= count
+        draft.prompt_tokens_left -= count
+        draft.load = draft.load.with_prompt(count, start)
+        draft.prompts.append(seq)
+        draft.computing.update(self.kv.names_between(seq, start, seq.num_computed))
+        if seq.num_computed == seq.num_tokens:
+            seq.num_pending += 1
+            draft.sampling.append(seq)
+            draft.sampling_counts.append(count)
+        else:
+            draft.others.append(seq)
+            draft.other_counts.append(count)
+
+    def _promise_rest(self, draft: StepDraft, seq: Sequence) -> None:
+        """Blocks that the rest of a begun prompt will need are not for newcomers."""
+        if seq.num_computed < seq.num_tokens:
+            draft.promised += self.kv.cost_of_growth(seq, seq.num_tokens + self._lookahead)
+
+    def _grow(self, draft: StepDraft, seq: Sequence, num_tokens: int) -> None:
+        start = self.kv.grow(seq, num_tokens)
+        draft.table_deltas.append(TableDelta(seq.row, start, self.kv.table_from(seq, start)))

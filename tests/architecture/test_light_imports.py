@@ -1,0 +1,57 @@
+"""Bookkeeping and the command line start without torch and numpy, seen in fresh interpreters."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import rules
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "numpy")
+REQUIRED = ("kvcache.manager", "scheduler.scheduler")
+
+IMPORT_ALL = "import importlib\nfor name in sys.argv[1:]: importlib.import_module(name)"
+RUN_HELP = """
+from quire.cli.main import main
+sys.argv = ["quire", "--help"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
+
+
+def heavy_modules_after(code: str, *arguments: str) -> list[str]:
+    """Runs code in a fresh interpreter and returns which heavy libraries it left loaded."""
+    report = f"\nprint()\nprint('loaded:', *[name for name in {HEAVY} if name in sys.modules])"
+    command = [sys.executable, "-c", f"import sys\n{code}{report}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    label, *loaded = done.stdout.splitlines()[-1].split()
+    assert label == "loaded:"
+    return loaded
+
+
+def torch_free_names(room: str) -> list[str]:
+    modules = rules.torch_free_modules(rules.read_package(ROOT))
+    return [module.name for module in modules if module.room == room]
+
+
+def test_heavy_modules_are_noticed() -> None:
+    assert heavy_modules_after("import numpy") == ["numpy"]
+
+
+@pytest.mark.parametrize("place", REQUIRED)
+def test_required_module_is_there(place: str) -> None:
+    assert f"quire.{place}" in torch_free_names(place.partition(".")[0])
+
+
+@pytest.mark.parametrize("room", rules.TORCH_FREE)
+def test_importing_bookkeeping_loads_nothing_heavy(room: str) -> None:
+    assert heavy_modules_after(IMPORT_ALL, *torch_free_names(room)) == []
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert heavy_modules_after(RUN_HELP) == []

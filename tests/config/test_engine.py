@@ -1,0 +1,55 @@
+"""EngineConfig from plain names: right sections, nearest names, checked types."""
+
+import pytest
+
+from quire.config.engine import EngineConfig
+from quire.core.errors import ConfigError
+
+
+def test_names_reach_their_sections() -> None:
+    config = EngineConfig.from_flat(
+        model="m", max_num_seqs=8, block_size=32, port=0, log_format="json", dtype="float16"
+    )
+    assert config.model.model == "m"
+    assert config.model.dtype == "float16"
+    assert config.scheduler.max_num_seqs == 8
+    assert config.cache.block_size == 32
+    assert config.server.port == 0
+    assert config.observe.log_format == "json"
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'max_num_seq'\. Did you mean 'max_num_seqs'\?"):
+        EngineConfig.from_flat(model="m", max_num_seq=8)
+
+
+def test_model_is_needed() -> None:
+    with pytest.raises(ConfigError, match="'model' is missing"):
+        EngineConfig.from_flat(max_num_seqs=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("max_num_seqs", "8", "a whole number"),
+        ("max_num_seqs", 8.0, "a whole number"),
+        ("max_num_seqs", True, "a whole number"),
+        ("block_size", None, "a whole number"),
+        ("target_itl_ms", "fast", "a number"),
+        ("target_itl_ms", False, "a number"),
+        ("enable_prefix_caching", 1, "true or false"),
+        ("dtype", "bf16", "one of auto, float32, float16, bfloat16"),
+        ("dtype", 16, "one of auto"),
+        ("host", 1, "text"),
+        ("revision", 3, "text"),
+    ],
+)
+def test_wrong_type_is_refused(name: str, value: object, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is .* must be {wanted}"):
+        EngineConfig.from_flat(model="m", **{name: value})
+
+
+def test_whole_numbers_are_numbers_and_none_is_undecided() -> None:
+    config = EngineConfig.from_flat(model="m", target_itl_ms=20, max_num_seqs=None)
+    assert config.scheduler.target_itl_ms == 20
+    assert config.scheduler.max_num_seqs is None

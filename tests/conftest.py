@@ -1,0 +1,24 @@
+"""Hypothesis profiles for the whole suite; `scripts/test` chooses one through HYPOTHESIS_PROFILE.
+
+How long an example takes is never an error: test machines are shared, and speed is measured elsewhere.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "slow",
+    max_examples=2000,
+    deadline=None,
+    print_blob=True,  # these runs are random: a failure prints what reproduces it
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,171 @@
+"""Hub ids, asked of a small hub of our own on a local socket, by a process of its own as users run it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from quire.core.errors import CheckpointError
+from quire.models.loading import hub
+from tests.models.loading.files import LLAMA_3_8B, TINY, llama_shapes, write_config, write_safetensors
+
+ASK = """
+import sys
+from quire.core.errors import CheckpointError
+from quire.models.loading.header import read_model_facts
+try:
+    facts = read_model_facts(*sys.argv[1:])
+    print(facts.name, facts.num_parameters, facts.total_weight_bytes)
+except CheckpointError as error:
+    print("refused:", error)
+print("torch" in sys.modules)
+"""
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """Answers /{owner}/{model}/resolve/{revision}/{file} from a folder, ranges included."""
+
+    folder: Path
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def _answer(self, with_body: bool) -> None:
+        repo, resolve, rest = self.path.strip("/").partition("/resolve/")
+        path = self.folder / repo / rest.partition("/")[2]
+        if not resolve:
+            return self._send(200, b"", {}, with_body)
+        if not (self.folder / repo).is_dir():
+            return self._send(404, b"", {"X-Error-Code": "RepoNotFound"}, with_body)
+        if not path.is_file():
+            return self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": "a" * 40}, with_body)
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            wanted = self.headers.get("Range")
+            first, last = map(int, wanted.removeprefix("bytes=").split("-")) if wanted else (0, size - 1)
+            file.seek(first)
+            body = file.read(min(last, size - 1) - first + 1)
+        tags = {"ETag": '"tag"', "X-Repo-Commit": "a" * 40, "Accept-Ranges": "bytes"}
+        return self._send(206 if wanted else 200, body, tags, with_body)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str], with_body: bool) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    handler = type("Hub", (FakeHub,), {"folder": tmp_path / "hub"})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def ask(tmp_path: Path, endpoint: str, *arguments: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "QUIRE_"))}
+    environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    answer, torch = done.stdout.splitlines()
+    assert torch == "False"
+    return answer
+
+
+def test_llama_3_8b_is_known_without_its_weights(tmp_path: Path, endpoint: str) -> None:
+    folder = write_config(tmp_path / "hub" / "meta-llama" / "Meta-Llama-3-8B", LLAMA_3_8B)
+    shapes = list(llama_shapes(LLAMA_3_8B).items())
+    for number in range(2):
+        write_safetensors(folder / f"part-{number}.safetensors", dict(shapes[number::2]))
+    weight_map = {name: f"part-{place % 2}.safetensors" for place, (name, _) in enumerate(shapes)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    answer = ask(tmp_path, endpoint, "meta-llama/Meta-Llama-3-8B")
+    assert answer == "meta-llama/Meta-Llama-3-8B 8030261248 16060522496"
+
+
+def test_one_file_at_a_revision(tmp_path: Path, endpoint: str) -> None:
+    folder = write_config(tmp_path / "hub" / "me" / "tiny", TINY)
+    size = write_safetensors(folder / "model.safetensors", llama_shapes(TINY)).stat().st_size
+    name, parameters, weights = ask(tmp_path, endpoint, "me/tiny", "v1").split()
+    assert name == "me/tiny"
+    assert int(weights) == 2 * int(parameters) < size
+
+
+def test_unknown_model_is_one_line(tmp_path: Path, endpoint: str) -> None:
+    answer = ask(tmp_path, endpoint, "me/nothing")
+    assert answer == "refused: 'me/nothing' is no file or folder here and no model on the hub; check the spelling."
+
+
+def test_model_without_safetensors_is_one_line(tmp_path: Path, endpoint: str) -> None:
+    write_config(tmp_path / "hub" / "me" / "old", TINY)
+    assert "has no .safetensors files on the hub" in ask(tmp_path, endpoint, "me/old")
+
+
+def test_model_without_config_is_one_line(tmp_path: Path, endpoint: str) -> None:
+    (tmp_path / "hub" / "me" / "gguf").mkdir(parents=True)
+    assert "has no config.json on the hub" in ask(tmp_path, endpoint, "me/gguf")
+
+
+def test_unreachable_hub_is_one_line(tmp_path: Path) -> None:
+    answer = ask(tmp_path, "http://127.0.0.1:9", "me/tiny")
+    assert answer.startswith("refused: 'me/tiny' is no file or folder here, and the hub could not be asked")
+
+
+def test_earlier_download_serves_when_the_hub_does_not(tmp_path: Path) -> None:
+    cache = tmp_path / "home" / "hub" / "models--me--tiny"
+    folder = write_config(cache / "snapshots" / ("b" * 40), TINY)
+    write_safetensors(folder / "model.safetensors", llama_shapes(TINY))
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("b" * 40)
+    assert ask(tmp_path, "http://127.0.0.1:9", "me/tiny").startswith("me/tiny ")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "meta-llama/Meta-Llama-3-8B", "a_b/c.d-e"])
+def test_hub_ids(name: str) -> None:
+    assert hub.is_hub_id(name)
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "/abs", "./rel", "../x", "model.gguf", "a b", "-x", "x" * 100, "a/"])
+def test_not_hub_ids(name: str) -> None:
+    assert not hub.is_hub_id(name)
+
+
+def test_header_of_the_hub_is_checked_like_one_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import huggingface_hub
+    from huggingface_hub.utils import SafetensorsFileMetadata, SafetensorsRepoMetadata, TensorInfo
+
+    bad = SafetensorsFileMetadata({}, {"t": TensorInfo(dtype="F32", shape=[2], data_offsets=(0, 4))})
+    metadata = SafetensorsRepoMetadata(None, False, {"t": "model.safetensors"}, {"model.safetensors": bad})
+    config = write_config(tmp_path, TINY) / "config.json"
+    monkeypatch.setattr(hub, "_reach", lambda: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: str(config))
+    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda *_, **__: metadata)
+    with pytest.raises(CheckpointError, match=r"me/tiny/model\.safetensors: tensor 't' is F32 of shape"):
+        hub.fetch_header("me/tiny", None)
