@@ -3,7 +3,7 @@
 from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, blocks_for, longest_sequence
+from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
 from quire.config.memory import MemoryBudget, activation_bytes, sampler_bytes, weights_on_device
 from quire.config.resolved import Choice
 from quire.config.sizes import GIB, decimal_size
@@ -105,7 +105,7 @@ def decide_max_model_len(
         )
     holds = longest_sequence(shape.groups, shape.block_size, num_blocks, longest + lookahead, chunk) - lookahead
     if wanted is not None and wanted > holds:
-        needed = blocks_for(shape.groups, shape.block_size, wanted + lookahead, chunk)
+        needed = most_blocks(shape.groups, shape.block_size, wanted + lookahead, chunk)
         raise ConfigError(
             f"--max-model-len is {wanted}, which needs {_blocks(needed, shape)} of KV, but there are "
             f"{_blocks(num_blocks, shape)}, enough for {max(holds, 0)} tokens; lower it, or free memory "

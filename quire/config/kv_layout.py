@@ -77,12 +77,17 @@ def blocks_for(groups: Sequence[KVGroup], block_size: int, length: int, chunk: i
     return sum(_group_blocks(group.window, block_size, length, chunk) for group in groups)
 
 
+def most_blocks(groups: Sequence[KVGroup], block_size: int, length: int, chunk: int) -> int:
+    """The same with one more a group, for the copy that a shared block may need before it is written."""
+    return blocks_for(groups, block_size, length, chunk) + len(groups)
+
+
 def longest_sequence(groups: Sequence[KVGroup], block_size: int, num_blocks: int, limit: int, chunk: int = 1) -> int:
-    """Tokens of the longest sequence that `num_blocks` hold, up to `limit`; 0 when they hold none."""
+    """Tokens of the longest sequence that can always run in `num_blocks`, up to `limit`; 0 when none can."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if blocks_for(groups, block_size, middle, chunk) <= num_blocks:
+        if most_blocks(groups, block_size, middle, chunk) <= num_blocks:
             low = middle
         else:
             high = middle - 1
@@ -107,8 +112,7 @@ def _num_groups(counts: Sequence[int], size: int) -> int:
 
 def _group_blocks(window: int | None, block_size: int, length: int, chunk: int) -> int:
     whole = -(-length // block_size)
-    if window is None or length == 0:
+    if window is None:
         return whole
-    # The first token of the chunk still looks back window - 1 tokens, and the run need not start at a block's edge.
-    touched = window - 1 + min(chunk, length)
-    return min(whole, -(-(touched - 1) // block_size) + 1)
+    # The window may begin, and the chunk end, in the middle of a block.
+    return min(whole, -(-(window + chunk) // block_size) + 1)

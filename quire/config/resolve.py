@@ -35,8 +35,9 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     budget = memory_budget(asked, model, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
-    max_model_len = decide_max_model_len(asked, model, shape, blocks, threshold or tokens, choices)
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, asked.scheduler.num_lookahead_tokens)
+    lookahead = asked.scheduler.num_lookahead_tokens
+    max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
+    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead)
     return Resolved(
         dtype=dtype,
         kv=_layout(shape, blocks, cpu_blocks, kv_dtype),

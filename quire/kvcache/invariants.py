@@ -37,7 +37,7 @@ def _check_references(manager: KVManager) -> None:
 def _check_single_writers(manager: KVManager) -> None:
     """A block that a sequence writes without asking (below `num_slots`) is its own."""
     refs = manager.device.pool.refs
-    held = Counter(manager.moves.held_device)
+    held = manager.moves.held_device
     for seq, table in manager.sequences_and_tables():
         first = seq.num_computed // manager.block_size
         last = -(-seq.num_slots // manager.block_size)

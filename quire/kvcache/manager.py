@@ -142,7 +142,7 @@ class KVManager:
         self._refresh(seq, table)
 
     def trim(self, seq: Sequence) -> None:
-        """Give back blocks that no token from `num_computed` on looks at. Only before this step's tokens are granted."""
+        """Give back blocks that no token from `num_computed` on looks at; only before a step grants that sequence."""
         if not self._has_windows:
             return
         table = self._tables[seq.id]
@@ -175,13 +175,11 @@ class KVManager:
 
     def register(self, seq: Sequence) -> None:
         """Offer a sequence's full blocks to the prefix cache, as far as their tokens are known."""
-        table = self._tables[seq.id]
-        known = min(seq.num_computed, len(seq.tokens))
-        count = known // self.block_size
-        table.name_blocks(seq.tokens, count, self.block_size)
+        table, size = self._tables[seq.id], self.block_size
+        count = min(seq.num_computed, len(seq.tokens)) // size
+        table.name_blocks(seq.tokens, count, size)
         for position in range(table.num_registered, count):
-            start = position * self.block_size
-            self._offer(table, position, seq.tokens[start : start + self.block_size], table.names[position])
+            self._offer(table, position, seq.tokens[position * size : (position + 1) * size], table.names[position])
         table.num_registered = max(count, table.num_registered)
         self._refresh_registration(seq, table)
 
@@ -317,12 +315,13 @@ class KVManager:
         seq.register_at = (table.num_registered + 1) * self.block_size if table.caches else NEVER
 
     def _shared_groups(self, seq: Sequence, table: BlockTable) -> list[int]:
-        """Groups in which the block that takes the next token is referenced by others too."""
+        """Groups in which the block that takes the next token belongs to others too."""
         position = seq.num_computed // self.block_size
         if position >= len(table) or seq.num_slots > seq.num_computed:
             return []
-        refs = self.device.pool.refs
-        return [group for group, blocks in enumerate(table.blocks) if refs[blocks[position]] > 1]
+        refs, copied = self.device.pool.refs, self._moves.held_device
+        shared = [blocks[position] for blocks in table.blocks]
+        return [group for group, block in enumerate(shared) if refs[block] - copied[block] > 1]
 
     def _unshare(self, seq: Sequence, table: BlockTable, group: int) -> int:
         position = seq.num_computed // self.block_size

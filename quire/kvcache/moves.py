@@ -4,6 +4,8 @@ The worker does all swaps out, then all swaps in, then all copies. A source must
 a target of an earlier kind in the same step: it stays referenced until the plan is sealed.
 """
 
+from collections import Counter
+
 from quire.core.plan import Move
 from quire.kvcache.blocks import BlockPool
 
@@ -17,18 +19,18 @@ class StepMoves:
         self._swap_out: list[Move] = []
         self._swap_in: list[Move] = []
         self._copies: list[Move] = []
-        self._held_device: list[int] = []
-        self._held_host: list[int] = []
+        self._held_device: Counter[int] = Counter()
+        self._held_host: Counter[int] = Counter()
 
     def copy(self, source: int, target: int) -> None:
         """Copy within the device. Takes over one reference to `source`."""
         self._copies.append(Move(source, target))
-        self._held_device.append(source)
+        self._held_device[source] += 1
 
     def swap_in(self, source: int, target: int) -> None:
         """Copy from the CPU tier. Takes over one reference to `source`."""
         self._swap_in.append(Move(source, target))
-        self._held_host.append(source)
+        self._held_host[source] += 1
 
     def swap_out(self, source: int, target: int) -> None:
         """Copy to the CPU tier. Swaps out run first, so the source may change hands at once."""
@@ -39,16 +41,17 @@ class StepMoves:
         if not (self._swap_out or self._swap_in or self._copies):
             return [], [], []
         moves = (self._swap_out, self._swap_in, self._copies)
-        self._device.release(self._held_device)
-        self._host.release(self._held_host)
+        self._device.release(self._held_device.elements())
+        self._host.release(self._held_host.elements())
         self._swap_out, self._swap_in, self._copies = [], [], []
-        self._held_device, self._held_host = [], []
+        self._held_device, self._held_host = Counter(), Counter()
         return moves
 
     @property
-    def held_device(self) -> list[int]:
+    def held_device(self) -> Counter[int]:
+        """References kept for copies only, by block: they are read before the model writes anything."""
         return self._held_device
 
     @property
-    def held_host(self) -> list[int]:
+    def held_host(self) -> Counter[int]:
         return self._held_host

@@ -1,6 +1,6 @@
 """Taking in the tokens of a step: appended to their sequences, which may end by it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
@@ -14,37 +14,34 @@ from quire.scheduler.roster import Roster
 class StepUpdate:
     """New tokens, each with its sequence, in the order they were sampled."""
 
-    sequences: list[Sequence] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+    sequences: list[Sequence]
+    tokens: list[int]
 
 
 def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
     """Fill the placeholders of a step that has run."""
-    update = StepUpdate()
     if result.counts is None:
-        _append(flight.sampling, result.tokens, update, roster, kv)
-        return update
-    start = 0
+        return _append(flight.sampling, result.tokens, roster, kv)
+    sequences: list[Sequence] = []
     for seq, count in zip(flight.sampling, result.counts, strict=True):
-        if not seq.is_finished:
-            # one placeholder stood for all of them
-            seq.num_pending += count - 1
-            if seq.status is not Status.PREEMPTED:
-                rejected = flight.num_drafts.get(seq.id, 0) + 1 - count
-                seq.num_computed -= rejected
-            _append([seq] * count, result.tokens[start : start + count], update, roster, kv)
-        start += count
-    return update
-
-
-def _append(sequences: list[Sequence], tokens: list[int], update: StepUpdate, roster: Roster, kv: KVManager) -> None:
-    """One token each. Runs for every decoding sequence every step, so it does no more than it must."""
-    taken, kept = update.sequences, update.tokens
-    for seq, token in zip(sequences, tokens, strict=True):
-        if seq.status >= Status.STOPPED:  # ended while its step was in flight
+        sequences.extend([seq] * count)
+        if seq.is_finished:
             continue
-        taken.append(seq)
-        kept.append(token)
+        seq.num_pending += count - 1  # one placeholder stood for all of them
+        if seq.status is not Status.PREEMPTED:
+            rejected = flight.num_drafts.get(seq.id, 0) + 1 - count
+            seq.num_computed -= rejected
+    return _append(sequences, result.tokens, roster, kv)
+
+
+def _append(sequences: list[Sequence], tokens: list[int], roster: Roster, kv: KVManager) -> StepUpdate:
+    """One token each. Runs for every decoding sequence every step, so it does no more than it must."""
+    ended = Status.STOPPED
+    useless: list[int] = []
+    for position, (seq, token) in enumerate(zip(sequences, tokens, strict=True)):
+        if seq.status >= ended:  # it ended while its step was in flight, or by a token before this one
+            useless.append(position)
+            continue
         seq.num_pending -= 1
         known = seq.tokens
         known.append(token)
@@ -55,3 +52,8 @@ def _append(sequences: list[Sequence], tokens: list[int], update: StepUpdate, ro
             roster.end(seq, Status.LENGTH)
         elif total >= seq.register_at <= seq.num_computed:
             kv.register(seq)
+    if useless:
+        sequences, tokens = sequences.copy(), tokens.copy()
+        for position in reversed(useless):
+            del sequences[position], tokens[position]
+    return StepUpdate(sequences, tokens)

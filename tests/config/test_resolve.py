@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from quire.config.devices import DEVICES
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import blocks_for
+from quire.config.kv_layout import most_blocks
 from quire.config.memory import activation_bytes, sampler_bytes
 from quire.config.resolve import resolve
 from quire.config.resolved import PolicySettings, Resolved
 from quire.core.errors import ConfigError
+from quire.kvcache.manager import KVManager
 from tests.config.examples import CPU, H100, LLAMA_3_8B, TINY, asked, with_memory
 
 
@@ -87,14 +88,14 @@ def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:
     resolved = resolve(asked(), model, with_memory(H100, 24_000_000_000))
     longest = resolved.limits.max_model_len
     assert longest < 131_072
-    assert blocks_for(resolved.kv.groups, 16, longest) == resolved.kv.num_blocks
+    assert most_blocks(resolved.kv.groups, 16, longest, 8192) == resolved.kv.num_blocks
     assert "reduced from 131,072" in reason(resolved, "max_model_len")
 
 
 def test_asked_context_that_does_not_fit_is_refused_with_the_numbers() -> None:
     model = replace(LLAMA_3_8B, max_position=131_072)
     with pytest.raises(
-        ConfigError, match=r"--max-model-len is 131072, which needs 8,192 blocks \(17.18 GB\).*enough for"
+        ConfigError, match=r"--max-model-len is 131072, which needs 8,193 blocks \(17.18 GB\).*enough for"
     ):
         resolve(asked(max_model_len=131_072), model, with_memory(H100, 24_000_000_000))
 
@@ -157,12 +158,12 @@ def test_swap_space_of_a_cpu_comes_out_of_its_own_memory() -> None:
 def test_override_is_exact() -> None:
     resolved = resolve(asked(num_gpu_blocks_override=7), TINY, H100)
     assert resolved.kv.num_blocks == 7
-    assert resolved.limits.max_model_len == 7 * 16
+    assert resolved.limits.max_model_len == 6 * 16, "one block is kept for a copy"
 
 
 def test_drafts_take_room_from_the_context() -> None:
     resolved = resolve(asked(num_gpu_blocks_override=7, num_lookahead_tokens=5), TINY, H100)
-    assert resolved.limits.max_model_len == 7 * 16 - 5
+    assert resolved.limits.max_model_len == 6 * 16 - 5
     assert resolved.limits.num_lookahead_tokens == 5
 
 
@@ -234,4 +235,30 @@ def check_resolved(resolved: Resolved, model: ModelFacts, device: DeviceFacts) -
     assert resolved.weight_bytes + (kv.num_blocks + 1) * kv.block_bytes <= device.memory_bytes
     assert limits.max_num_batched_tokens >= limits.max_num_seqs >= 1
     assert 1 <= limits.max_model_len <= model.max_position
-    assert blocks_for(kv.groups, kv.block_size, limits.max_model_len, limits.max_num_batched_tokens) <= kv.num_blocks
+    assert most_blocks(kv.groups, kv.block_size, limits.max_model_len, limits.max_num_batched_tokens) <= kv.num_blocks
+
+
+@given(
+    blocks=st.integers(1, 500),
+    block_size=st.sampled_from([1, 16, 64]),
+    windows=st.sampled_from([(), (64, None, 64, None), (128, 128, 128, None), (100,) * 4]),
+    tokens=st.integers(1, 600),
+    lookahead=st.integers(0, 5),
+)
+def test_a_request_as_long_as_the_context_is_accepted(
+    blocks: int, block_size: int, windows: tuple[int | None, ...], tokens: int, lookahead: int
+) -> None:
+    settings = asked(
+        num_gpu_blocks_override=blocks,
+        block_size=block_size,
+        max_num_batched_tokens=tokens,
+        num_lookahead_tokens=lookahead,
+        swap_space=0,
+    )
+    try:
+        resolved = resolve(settings, replace(TINY, layer_windows=windows), H100)
+    except ConfigError:
+        return
+    manager = KVManager(resolved.kv, enable_prefix_caching=True)
+    needed = manager.most_blocks(resolved.limits.max_model_len + lookahead, tokens + lookahead)
+    assert needed <= resolved.kv.num_blocks

@@ -64,7 +64,9 @@ def make_scheduler(
     )
 
 
-def make_request(name: str, prompt: list[int], *, arrival: float = 0.0, tenant: str = "default", **params: Any) -> Request:
+def make_request(
+    name: str, prompt: list[int], *, arrival: float = 0.0, tenant: str = "default", **params: Any
+) -> Request:
     params.setdefault("max_tokens", 8)
     return Request(
         id=name,

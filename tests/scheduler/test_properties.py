@@ -43,7 +43,7 @@ class Bookkeeping(RuleBasedStateMachine):
         lookahead=st.sampled_from([0, 0, 3]),
         queue_timeout=st.sampled_from([None, None, 6.0]),
     )
-    def start(  # noqa: PLR0913
+    def start(
         self,
         layout,
         block_size,

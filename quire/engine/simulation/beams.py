@@ -24,16 +24,16 @@ class BeamSearch:
 
     def advance(self, scheduler: Scheduler) -> tuple[list[tuple[Sequence, Sequence]], list[Sequence]]:
         """Keep the best continuations of all beams: who was forked into whom, and who was dropped."""
+        ended = [beam for beam in self._beams if beam.is_finished]
+        self._width -= len(ended)
+        self._beams = [beam for beam in self._beams if not beam.is_finished]
         # a beam without blocks of its own on the device goes on by itself until it is back
         beams = [beam for beam in self._beams if beam.status in (Status.RUNNING, Status.PAUSED)]
         ready = [beam for beam in beams if not beam.num_pending and beam.num_output]
         if not ready:
             return [], []
-        others = len([beam for beam in self._beams if not beam.is_finished]) - len(ready)
-        chosen = self._best(ready, self._width - others)
-        forked = [
-            (beam, self._fork(scheduler, beam, score)) for beam in ready for score in chosen.get(beam.id, [])[1:]
-        ]
+        chosen = self._best(ready, self._width - len(self._beams) + len(ready))
+        forked = [(beam, self._fork(scheduler, beam, score)) for beam in ready for score in chosen.get(beam.id, [])[1:]]
         dropped = [beam for beam in ready if beam.id not in chosen]
         for beam in ready:
             if beam.id in chosen:

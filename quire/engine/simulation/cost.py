@@ -47,7 +47,9 @@ class CostModel:
         """Tokens of `context` that a layer looks back on, on average over layers with and without a window."""
         if not self._windows:
             return context
-        return sum(context if window is None else min(context, window) for window in self._windows) // len(self._windows)
+        return sum(context if window is None else min(context, window) for window in self._windows) // len(
+            self._windows
+        )
 
     def seconds(self, work: StepWork) -> float:
         """How long the device is busy with a step."""

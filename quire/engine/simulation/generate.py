@@ -70,7 +70,9 @@ class RandomWorkload:
             ok = math.isfinite(every) and every > 0
             check(ok, "long_prompt_every", every, "more than 0 seconds", "leave it out for no long prompts")
             if math.isinf(self.request_rate):
-                raise ConfigError("--long-prompt-every needs a --request-rate: all at once, no time passes between them.")
+                raise ConfigError(
+                    "--long-prompt-every needs a --request-rate: all at once, no time passes between them."
+                )
             self._check_prompt("--long-prompt-tokens", self.long_prompt_tokens)
         shared = self.prefix_tokens if self.prefix_groups else 0
         if isinstance(self.input_tokens, Between):

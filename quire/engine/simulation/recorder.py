@@ -15,7 +15,7 @@ from quire.engine.simulation.timeline import Bin
 from quire.engine.simulation.workload import SimulatedRequest
 from quire.scheduler.scheduler import Scheduler
 
-SAMPLES = 32
+SAMPLES = 16
 """KV waste takes a look at every block, so it is measured at steps that lie ever further apart: the last this share."""
 
 

@@ -82,7 +82,7 @@ def test_alignment_is_the_files_own(tmp_path: Path) -> None:
 
 
 def tensors(*changes: tuple[Any, ...]) -> bytes:
-    return gguf_bytes(GGUF_METADATA, changes)  # type: ignore[arg-type]
+    return gguf_bytes(GGUF_METADATA, changes)
 
 
 BAD = [

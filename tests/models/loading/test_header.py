@@ -24,7 +24,7 @@ TINY_BYTES = 2 * (2 * 32 * 8 + 8 + 2 * (2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16 + 2 *
 def shards(folder: Path, config: dict[str, object], count: int) -> None:
     """The model cut into files as the hub does it, with an index."""
     shapes = list(llama_shapes(config).items())
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number in range(count):
         name = f"model-{number + 1:05d}-of-{count:05d}.safetensors"
         part = dict(shapes[number::count])

@@ -159,7 +159,11 @@ def test_not_hub_ids(name: str) -> None:
 
 def test_header_of_the_hub_is_checked_like_one_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import huggingface_hub
-    from huggingface_hub.utils import SafetensorsFileMetadata, SafetensorsRepoMetadata, TensorInfo
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        SafetensorsFileMetadata,
+        SafetensorsRepoMetadata,
+        TensorInfo,
+    )
 
     bad = SafetensorsFileMetadata({}, {"t": TensorInfo(dtype="F32", shape=[2], data_offsets=(0, 4))})
     metadata = SafetensorsRepoMetadata(None, False, {"t": "model.safetensors"}, {"model.safetensors": bad})

@@ -1,0 +1,21 @@
+"""Commands run as in a fresh terminal: no QUIRE_ variables, a fixed width, and a small model at hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.models.loading.files import LLAMA_3_8B, write_config
+
+
+@pytest.fixture(autouse=True)
+def fresh_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("QUIRE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> str:
+    """A folder that plans as Llama-3-8B."""
+    return str(write_config(tmp_path / "Meta-Llama-3-8B", LLAMA_3_8B))

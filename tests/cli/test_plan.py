@@ -1,0 +1,100 @@
+"""`quire plan`: the two figures everyone checks, JSON, and what it says when the model does not fit."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quire.cli.main import main
+from tests.models.loading.files import GGUF_METADATA, GGUF_TENSORS, LLAMA_3_8B, gguf_bytes, write_config
+
+
+def test_llama_3_8b(capsys: pytest.CaptureFixture[str], llama: str) -> None:
+    assert main(["plan", llama]) == 0
+    page = capsys.readouterr().out
+    assert "Meta-Llama-3-8B: LlamaForCausalLM, 8.03 B parameters" in page
+    assert "16.06 GB" in page
+    assert "128 KiB" in page
+    assert "blocks" in page
+    assert "of 4,096 tokens at once" in page
+    assert "the checkpoint's own" in page, "choices are printed with their reasons"
+
+
+def test_json(capsys: pytest.CaptureFixture[str], llama: str) -> None:
+    assert main(["plan", llama, "--json", "--device", "h200", "--seq-len", "1000"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["fits"] is True
+    assert plan["budget"]["weights"] == 16_060_522_496
+    assert plan["kv_bytes_per_token"] == 131_072
+    assert plan["device"]["name"] == "h200"
+    assert plan["num_tokens"] == plan["num_blocks"] * 16
+    assert plan["sequences_in_memory"] == plan["num_blocks"] // 63
+    assert plan["sequences_at_once"] == 256
+    assert plan["resolved"]["limits"]["max_model_len"] == 8192
+
+
+def test_too_small_a_device_is_exit_code_1_with_remedies(capsys: pytest.CaptureFixture[str], llama: str) -> None:
+    assert main(["plan", llama, "--device-memory", "12GB"]) == 1
+    captured = capsys.readouterr()
+    assert "The model does not fit: 16.06 GB of weights" in captured.out
+    assert "--tensor-parallel-size 2" in captured.out
+    assert "--device l4 (22 GiB) without --device-memory" in captured.out
+    assert captured.err == ""
+    assert main(["plan", llama, "--device-memory", "12GB", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["fits"] is False
+
+
+def test_nothing_helps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monstrous = LLAMA_3_8B | {"num_hidden_layers": 10_000, "hidden_size": 32_768, "intermediate_size": 131_072}
+    assert main(["plan", str(write_config(tmp_path, monstrous))]) == 1
+    assert "No single change makes it fit" in capsys.readouterr().out
+
+
+def test_settings_come_from_all_places(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, llama: str
+) -> None:
+    path = tmp_path / "quire.yaml"
+    path.write_text(f"model: {llama}\nscheduler: {{max_num_seqs: 7}}\nport: 80\n")
+    monkeypatch.setenv("QUIRE_KV_CACHE_DTYPE", "fp8")
+    assert main(["plan", "--config", str(path), "--tensor-parallel-size", "2", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["resolved"]["limits"]["max_num_seqs"] == 7
+    assert plan["kv_bytes_per_token"] == 32 * 1024
+    assert plan["num_devices"] == 2
+
+
+def test_gguf(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(gguf_bytes(GGUF_METADATA, GGUF_TENSORS))
+    assert main(["plan", str(path), "--device", "cpu"]) == 0
+    page = capsys.readouterr().out
+    assert "1.02 kB float32 + 432 B q4_k as stored" in page
+
+
+def test_sliding_windows_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    metadata = GGUF_METADATA | {"llama.attention.sliding_window": 16, "llama.attention.sliding_window_pattern": 2}
+    path.write_bytes(gguf_bytes(metadata, GGUF_TENSORS))
+    assert main(["plan", str(path), "--swap-space", "1", "--device", "cpu"]) == 0
+    page = capsys.readouterr().out
+    assert "1 layers with a sliding window" in page
+    assert "sliding windows leave room for more" in page
+    assert "comes out of the same memory" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--device", "h10"], "--device is 'h10', but it must be one of"),
+        (["--device-memory", "24"], "--device-memory is '24', which is not a size"),
+        (["--seq-len", "9000"], "--seq-len is 9000"),
+        (["--tensor-parallel-size", "3"], "use one of 1, 2, 4, 8, 16, 32"),
+        (["--revision", "main"], "leave --revision out"),
+        (["--max-model-len", "8193"], "use at most 8192"),
+    ],
+)
+def test_bad_input(capsys: pytest.CaptureFixture[str], llama: str, arguments: list[str], expected: str) -> None:
+    assert main(["plan", llama, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert expected in captured.err

@@ -1,0 +1,34 @@
+"""Block names bind everything that decides the KV."""
+
+from quire.core.request import MediaKey, Request
+from quire.core.sampling_params import SamplingParams
+from quire.kvcache.chain import chain_name, chain_root, media_in_block
+
+
+def root(**params) -> bytes:
+    return chain_root(Request(id="r", prompt=(1,), params=SamplingParams(**params)))
+
+
+def test_roots_differ_by_adapter_and_salt_and_not_by_how_they_are_spelled():
+    roots = [root(), root(adapter="x"), root(cache_salt="x"), root(adapter="x", cache_salt="x"), root(adapter="xx")]
+    assert len(set(roots)) == len(roots)
+    assert root(adapter="x") == root(adapter="x", temperature=0.5)
+
+
+def test_names_bind_parent_tokens_and_extra_keys():
+    names = {
+        chain_name(b"", [1, 2]),
+        chain_name(b"", [2, 1]),
+        chain_name(b"p", [1, 2]),
+        chain_name(b"", [1, 2], b"image"),
+        chain_name(b"", [1 << 31, 2]),
+    }
+    assert len(names) == 5
+    assert all(len(name) == 32 for name in names)
+
+
+def test_media_count_in_the_block_where_they_begin():
+    media = (MediaKey(3, b"cat"), MediaKey(8, b"dog"))
+    assert media_in_block(media, 4, 8) == b""
+    assert media_in_block(media, 0, 4) != media_in_block((MediaKey(2, b"cat"),), 0, 4)
+    assert b"dog" in media_in_block(media, 8, 12)
