@@ -13,6 +13,7 @@ from quire.core.errors import QuireError
 # Name → where its function is and its line in `quire --help`. Nothing is imported until the command runs.
 _COMMANDS = {
     "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
+    "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on devices that nobody has."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
 }
 

@@ -1,7 +1,7 @@
 """Config sections as command-line options, and the two other places settings come from: QUIRE_* variables and --config.
 
 A flag wins over a variable, a variable over the file, the file over the default. Names come from the sections alone, so
-a command takes a section by naming its type here in its signature, and the rest follows.
+a command takes a section by using its type from here in its signature; `main.py` lists the commands.
 """
 
 import os
@@ -104,7 +104,7 @@ def _check_whole_numbers(arguments: ArgumentCollection) -> None:
 
 def _check_model(commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     argument = _argument(arguments, "model")
-    if argument is not None and not argument.tokens:
+    if argument is not None and argument.required and not argument.tokens:
         raise ConfigError(
             f"quire {' '.join(commands)} needs a MODEL: a folder, a .gguf file or a hub id, here or as `model:` in "
             f"--config or as {_PREFIX}MODEL."

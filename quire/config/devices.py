@@ -4,6 +4,7 @@ Memory is what the driver reports to programs, which differs a little from the n
 measured (docs/performance.md); the others are the vendor's peak times the fraction the H200 reached of its own.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from quire.config.facts import DeviceFacts
@@ -47,7 +48,7 @@ _CPU = DeviceFacts(
     dtypes=("float32", "bfloat16"),
 )
 
-DEVICES: dict[str, DeviceFacts] = {
+DEVICES: Mapping[str, DeviceFacts] = {
     device.name: device
     for device in (
         _CPU,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from quire.config.resolved import KVGroup
+from quire.config.resolved import KVGroup, KVLayout
 from quire.core.errors import ConfigError
 
 MOST_GROUPS = 8
@@ -92,6 +92,11 @@ def longest_sequence(groups: Sequence[KVGroup], block_size: int, num_blocks: int
         else:
             high = middle - 1
     return low
+
+
+def kv_tokens(kv: KVLayout) -> int:
+    """Tokens that a layout's blocks hold when every group keeps all of them; windows leave room for more."""
+    return kv.num_blocks // len(kv.groups) * kv.block_size
 
 
 def stage_layers(num_layers: int, pipeline_parallel_size: int) -> list[range]:

@@ -29,6 +29,9 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     num_computed: int
     tables: list[list[int]]
     """Physical blocks by KV group and logical position; block 0 stands for one that is not needed."""
+    stop_ids: list[int] = []
+    """Tokens that end it: the sampler keeps them away until `min_tokens` are there."""
+    bad_words: list[tuple[int, ...]] = []
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):

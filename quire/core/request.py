@@ -33,6 +33,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     """Whose share of a fair schedule it uses."""
     eos_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    """The parameters' bad words as tokens."""
     media: tuple[MediaKey, ...] = ()
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from quire.core.logprobs import PositionLogprobs, PromptSpan
+
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens in the order of the plan's sampling rows."""
@@ -13,5 +15,11 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens per sampling row when drafts were verified: accepted drafts and one more."""
     drafts: dict[int, list[int]] = {}
     """Proposals for the next step, by row."""
+    invalid: list[int] = []
+    """Places among the sampling rows whose logits were no numbers; their tokens mean nothing."""
+    logprobs: dict[int, PositionLogprobs] = {}
+    """By place among the sampling rows, where they were asked for."""
+    prompt_logprobs: dict[int, PromptSpan] = {}
+    """By place in the batch, where they were asked for."""
     elapsed: float = 0.0
     """Seconds the device was busy with this step."""

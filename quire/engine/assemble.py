@@ -1,4 +1,4 @@
-"""From resolved settings to the scheduler they describe: the one place where both the engine and the simulator get it."""
+"""From resolved settings to the scheduler they describe; the engine and the simulator both get theirs here."""
 
 from collections.abc import Mapping
 from typing import Any

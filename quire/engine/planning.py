@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from quire.config.decide_memory import memory_budget
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import blocks_for
+from quire.config.kv_layout import blocks_for, kv_tokens
 from quire.config.memory import MemoryBudget
 from quire.config.resolve import resolve
-from quire.config.resolved import KVLayout, Resolved
+from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.engine.remedies import Remedy, find_remedies, fit
 from quire.models.loading.header import read_model_facts
@@ -95,11 +95,6 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         problem=problem,
         remedies=() if resolved else find_remedies(asked, model, device, seq_len),
     )
-
-
-def kv_tokens(kv: KVLayout) -> int:
-    """Tokens that a layout's blocks hold when every group keeps all of them."""
-    return kv.num_blocks // len(kv.groups) * kv.block_size
 
 
 def sequence_blocks(resolved: Resolved, length: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.kv_layout import kv_tokens
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.config.sizes import GIB
@@ -80,8 +81,7 @@ def _first_that_fits(
 
 
 def _outcome(resolved: Resolved) -> str:
-    tokens = resolved.kv.num_blocks // len(resolved.kv.groups) * resolved.kv.block_size
-    return f"{tokens:,} tokens of KV, sequences of up to {resolved.limits.max_model_len:,}"
+    return f"{kv_tokens(resolved.kv):,} tokens of KV, sequences of up to {resolved.limits.max_model_len:,}"
 
 
 def _smaller_kv(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:

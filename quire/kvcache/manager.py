@@ -67,7 +67,8 @@ class KVManager:
         table = BlockTable(seq, len(self.groups), self._caching and seq.request.params.use_prefix_cache)
         if not table.caches:
             return table, Hit(blocks=[[] for _ in self.groups])
-        limit = len(seq.tokens) - 1
+        # whoever asks what the model thought of the prompt has it computed, all of it
+        limit = 0 if seq.request.params.prompt_logprobs is not None else len(seq.tokens) - 1
         table.name_blocks(seq.tokens, limit // self.block_size, self.block_size)
         return table, self._finder.find(table, seq.tokens, limit, self._step)
 

@@ -1,7 +1,8 @@
 """Taking in the tokens of a step: appended to their sequences, which may end by it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status
@@ -16,10 +17,26 @@ class StepUpdate:
 
     sequences: list[Sequence]
     tokens: list[int]
+    logprobs: dict[int, PositionLogprobs] = field(default_factory=dict)
+    """By sequence id, for those that asked."""
+    prompt_logprobs: dict[int, PromptSpan] = field(default_factory=dict)
+    """By sequence id, for those that asked."""
 
 
 def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
     """Fill the placeholders of a step that has run."""
+    for place in result.invalid:
+        if not flight.sampling[place].is_finished:
+            roster.end(flight.sampling[place], Status.FAILED)
+    update = _take_tokens(flight, result, roster, kv)
+    update.logprobs = {flight.sampling[place].id: found for place, found in result.logprobs.items()}
+    if result.prompt_logprobs:
+        batch = (*flight.sampling, *flight.others)
+        update.prompt_logprobs = {batch[place].id: found for place, found in result.prompt_logprobs.items()}
+    return update
+
+
+def _take_tokens(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
     if result.counts is None:
         return _append(flight.sampling, result.tokens, roster, kv)
     sequences: list[Sequence] = []

@@ -331,6 +331,8 @@ class Scheduler:
                 num_prompt=seq.num_prompt,
                 num_computed=num_computed,
                 tables=self.kv.table_from(seq, 0),
+                stop_ids=list(seq.stop_ids),
+                bad_words=list(seq.request.bad_words),
             )
         )
 

@@ -68,7 +68,7 @@ def test_gguf(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path.write_bytes(gguf_bytes(GGUF_METADATA, GGUF_TENSORS))
     assert main(["plan", str(path), "--device", "cpu"]) == 0
     page = capsys.readouterr().out
-    assert "1.02 kB float32 + 432 B q4_k as stored" in page
+    assert "1.02 kB float32 + 432 B Q4_K as stored" in page
 
 
 def test_sliding_windows_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

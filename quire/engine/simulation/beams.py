@@ -12,6 +12,10 @@ from quire.core.status import Status
 from quire.engine.simulation.workload import FIRST_SAMPLED, SimulatedRequest
 from quire.scheduler.scheduler import Scheduler
 
+LIKELIEST = (0.8, 0.99)
+"""Chance of the likeliest token of what is left: a model is mostly sure of itself. With these, beams of 2 to 6 share
+about as many blocks as the PagedAttention paper measured (37 to 66 %)."""
+
 
 class BeamSearch:
     """The beams of one request."""
@@ -22,8 +26,8 @@ class BeamSearch:
         self._scores: dict[int, float] = {first.id: 0.0}
         self._beams = [first]
 
-    def advance(self, scheduler: Scheduler) -> tuple[list[tuple[Sequence, Sequence]], list[Sequence]]:
-        """Keep the best continuations of all beams: who was forked into whom, and who was dropped."""
+    def advance(self, scheduler: Scheduler) -> list[tuple[Sequence, Sequence]]:
+        """Keep the best continuations of all beams and drop the others. Returns who was forked into whom."""
         ended = [beam for beam in self._beams if beam.is_finished]
         self._width -= len(ended)
         self._beams = [beam for beam in self._beams if not beam.is_finished]
@@ -31,18 +35,17 @@ class BeamSearch:
         beams = [beam for beam in self._beams if beam.status in (Status.RUNNING, Status.PAUSED)]
         ready = [beam for beam in beams if not beam.num_pending and beam.num_output]
         if not ready:
-            return [], []
+            return []
         chosen = self._best(ready, self._width - len(self._beams) + len(ready))
         forked = [(beam, self._fork(scheduler, beam, score)) for beam in ready for score in chosen.get(beam.id, [])[1:]]
-        dropped = [beam for beam in ready if beam.id not in chosen]
         for beam in ready:
             if beam.id in chosen:
                 self._scores[beam.id] = chosen[beam.id][0]
-        for beam in dropped:
-            scheduler.end(beam, Status.ABORTED)
-            del self._scores[beam.id]
+            else:
+                scheduler.end(beam, Status.ABORTED)
+                del self._scores[beam.id]
         self._beams = [beam for beam in self._beams if not beam.is_finished] + [child for _, child in forked]
-        return forked, dropped
+        return forked
 
     def _best(self, beams: list[Sequence], count: int) -> dict[int, list[float]]:
         """The `count` best continuations, as scores by beam."""
@@ -50,7 +53,7 @@ class BeamSearch:
         for beam in beams:
             left = 1.0
             for _ in range(self._width if len(beams) == 1 else 2):
-                chance = left * self._random.uniform(0.3, 0.9)
+                chance = left * self._random.uniform(*LIKELIEST)
                 left -= chance
                 offers.append((self._scores[beam.id] + log(chance), beam.id))
         chosen: dict[int, list[float]] = {}

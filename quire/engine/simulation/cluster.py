@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO
 
@@ -100,6 +101,9 @@ class WorkerProcess:
         """End the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):  # half a job may still be in its buffer
+                self._pipe(pipe).close()
 
     def _lost(self) -> QuireError:
         code = self._process.wait()

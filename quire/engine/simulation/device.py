@@ -64,9 +64,11 @@ class SimulatedDevice:
         if row is None:
             raise ImpossiblePlan(f"step {step} changes the table of row {delta.row}, which nobody has")
         length = len(delta.tables[0])
-        if delta.start * self._block_size > row.slots or any(len(blocks) != length for blocks in delta.tables):
-            raise ImpossiblePlan(f"step {step}: the table of {row.name} has a hole or groups of different length")
+        if delta.start * self._block_size > row.slots:
+            raise ImpossiblePlan(f"step {step}: the table of {row.name} has a hole before block {delta.start}")
         for blocks in delta.tables:
+            if len(blocks) != length:
+                raise ImpossiblePlan(f"step {step}: the table of {row.name} has groups of different length")
             if blocks and not 0 <= min(blocks) <= max(blocks) <= self._num_blocks:
                 raise ImpossiblePlan(f"step {step}: {row.name} gets a block that is not there")
         row.slots = (delta.start + length) * self._block_size
@@ -97,8 +99,8 @@ class SimulatedDevice:
         row.computed = start + count
         if not (start < row.computed <= min(row.known, row.slots)) or samples != (row.computed == row.known):
             raise ImpossiblePlan(
-                f"step {plan.step} computes {count} tokens of {row.name} from {start} on, but it has {row.known} tokens "
-                f"and blocks for {row.slots}"
+                f"step {plan.step} computes {count} tokens of {row.name} from {start} on, "
+                f"but it has {row.known} tokens and blocks for {row.slots}"
             )
         row.known += samples
         work.context += start

@@ -8,7 +8,8 @@ import msgspec
 GROWTH = log(1.02)
 """Each bucket is 2 % wider than the one before, so that its middle is within 1 % of what it holds."""
 SMALLEST = 1e-6
-"""Everything below counts as this; times are in seconds."""
+"""Seconds; everything up to this counts as nothing."""
+NOTHING = int(log(SMALLEST) // GROWTH)
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class Histogram(msgspec.Struct):
 
     def add(self, value: float, count: int = 1) -> None:
         """`count` times `value`."""
-        bucket = int(log(value if value > SMALLEST else SMALLEST) // GROWTH)
+        bucket = int(log(value) // GROWTH) if value > SMALLEST else NOTHING
         self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += count
         self.total += value * count
@@ -52,8 +53,7 @@ class Histogram(msgspec.Struct):
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             if seen >= wanted:
-                middle = exp((bucket + 0.5) * GROWTH)
-                return min(middle, self.most) if middle > SMALLEST else min(SMALLEST, self.most)
+                return 0.0 if bucket <= NOTHING else min(exp((bucket + 0.5) * GROWTH), self.most)
         return 0.0
 
     def percentiles(self) -> Percentiles:

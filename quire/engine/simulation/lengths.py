@@ -7,11 +7,10 @@ from random import Random
 from typing import Protocol
 
 from quire.core.errors import ConfigError
+from quire.engine.simulation.limits import LONGEST
 
 SHAREGPT = "sharegpt"
 _RANGE = re.compile(r"(\d+)(?:\s*[:-]\s*(\d+))?")
-LONGEST = 1 << 24
-"""Tokens; more than any model's context, and few enough to be held."""
 
 
 class Lengths(Protocol):

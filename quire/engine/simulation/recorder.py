@@ -15,8 +15,8 @@ from quire.engine.simulation.timeline import Bin
 from quire.engine.simulation.workload import SimulatedRequest
 from quire.scheduler.scheduler import Scheduler
 
-SAMPLES = 16
-"""KV waste takes a look at every block, so it is measured at steps that lie ever further apart: the last this share."""
+SAMPLE_SHARE = 16
+"""Measuring waste looks at every block, so it is done ever more rarely: after a sixteenth of the steps so far."""
 
 
 class LiveRequest:
@@ -57,8 +57,8 @@ class Flight:
     end: float
     gap: float
     """Seconds since the end of the step before."""
-    fresh: list[Stream]
-    """Streams that get a token now and did not in the step before."""
+    fresh: list[tuple[Stream, float | None]]
+    """Streams that get a token now and did not in the step before, with the time of their last one."""
 
 
 class Recorder:
@@ -75,10 +75,7 @@ class Recorder:
         self._last_end = 0.0
         self._next_sample = 0
         self._sampled_busy = 0.0
-
-    @property
-    def num_live(self) -> int:
-        return len(self._streams)
+        self._usage = scheduler.kv.usage()
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -156,11 +153,12 @@ class Recorder:
         prompts = self._prompt_counts(plan, len(fresh))
         self._contention.step(end - start, prompts)
         streams = [self._awaiting.pop(row) for row in fresh]
+        # by the time its result is read, a stream may have lost its row again
+        flight = Flight(end, end - self._last_end, [(stream, stream.last_token) for stream in streams])
         for stream in streams:
             stream.decoding = True
             self._contention.decoding(stream.request.tenant_name, 1)
         self._count_step(plan, start, end, len(prompts), sum(count for _, count in prompts))
-        flight = Flight(end, end - self._last_end, streams)
         self._last_end = end
         return flight
 
@@ -168,13 +166,13 @@ class Recorder:
         """The result of a step was read; it held `num_tokens` tokens for sequences that were still waiting for them."""
         end, itl = flight.end, self.metrics.itl
         self.metrics.output_tokens += num_tokens
-        for stream in flight.fresh:
+        for stream, last_token in flight.fresh:
             if stream.ended:
                 continue
             num_tokens -= 1
             live = stream.request
-            if stream.last_token is not None:
-                itl.add(end - stream.last_token)
+            if last_token is not None:
+                itl.add(end - last_token)
             elif not live.has_token:
                 live.has_token = True
                 live.tenant.ttft.add(end - live.arrival)
@@ -236,12 +234,13 @@ class Recorder:
             self._sample_waste()
 
     def _sample_waste(self) -> None:
-        """Measure the KV cache now, for all the time since it was last measured."""
+        """Measure the KV cache; between two measurements it is taken to change evenly."""
         kv, metrics = self._scheduler.kv, self.metrics
-        self._next_sample = metrics.steps + max(1, metrics.steps // SAMPLES)
-        seconds, self._sampled_busy = metrics.busy - self._sampled_busy, metrics.busy
-        usage = kv.usage()
-        metrics.kv.allocated_slots += usage.allocated_slots * seconds
-        metrics.kv.wasted_slots += usage.wasted_slots * seconds
-        metrics.kv.held_blocks += usage.allocated_slots / kv.block_size * seconds
-        metrics.kv.unshared_blocks += usage.unshared_blocks * seconds
+        self._next_sample = metrics.steps + max(1, metrics.steps // SAMPLE_SHARE)
+        half, self._sampled_busy = (metrics.busy - self._sampled_busy) / 2, metrics.busy
+        before, self._usage = self._usage, kv.usage()
+        for usage in (before, self._usage):
+            metrics.kv.allocated_slots += usage.allocated_slots * half
+            metrics.kv.wasted_slots += usage.wasted_slots * half
+            metrics.kv.held_blocks += usage.allocated_slots / kv.block_size * half
+            metrics.kv.unshared_blocks += usage.unshared_blocks * half

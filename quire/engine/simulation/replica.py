@@ -114,7 +114,7 @@ class Replica:
         update = self.scheduler.update(result)
         self._recorder.read(flight, len(update.tokens))
         for beams in self._beams.values():
-            for parent, child in beams.advance(self.scheduler)[0]:
+            for parent, child in beams.advance(self.scheduler):
                 self._recorder.forked(parent, child, self._clock)
 
     def _end_finished(self) -> None:
@@ -130,8 +130,8 @@ class Replica:
             self._idle_steps += 1
             if self._idle_steps > MOST_IDLE_STEPS:
                 raise QuireError(
-                    f"the scheduler is stuck at {self._clock:.3f} s with {self.scheduler.num_waiting} sequences waiting "
-                    f"and {len(self.scheduler.running)} running; this is a bug in quire."
+                    f"the scheduler is stuck at {self._clock:.3f} s with {self.scheduler.num_waiting} sequences "
+                    f"waiting and {len(self.scheduler.running)} running; this is a bug in quire."
                 )
         elif upcoming is not None:
             self._clock = max(self._clock, upcoming.arrival)

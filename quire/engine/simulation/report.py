@@ -74,8 +74,12 @@ class KVReport(msgspec.Struct, frozen=True):
     """(allocated − used) over allocated slots."""
     contiguous_waste: dict[str, float]
     """The same for sequences that each reserve one piece: the whole context, the answer as a power of two, exactly."""
+    mean_blocks: float
+    """Blocks that sequences held, in all replicas."""
+    mean_blocks_unshared: float
+    """Blocks the same sequences would have held if they shared none."""
     sharing_saved: float
-    """Share of blocks that sequences need less because they share some."""
+    """The part of those that sharing saved."""
 
 
 class PrefixReport(msgspec.Struct, frozen=True):

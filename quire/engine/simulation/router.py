@@ -6,11 +6,9 @@ that queue would be empty.
 
 from collections.abc import Callable
 from heapq import heapify, heapreplace
-from typing import Literal
 
+from quire.engine.simulation.limits import RouterName
 from quire.engine.simulation.workload import SimulatedRequest
-
-RouterName = Literal["round-robin", "least-tokens", "prefix"]
 
 FIRST_GUESS = 256.0
 """Output tokens expected of a request before any has been seen."""

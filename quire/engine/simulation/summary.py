@@ -101,7 +101,8 @@ def _throughput(metrics: Metrics) -> Throughput:
         output_tokens=metrics.output_tokens,
         output_tokens_per_second=_over(metrics.output_tokens, seconds),
         total_tokens_per_second=_over(metrics.input_tokens + metrics.output_tokens, seconds),
-        busy=_over(metrics.busy, seconds * metrics.replicas),
+        # a step planned ahead may run on for a moment after the last request has ended
+        busy=min(1.0, _over(metrics.busy, seconds * metrics.replicas)),
     )
 
 
@@ -127,6 +128,8 @@ def _kv(metrics: Metrics) -> KVReport:
             "power of two": reserved.waste(reserved.power_of_two),
             "exact length": reserved.waste(reserved.exact),
         },
+        mean_blocks=_over(kv.held_blocks, metrics.busy) * metrics.replicas,
+        mean_blocks_unshared=_over(kv.unshared_blocks, metrics.busy) * metrics.replicas,
         sharing_saved=1 - kv.held_blocks / kv.unshared_blocks if kv.unshared_blocks else 0.0,
     )
 

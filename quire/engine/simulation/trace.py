@@ -5,25 +5,24 @@
 | `arrival_time` | seconds, from any start |
 | `timestamp` | milliseconds where the first line's is a whole number, as in the Mooncake traces; else seconds |
 | `input_length` or `input_tokens`, `output_length` or `output_tokens` | whole numbers from 1 |
-| `hash_ids` (optional) | names of the prompt's pieces of `block` tokens (512 in the Mooncake traces), a list of whole numbers or text |
+| `hash_ids` (optional) | a list: names of the prompt's pieces of `block` tokens (512 in the Mooncake traces) |
 | `tenant`, `priority` (optional) | text; a whole number, smaller goes first |
 """
 
 import csv
 import math
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from quire.core.errors import ConfigError
 from quire.core.request import DEFAULT_TENANT
 from quire.core.sampling_params import MAX_PRIORITY
-from quire.engine.simulation.lengths import LONGEST
-from quire.engine.simulation.workload import MAX_NUMBER, SimulatedRequest
-
-TimeUnit = Literal["auto", "s", "ms"]
+from quire.engine.simulation.limits import LONGEST, MAX_NUMBER, TimeUnit
+from quire.engine.simulation.workload import SimulatedRequest
 
 ARRIVAL = ("arrival_time", "timestamp")
 INPUT = ("input_length", "input_tokens")
@@ -49,9 +48,7 @@ class TraceReader:
         """All requests, by time of arrival; the first arrives at 0."""
         found: list[SimulatedRequest] = []
         try:
-            for record in self._records():
-                if self._limit is not None and len(found) == self._limit:
-                    break
+            for record in islice(self._records(), self._limit):
                 found.append(self._request(len(found), record))
         except OSError as error:
             raise ConfigError(f"the trace {self._path} cannot be read: {error.strerror or error}.") from error

@@ -17,8 +17,6 @@ FIRST_SAMPLED = 2
 FIRST_SHARED = 1 << 30
 FIRST_PRIVATE = 1 << 31
 """Markers, one range for each kind of content; a token takes 32 bits in the chain of names."""
-MAX_NUMBER = 1 << 30
-"""Requests, and ids of shared content, in one simulation."""
 
 
 class SimulatedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):

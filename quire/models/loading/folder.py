@@ -1,13 +1,15 @@
 """Which files of a local folder are the model: safetensors by index, name or all of them, else one GGUF."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.gguf_header import GGUFHeader, read_gguf_header
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_header import read_safetensors_header
-from quire.models.loading.spans import StoredTensor
+from quire.models.loading.spans import TensorSpan
 
 CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
@@ -15,28 +17,42 @@ _WHOLE = "model.safetensors"
 _GGUF_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 
-def safetensors_files(folder: Path) -> list[Path]:
-    """The .safetensors files that make up the model, in order; none when there are none."""
-    index = folder / _INDEX
-    if index.is_file():
-        return [folder / name for name in _indexed_files(index)]
-    whole = folder / _WHOLE
-    return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """The files of a model on this machine: a GGUF file, or .safetensors files (perhaps none) and their config."""
+
+    config: Path
+    safetensors: tuple[Path, ...] = ()
+    gguf: Path | None = None
 
 
-def read_tensors(files: list[Path]) -> list[StoredTensor]:
-    """All tensors of all files; the same name in two files is an error."""
+def find_model(path: Path) -> LocalModel:
+    """The model that a folder holds, or that a file is."""
+    if path.is_dir():
+        return _in_folder(path)
+    if not path.exists():
+        raise CheckpointError(f"there is no file or folder {str(path)!r}.")
+    config = path.with_name(CONFIG)
+    if path.suffix == ".gguf":
+        return LocalModel(config, gguf=path)
+    if path.suffix == ".safetensors":
+        return LocalModel(config, (path,))
+    raise CheckpointError(f"{path} is not a model; give a folder, a .safetensors file or a .gguf file.")
+
+
+def read_tensors(files: Sequence[Path]) -> dict[Path, tuple[TensorSpan, ...]]:
+    """The tensors of each file; the same name in two files is an error."""
     found: dict[str, Path] = {}
-    tensors: list[StoredTensor] = []
+    tensors: dict[Path, tuple[TensorSpan, ...]] = {}
     for file in files:
-        for tensor in read_safetensors_header(file).tensors:
+        tensors[file] = read_safetensors_header(file).tensors
+        for tensor in tensors[file]:
             if tensor.name in found:
-                first = found[tensor.name]
                 raise CheckpointError(
-                    f"tensor {tensor.name!r} is in both {first} and {file}; keep the files of one model in a folder."
+                    f"tensor {tensor.name[:80]!r} is in both {found[tensor.name]} and {file}; keep the files of one "
+                    "model in a folder."
                 )
             found[tensor.name] = file
-            tensors.append(tensor)
     return tensors
 
 
@@ -53,7 +69,30 @@ def read_gguf_parts(path: Path) -> list[GGUFHeader]:
     return [read_gguf_header(part) for part in parts]
 
 
-def only_gguf(folder: Path) -> Path | None:
+def _in_folder(folder: Path) -> LocalModel:
+    config = folder / CONFIG
+    files = _safetensors_files(folder)
+    gguf = None if files else _only_gguf(folder)
+    if gguf is not None:
+        return LocalModel(config, gguf=gguf)
+    if not config.is_file():
+        holds = f"{len(files)} .safetensors files but no {CONFIG}" if files else f"no {CONFIG} and no .gguf file"
+        raise CheckpointError(f"{folder} holds {holds}; give a folder that has the whole model.")
+    if not files:
+        _refuse_pickles(folder)
+    return LocalModel(config, tuple(files))
+
+
+def _safetensors_files(folder: Path) -> list[Path]:
+    """The .safetensors files that make up the model, in order; none when there are none."""
+    index = folder / _INDEX
+    if index.is_file():
+        return [folder / name for name in _indexed_files(index)]
+    whole = folder / _WHOLE
+    return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
+
+
+def _only_gguf(folder: Path) -> Path | None:
     """The one GGUF model of a folder, by its first part; several models are an error, none is None."""
     firsts = [file for file in sorted(folder.glob("*.gguf")) if not _is_later_part(file)]
     if len(firsts) > 1:
@@ -62,7 +101,7 @@ def only_gguf(folder: Path) -> Path | None:
     return firsts[0] if firsts else None
 
 
-def refuse_pickles(folder: Path) -> None:
+def _refuse_pickles(folder: Path) -> None:
     """Weights that only pickle can read are refused rather than planned for."""
     pickled = next((file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in sorted(folder.glob(pattern))), None)
     if pickled is not None:

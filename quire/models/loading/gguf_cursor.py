@@ -17,6 +17,7 @@ _NUMBERS = {
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _DEEPEST_ARRAY = 4
+_LONGEST_NAME = 256
 
 Scalar = bool | int | float | str
 
@@ -60,6 +61,14 @@ class Cursor:
     def text(self) -> str:
         """A string; bytes that are not UTF-8 become replacement characters, as some vocabularies contain them."""
         start = self.skip(self.u64())
+        return self.data[start : self.position].decode("utf-8", errors="replace")
+
+    def name(self) -> str:
+        """A string that names something. Names stand in error messages, so a hostile one must not be long."""
+        length = self.u64()
+        if length > _LONGEST_NAME:
+            self.fail(f"a name of {length:,} bytes is announced where {_LONGEST_NAME:,} are the most")
+        start = self.skip(length)
         return self.data[start : self.position].decode("utf-8", errors="replace")
 
     def scalar(self, value_type: int) -> Scalar:

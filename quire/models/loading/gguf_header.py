@@ -3,15 +3,16 @@
 Arrays (a vocabulary has a hundred thousand strings) are passed over and read only when asked for.
 """
 
+import struct
 from dataclasses import dataclass
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from quire.core.errors import CheckpointError
+from quire.core.ggml_types import ggml_type
 from quire.models.loading.gguf_cursor import ARRAY, Cursor, Scalar
-from quire.models.loading.gguf_types import ggml_type
-from quire.models.loading.spans import StoredTensor, check_spans
+from quire.models.loading.spans import TensorSpan, check_spans
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -49,7 +50,7 @@ class GGUFHeader:
     path: Path
     version: int
     metadata: dict[str, Value]
-    tensors: tuple[StoredTensor, ...]
+    tensors: tuple[TensorSpan, ...]
 
 
 def read_gguf_header(path: Path) -> GGUFHeader:
@@ -66,6 +67,19 @@ def read_gguf_header(path: Path) -> GGUFHeader:
         tensors = tuple(_placed(tensor, data_start, alignment, cursor) for tensor in relative)
         check_spans(tensors, cursor.size, str(path))
         return GGUFHeader(path, version, metadata, tensors)
+
+
+def read_floats(header: GGUFHeader, span: TensorSpan, count: int) -> list[float]:
+    """The values of a small float32 vector that must have `count` of them."""
+    if span.dtype != "float32" or span.shape != (count,):
+        raise CheckpointError(
+            f"{header.path}: tensor {span.name!r} is {span.dtype} of shape {list(span.shape)}, but float32 of "
+            f"[{count}] is expected; convert the model again."
+        )
+    with _mapped(header.path) as data:
+        cursor = Cursor(data, str(header.path))
+        cursor.skip(span.start)
+        return list(struct.unpack_from(f"<{count}f", data, cursor.skip(span.num_bytes)))
 
 
 def _mapped(path: Path) -> mmap:
@@ -93,7 +107,7 @@ def _version(cursor: Cursor) -> int:
 def _metadata(cursor: Cursor, count: int, path: Path) -> dict[str, Value]:
     metadata: dict[str, Value] = {}
     for _ in range(count):
-        key = cursor.text()
+        key = cursor.name()
         if key in metadata:
             cursor.fail(f"metadata key {key!r} appears twice")
         value_type = cursor.u32()
@@ -108,11 +122,11 @@ def _array(cursor: Cursor, path: Path) -> GGUFArray:
     return GGUFArray(path, element_type, count, start)
 
 
-def _tensors(cursor: Cursor, count: int) -> list[StoredTensor]:
+def _tensors(cursor: Cursor, count: int) -> list[TensorSpan]:
     """Tensors with offsets that are still relative to the data section."""
-    tensors: dict[str, StoredTensor] = {}
+    tensors: dict[str, TensorSpan] = {}
     for _ in range(count):
-        name = cursor.text()
+        name = cursor.name()
         if name in tensors:
             cursor.fail(f"tensor {name!r} appears twice")
         num_dimensions = cursor.u32()
@@ -125,7 +139,7 @@ def _tensors(cursor: Cursor, count: int) -> list[StoredTensor]:
         if row % kind.block:
             cursor.fail(f"tensor {name!r} has rows of {row} elements, but {kind.name} packs {kind.block} at a time")
         end = offset + kind.bytes_of(prod(dimensions))
-        tensors[name] = StoredTensor(name, kind.name, dimensions[::-1], offset, end)
+        tensors[name] = TensorSpan(name, kind.name, dimensions[::-1], offset, end)
     return list(tensors.values())
 
 
@@ -136,7 +150,7 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
     return alignment
 
 
-def _placed(tensor: StoredTensor, data_start: int, alignment: int, cursor: Cursor) -> StoredTensor:
+def _placed(tensor: TensorSpan, data_start: int, alignment: int, cursor: Cursor) -> TensorSpan:
     if tensor.start % alignment:
         cursor.fail(f"tensor {tensor.name!r} starts at {tensor.start:,}, which is no multiple of {alignment}")
-    return StoredTensor(tensor.name, tensor.dtype, tensor.shape, data_start + tensor.start, data_start + tensor.end)
+    return TensorSpan(tensor.name, tensor.dtype, tensor.shape, data_start + tensor.start, data_start + tensor.end)

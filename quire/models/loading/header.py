@@ -5,14 +5,7 @@ from pathlib import Path
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, ConfigError
-from quire.models.loading.folder import (
-    CONFIG,
-    only_gguf,
-    read_gguf_parts,
-    read_tensors,
-    refuse_pickles,
-    safetensors_files,
-)
+from quire.models.loading.folder import CONFIG, find_model, read_gguf_parts, read_tensors
 from quire.models.loading.gguf_facts import gguf_facts
 from quire.models.loading.hf_facts import hf_facts
 from quire.models.loading.hub import cached_folder, fetch_header, is_hub_id
@@ -26,35 +19,18 @@ def read_model_facts(model: str, revision: str | None = None) -> ModelFacts:
         path = Path(place)
         if revision is not None:
             raise ConfigError(f"--revision is {revision!r}, but {model} is on this machine; leave --revision out.")
-        return _local_facts(path, path.resolve().name)
+        return _local_facts(path, path.resolve().name if path.is_dir() else path.stem)
     if is_hub_id(model):
         return _hub_facts(model, revision)
     raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")
 
 
 def _local_facts(path: Path, name: str) -> ModelFacts:
-    if path.is_dir():
-        return _folder_facts(path, name)
-    if path.suffix == ".gguf":
-        return gguf_facts(path.stem, read_gguf_parts(path))
-    if path.suffix == ".safetensors":
-        config = path.with_name(CONFIG)
-        return hf_facts(path.stem, read_json_object(config), read_tensors([path]), str(config))
-    raise CheckpointError(f"{path} is not a model; give a folder, a .safetensors file or a .gguf file.")
-
-
-def _folder_facts(folder: Path, name: str) -> ModelFacts:
-    config = folder / CONFIG
-    files = safetensors_files(folder)
-    gguf = None if files else only_gguf(folder)
-    if gguf is not None:
-        return gguf_facts(gguf.stem, read_gguf_parts(gguf))
-    if not config.is_file():
-        holds = f"{len(files)} .safetensors files but no {CONFIG}" if files else f"no {CONFIG} and no .gguf file"
-        raise CheckpointError(f"{folder} holds {holds}; give a folder that has the whole model.")
-    if not files:
-        refuse_pickles(folder)
-    return hf_facts(name, read_json_object(config), read_tensors(files), str(config))
+    found = find_model(path)
+    if found.gguf is not None:
+        return gguf_facts(found.gguf.stem, read_gguf_parts(found.gguf))
+    tensors = [tensor for tensors in read_tensors(found.safetensors).values() for tensor in tensors]
+    return hf_facts(name, read_json_object(found.config), tensors, str(found.config))
 
 
 def _hub_facts(repo: str, revision: str | None) -> ModelFacts:
@@ -64,5 +40,5 @@ def _hub_facts(repo: str, revision: str | None) -> ModelFacts:
         folder = cached_folder(repo, revision)
         if folder is None:
             raise
-        return _folder_facts(folder, repo)
+        return _local_facts(folder, repo)
     return hf_facts(repo, header.config, header.tensors, f"{repo}/{CONFIG}")

@@ -9,15 +9,15 @@ from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.parameter_count import count_parameters
-from quire.models.loading.spans import StoredTensor
+from quire.models.loading.spans import TensorSpan
 
 _USUAL_DTYPE = "float32"
 """What a config.json without a dtype means."""
 _PACKED = ("int32", "uint8", "int8")
-"""Integer tensors that hold several weights an element, or one weight and no whole parameter count."""
+"""Dtypes of quantised weights, an element of which may hold several."""
 
 
-def hf_facts(name: str, config: Mapping[str, Any], tensors: Sequence[StoredTensor], source: str) -> ModelFacts:
+def hf_facts(name: str, config: Mapping[str, Any], tensors: Sequence[TensorSpan], source: str) -> ModelFacts:
     """Facts of the model called `name`; with no tensors, its weights are counted from the config."""
     shape = read_hf_config(config, source)
     if tensors:
@@ -46,7 +46,7 @@ def hf_facts(name: str, config: Mapping[str, Any], tensors: Sequence[StoredTenso
     )
 
 
-def bytes_by_dtype(tensors: Sequence[StoredTensor]) -> dict[str, int]:
+def bytes_by_dtype(tensors: Sequence[TensorSpan]) -> dict[str, int]:
     """Bytes of tensors by stored dtype, the largest first."""
     sizes: Counter[str] = Counter()
     for tensor in tensors:
@@ -67,7 +67,7 @@ def _counted_parameters(shape: HFShape) -> int:
     return count_parameters(shape)
 
 
-def _stored_parameters(shape: HFShape, tensors: Sequence[StoredTensor]) -> int:
+def _stored_parameters(shape: HFShape, tensors: Sequence[TensorSpan]) -> int:
     if any(tensor.dtype in _PACKED for tensor in tensors):
         try:
             return count_parameters(shape)

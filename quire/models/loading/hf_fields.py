@@ -51,6 +51,10 @@ class HFFields:
             raise CheckpointError(f"{self.source} gives {name} as {_shown(value)}, but it must be a number above 0.")
         return float(value)
 
+    def number(self, name: str, otherwise: float) -> float:
+        value = self.number_or_none(name)
+        return otherwise if value is None else value
+
     def text(self, name: str, otherwise: str) -> str:
         value = self.values.get(name)
         return value if isinstance(value, str) else otherwise

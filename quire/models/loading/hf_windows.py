@@ -6,7 +6,7 @@ from quire.models.loading.hf_fields import HFFields
 Windows = tuple[int | None, ...]
 
 # Every so-many-th layer attends to everything, in families whose config leaves the rule to their code.
-_FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4}
+_FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
 
 
 def layer_windows(fields: HFFields, model_type: str, num_layers: int, max_position: int) -> Windows:

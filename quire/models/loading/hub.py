@@ -13,7 +13,7 @@ from quire.core.errors import CheckpointError
 from quire.models.loading.folder import CONFIG
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_header import stored_tensor
-from quire.models.loading.spans import StoredTensor
+from quire.models.loading.spans import TensorSpan
 
 _PATIENCE = 10.0
 """Seconds to wait for the hub's first answer."""
@@ -25,7 +25,7 @@ class HubHeader:
     """What the hub tells of a model without its weights."""
 
     config: dict[str, Any]
-    tensors: tuple[StoredTensor, ...]
+    tensors: tuple[TensorSpan, ...]
 
 
 def is_hub_id(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.json_object import MOST_JSON_BYTES, is_count, parse_json_object
-from quire.models.loading.spans import StoredTensor, check_spans
+from quire.models.loading.spans import TensorSpan, check_spans
 
 _LENGTH_BYTES = 8
 _MOST_DIMENSIONS = 16
@@ -41,7 +41,7 @@ _DTYPES: dict[str, tuple[str, int]] = {
 class SafetensorsHeader:
     """What a .safetensors file says it holds, every offset checked against the file."""
 
-    tensors: tuple[StoredTensor, ...]
+    tensors: tuple[TensorSpan, ...]
     metadata: dict[str, str]
 
 
@@ -63,9 +63,9 @@ def read_safetensors_header(path: Path) -> SafetensorsHeader:
     return SafetensorsHeader(tensors, metadata)
 
 
-def stored_tensor(name: str, entry: Any, data_start: int, source: str) -> StoredTensor:
+def stored_tensor(name: str, entry: Any, data_start: int, source: str) -> TensorSpan:
     """One entry of a header, checked in itself: its type is known and its bytes are as many as its shape needs."""
-    where = f"{source}: tensor {name!r}"
+    where = f"{source}: tensor {name[:80]!r}"
     if not isinstance(entry, dict):
         raise CheckpointError(f"{where} is described by a {type(entry).__name__}, but an object is expected.")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
@@ -82,7 +82,7 @@ def stored_tensor(name: str, entry: Any, data_start: int, source: str) -> Stored
             f"{where} is {dtype} of shape {shape}, which takes {prod(shape) * bits // 8:,} bytes, but its offsets "
             f"span {end - start:,}; the file is damaged."
         )
-    return StoredTensor(name, torch_name, tuple(shape), data_start + start, data_start + end)
+    return TensorSpan(name, torch_name, tuple(shape), data_start + start, data_start + end)
 
 
 def _header_length(prefix: bytes, file_size: int, path: Path) -> int:

@@ -7,12 +7,12 @@ from quire.core.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """One tensor of a checkpoint: what it is and which bytes of the file hold it."""
+class TensorSpan:
+    """What a header says of one tensor: what it is and which bytes of the file hold it."""
 
     name: str
     dtype: str
-    """Spelled as torch spells it where torch has it, else the format's own name in lower case, such as `q4_k`."""
+    """Spelled as torch spells it where torch has it, else as the format does, such as `Q4_K`."""
     shape: tuple[int, ...]
     """Outermost dimension first."""
     start: int
@@ -30,17 +30,17 @@ class StoredTensor:
         return count
 
 
-def check_spans(tensors: Iterable[StoredTensor], file_size: int, source: str) -> None:
+def check_spans(tensors: Iterable[TensorSpan], file_size: int, source: str) -> None:
     """Raise a CheckpointError unless every tensor lies inside the file and no two share a byte."""
-    previous: StoredTensor | None = None
+    previous: TensorSpan | None = None
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
         if tensor.end > file_size:
             raise CheckpointError(
-                f"{source} has {file_size:,} bytes, but tensor {tensor.name!r} ends at byte {tensor.end:,}; "
+                f"{source} has {file_size:,} bytes, but tensor {tensor.name[:80]!r} ends at byte {tensor.end:,}; "
                 "the file is cut short, download it again."
             )
         if previous is not None and tensor.start < previous.end:
             raise CheckpointError(
-                f"{source}: tensors {previous.name!r} and {tensor.name!r} overlap; the file is damaged."
+                f"{source}: tensors {previous.name[:80]!r} and {tensor.name[:80]!r} overlap; the file is damaged."
             )
         previous = tensor

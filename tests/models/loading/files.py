@@ -132,9 +132,15 @@ def _gguf_array(values: tuple[Any, ...]) -> bytes:
 
 
 def gguf_bytes(
-    metadata: Mapping[str, Any], tensors: Sequence[tuple[str, int, Sequence[int], int, int]], version: int = 3
+    metadata: Mapping[str, Any],
+    tensors: Sequence[tuple[str, int, Sequence[int], int, int]],
+    version: int = 3,
+    num_bytes: int | None = None,
 ) -> bytes:
-    """A whole GGUF file; a tensor is (name, type, dimensions innermost first, offset, bytes), its data all zero."""
+    """A whole GGUF file; a tensor is (name, type, dimensions innermost first, offset, bytes), its data all zero.
+
+    `num_bytes` of data follow, where it is not as many as the tensors need.
+    """
     alignment = metadata.get("general.alignment", 32)
     head = b"GGUF" + u32(version) + struct.pack("<QQ", len(tensors), len(metadata))
     head += b"".join(text(key) + gguf_value(value) for key, value in metadata.items())
@@ -142,7 +148,9 @@ def gguf_bytes(
         head += text(name) + u32(len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions)
         head += u32(kind) + struct.pack("<Q", offset)
     head += bytes(-len(head) % alignment)
-    return head + bytes(max((offset + size for *_, offset, size in tensors), default=0))
+    return head + bytes(
+        max((offset + size for *_, offset, size in tensors), default=0) if num_bytes is None else num_bytes
+    )
 
 
 GGUF_METADATA: dict[str, Any] = {
@@ -159,5 +167,5 @@ GGUF_METADATA: dict[str, Any] = {
     "llama.rope.freq_base": 10000.0,
 }
 
-# A q4_k matrix of 3 rows of 256 (one block of 144 bytes each), then a float32 vector at the next multiple of 32.
+# A Q4_K matrix of 3 rows of 256 (one block of 144 bytes each), then a float32 vector at the next multiple of 32.
 GGUF_TENSORS = [("token_embd.weight", 12, (256, 3), 0, 432), ("output_norm.weight", 0, (256,), 448, 1024)]

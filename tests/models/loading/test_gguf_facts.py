@@ -25,10 +25,10 @@ def llama(**changes: Any) -> dict[str, Any]:
 
 def test_facts_are_read(tmp_path: Path) -> None:
     found = facts(tmp_path)
-    assert (found.architecture, found.num_layers, found.hidden_size) == ("llama", 2, 256)
+    assert (found.architecture, found.num_layers, found.hidden_size) == ("LlamaForCausalLM", 2, 256)
     assert (found.num_heads, found.num_kv_heads, found.head_dim) == (4, 2, 64)
     assert (found.vocab_size, found.max_position) == (3, 64)
-    assert found.weight_bytes == {"float32": 1024, "q4_k": 432}
+    assert found.weight_bytes == {"float32": 1024, "Q4_K": 432}
     assert found.num_parameters == 3 * 256 + 256
     assert found.layer_windows == ()
 
@@ -37,7 +37,9 @@ def test_fields_that_may_be_missing(tmp_path: Path) -> None:
     found = facts(tmp_path, **llama(attention__head_count_kv=None), **{"tokenizer.ggml.tokens": None})
     assert found.num_kv_heads == 4
     assert found.vocab_size == 3  # rows of the embedding
-    assert facts(tmp_path, **llama(vocab_size=7)).vocab_size == 7
+    assert facts(tmp_path, **llama(vocab_size=7)).vocab_size == 3  # whatever the metadata says
+    assert facts(tmp_path, GGUF_TENSORS[1:], **llama(vocab_size=7)).vocab_size == 7
+    assert facts(tmp_path, GGUF_TENSORS[1:]).vocab_size == 3  # tokens of the vocabulary
     assert facts(tmp_path, **llama(attention__key_length=32)).head_dim == 32
 
 

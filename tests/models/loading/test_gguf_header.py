@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.gguf_header import GGUFArray, read_gguf_header
-from quire.models.loading.gguf_types import ggml_type
 from tests.models.loading.files import GGUF_METADATA, GGUF_TENSORS, gguf_bytes, text, u32
 
 GOOD = gguf_bytes(GGUF_METADATA, GGUF_TENSORS)
@@ -37,7 +36,7 @@ def test_header_is_read(tmp_path: Path, version: int) -> None:
     assert header.metadata["tokenizer.ggml.add_bos_token"] is True
     assert header.metadata["llama.rope.freq_base"] == 10000.0
     embedding, norm = header.tensors
-    assert (embedding.dtype, embedding.shape, embedding.num_bytes) == ("q4_k", (3, 256), 3 * 144)
+    assert (embedding.dtype, embedding.shape, embedding.num_bytes) == ("Q4_K", (3, 256), 3 * 144)
     assert (norm.dtype, norm.shape, norm.num_bytes) == ("float32", (256,), 1024)
     assert norm.end == path.stat().st_size
     assert embedding.start % 32 == 0
@@ -93,7 +92,13 @@ BAD = [
     (b"GGUF" + struct.pack(">I", 3) + bytes(16), "big-endian"),
     (head(num_tensors=2**60), "tensors are announced"),
     (head(num_values=2**60), "metadata values are announced"),
-    (head(num_values=1) + struct.pack("<Q", 2**62) + bytes(20), "bytes are announced where"),
+    (head(num_values=1) + struct.pack("<Q", 2**62) + bytes(20), "a name of 4,611,686,018,427,387,904 bytes"),
+    (head(num_values=1) + struct.pack("<Q", 99) + bytes(20), "99 bytes are announced where 20 remain"),
+    (head(num_values=1) + text("k") + u32(8) + struct.pack("<Q", 2**62), "bytes are announced where"),
+    (
+        head(num_tensors=1) + struct.pack("<Q", 257) + bytes(300),
+        "a name of 257 bytes is announced",
+    ),
     (head(num_values=1) + text("k") + u32(13) + bytes(8), "value type 13 is unknown"),
     (head(num_values=1) + text("k") + u32(7) + b"\x02", "a truth value of 2"),
     (head(num_values=1) + text("k") + u32(9) + u32(4) + struct.pack("<Q", 2**61), "array elements are announced"),
@@ -104,7 +109,7 @@ BAD = [
     (head(num_values=1) + text("general.alignment") + u32(8) + text("32"), "general.alignment is '32'"),
     (tensors(("t", 0, (1,), 0, 4), ("t", 0, (1,), 32, 4)), "tensor 't' appears twice"),
     (tensors(("t", 0, (1, 1, 1, 1, 1), 0, 4)), "has 5 dimensions"),
-    (tensors(("t", 12, (255,), 0, 144)), "rows of 255 elements, but q4_k packs 256"),
+    (tensors(("t", 12, (255,), 0, 144)), "rows of 255 elements, but Q4_K packs 256"),
     (tensors(("t", 77, (1,), 0, 4)), "type 77, but known types end at"),
     (tensors(("t", 4, (1,), 0, 4)), "type 4, which GGUF has dropped"),
     (tensors(("t", 0, (4,), 8, 16)), "no multiple of 32"),
@@ -148,11 +153,3 @@ def test_mutated_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFact
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     with contextlib.suppress(CheckpointError):
         read_everything(written(tmp_path_factory.mktemp("fuzz"), b"GGUF" + u32(3) + data))
-
-
-def test_sizes_of_packed_types() -> None:
-    # Bits a weight, as the formats are known by.
-    bits = {2: 4.5, 3: 5, 8: 8.5, 10: 2.625, 11: 3.4375, 12: 4.5, 13: 5.5, 14: 6.5625, 16: 2.0625, 23: 4.25, 39: 4.25}
-    for number, expected in bits.items():
-        kind = ggml_type(number, "t", "f")
-        assert kind.bytes_of(kind.block) * 8 / kind.block == expected

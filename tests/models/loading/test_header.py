@@ -104,7 +104,7 @@ def test_gguf_in_parts(tmp_path: Path) -> None:
         read_model_facts(str(first))
     second = tmp_path / "big-00002-of-00002.gguf"
     second.write_bytes(gguf_bytes({"split.no": 1}, [("output_norm.weight", 0, (256,), 0, 1024)]))
-    assert read_model_facts(str(tmp_path)).weight_bytes == {"float32": 1024, "q4_k": 432}
+    assert read_model_facts(str(tmp_path)).weight_bytes == {"float32": 1024, "Q4_K": 432}
     assert read_model_facts(str(second)).total_weight_bytes == 1456
 
 

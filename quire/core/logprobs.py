@@ -1,0 +1,22 @@
+"""What a client reads about one position: the token there and the likeliest ones. Plain data, no torch."""
+
+import msgspec
+
+
+class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Natural logarithms of probabilities under the model itself, before temperature, filters and penalties."""
+
+    token: int
+    logprob: float
+    rank: int
+    """1 for the likeliest; of equal tokens the lower id ranks first."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens, best first, whether or not `token` is among them."""
+
+
+class PromptSpan(msgspec.Struct, frozen=True, array_like=True):
+    """What a step found of consecutive prompt tokens. After a preemption the same ones may come again."""
+
+    first: int
+    """Position of the first of them in the prompt."""
+    found: list[PositionLogprobs]

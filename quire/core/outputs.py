@@ -1,0 +1,75 @@
+"""What a caller gets back. Names and shapes follow vLLM's."""
+
+from dataclasses import dataclass, field
+
+from quire.core.status import FinishReason
+
+
+@dataclass(slots=True)
+class Logprob:
+    """One token's log probability."""
+
+    logprob: float
+    rank: int | None = None
+    """1 is the most likely."""
+    decoded_token: str | None = None
+
+
+PositionLogprobs = dict[int, Logprob]
+"""By token id: the likeliest tokens at one position, and the one that stands there."""
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    """One sequence of a request."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    cumulative_logprob: float | None = None
+    logprobs: list[PositionLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    """None while it is still being generated."""
+    stop_reason: int | str | None = None
+    """The token id or string that ended it, where one did (not for the model's own end token)."""
+
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """Seconds on the engine's clock."""
+
+    arrival_time: float
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    finished_time: float | None = None
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """A request and all its sequences, in order of their index."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    prompt_logprobs: list[PositionLogprobs | None] | None
+    outputs: list[CompletionOutput]
+    finished: bool
+    metrics: RequestMetrics
+
+
+@dataclass(slots=True)
+class EmbeddingOutput:
+    """A vector for a text."""
+
+    embedding: list[float]
+
+
+@dataclass(slots=True)
+class EmbeddingRequestOutput:
+    request_id: str
+    outputs: EmbeddingOutput
+    prompt_token_ids: list[int]
+    finished: bool = True

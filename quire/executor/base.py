@@ -1,0 +1,29 @@
+"""Executor: how an engine reaches its workers."""
+
+from abc import ABC, abstractmethod
+
+from quire.core.plan import StepPlan
+from quire.core.result import StepResult
+
+
+class StepHandle(ABC):
+    """A step that was given to the workers."""
+
+    @abstractmethod
+    def result(self) -> StepResult:
+        """Wait for the step and return its result; raises what the step raised."""
+
+
+class Executor(ABC):
+    """Takes plans in order. `execute` returns before the step has run where the workers are asynchronous."""
+
+    max_in_flight: int
+    """Steps the engine may have under way: 1 means that each is read before the next is planned."""
+
+    @abstractmethod
+    def execute(self, plan: StepPlan) -> StepHandle:
+        """Start a step."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the device. Safe to call twice."""

@@ -1,0 +1,27 @@
+"""Batch: everything a model's forward needs beside its weights and tokens. There is no global context."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """Where one layer keeps keys and values."""
+
+    keys: Tensor  # [blocks, block_size, kv_heads, head_dim]
+    values: Tensor
+    group: int
+    """Which of the batch's tables and slots are this layer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The tensors of one step. Sequences lie one after the other."""
+
+    query_starts: Tensor  # [sequences + 1]
+    lengths: Tensor  # [sequences]: tokens in the cache once this step has written its own
+    prompt_lengths: Tensor  # [tokens]: of the sequence each token belongs to
+    tables: list[Tensor]  # by KV group: [sequences, blocks]
+    slots: list[Tensor]  # by KV group: [tokens]
+    kv: list[KVLayer]  # by layer; empty for encoders

@@ -1,0 +1,42 @@
+"""Embedding: rows of a matrix by token id; the same matrix may be the output head."""
+
+from torch import Tensor, nn
+
+from quire.layers.quant.base import Weight
+from quire.layers.quant.dense import DenseWeight
+from quire.layers.quant.gguf import GgufWeight
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import Expected, WeightPolicy, check_shape, dense
+
+
+class Embedding(nn.Module):
+    """[count, size], looked up; `project` multiplies by its transpose (tied output heads)."""
+
+    def __init__(self, name: str, count: int, size: int, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._name = name
+        self._shape = (count, size)
+        self._policy = policy
+        self._weight: Weight | None = None
+
+    def expected(self) -> Expected:
+        yield f"{self._name}.weight", self._take
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self._loaded().rows(ids).to(self._policy.dtype)
+
+    def project(self, x: Tensor) -> Tensor:
+        """x Eᵀ: [tokens, size] to [tokens, count]."""
+        return self._loaded().apply(x)
+
+    def _loaded(self) -> Weight:
+        assert self._weight is not None, f"{self._name} was not loaded"
+        return self._weight
+
+    def _take(self, stored: StoredTensor) -> None:
+        check_shape(stored, self._shape)
+        device = self._policy.device
+        if stored.is_quantized and self._policy.keep_quantized:
+            self._weight = GgufWeight(stored.kind, stored.data.to(device), self._shape)
+        else:
+            self._weight = DenseWeight(dense(stored, self._policy.dtype).to(device))

@@ -1,0 +1,52 @@
+"""Normalisation layers."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import Expected, WeightPolicy, check_shape, dense
+from quire.ops.functional import rms_norm
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * (weight + offset); Gemma stores weights around 0 and adds 1."""
+
+    def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy, *, offset: float = 0.0) -> None:
+        super().__init__()
+        self._name = name
+        self._eps = eps
+        self._offset = offset
+        self.weight = torch.empty(size, dtype=policy.dtype, device=policy.device)
+
+    def expected(self) -> Expected:
+        yield f"{self._name}.weight", self._take
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self._eps, self._offset)
+
+    def _take(self, stored: StoredTensor) -> None:
+        check_shape(stored, tuple(self.weight.shape))
+        self.weight.copy_(dense(stored, self.weight.dtype))
+
+
+class LayerNorm(nn.Module):
+    """The classic one, with mean and bias."""
+
+    def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._name = name
+        self._eps = eps
+        self.weight = torch.empty(size, dtype=policy.dtype, device=policy.device)
+        self.bias = torch.empty(size, dtype=policy.dtype, device=policy.device)
+
+    def expected(self) -> Expected:
+        yield f"{self._name}.weight", lambda stored: self._take(self.weight, stored)
+        yield f"{self._name}.bias", lambda stored: self._take(self.bias, stored)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias, self._eps)
+
+    def _take(self, target: Tensor, stored: StoredTensor) -> None:
+        check_shape(stored, tuple(target.shape))
+        target.copy_(dense(stored, target.dtype))

@@ -1,0 +1,25 @@
+"""Weights in a floating-point dtype that the device computes in."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from quire.layers.quant.base import Weight
+
+
+class DenseWeight(Weight):
+    """A plain matrix [out, in]."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    @classmethod
+    def stack(cls, weights: list["DenseWeight"]) -> "DenseWeight":
+        """One matrix of several, so that one product does for all."""
+        return cls(torch.cat([weight.values for weight in weights]))
+
+    def apply(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.values)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        return self.values[ids]

@@ -1,0 +1,40 @@
+"""How weights get from a checkpoint into layers: a layer says which tensors it expects and takes each as it comes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quire.core.errors import CheckpointError
+from quire.layers.stored import StoredTensor
+from quire.ops.reference.gguf.dequantize import dequantize
+
+Take = Callable[[StoredTensor], None]
+Expected = Iterator[tuple[str, Take]]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPolicy:
+    """In which numbers weights are held."""
+
+    dtype: torch.dtype
+    device: torch.device
+    keep_quantized: bool = True
+    """Hold quantized tensors as they are stored; otherwise they are expanded to `dtype` once, when they are loaded."""
+
+
+def check_shape(stored: StoredTensor, expected: tuple[int, ...]) -> None:
+    """Refuse a tensor that does not have the shape the model's config asks for."""
+    if stored.shape != expected:
+        raise CheckpointError(
+            f"tensor {stored.name} has shape {list(stored.shape)}, and the model's config asks for {list(expected)}; "
+            "the weights and the config do not belong together"
+        )
+
+
+def dense(stored: StoredTensor, dtype: torch.dtype) -> Tensor:
+    """The tensor's values in `dtype`."""
+    if stored.is_quantized:
+        return dequantize(stored.data, stored.kind, dtype).view(stored.shape)
+    return stored.data.to(dtype)

@@ -1,0 +1,26 @@
+"""Qwen2 and Qwen2.5: Llama's wiring with biases on q, k and v."""
+
+from quire.layers.rope import Rope, read_rope
+from quire.layers.weights import WeightPolicy
+from quire.models import parts
+from quire.models.decoder import Decoder, DecoderLayer
+from quire.models.loading.hf_config import HFShape
+
+
+def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
+    fields = shape.fields
+    layers = [
+        DecoderLayer(
+            parts.attention(shape, layer, policy, qkv_bias=True),
+            parts.gated_mlp(shape, layer, policy),
+            parts.layer_norms(shape, layer, policy),
+        )
+        for layer in range(shape.num_layers)
+    ]
+    return Decoder(
+        parts.embedding(shape, policy),
+        layers,
+        parts.rms_norm(shape, "model.norm", policy),
+        parts.head(shape, policy, tied=fields.flag("tie_word_embeddings", False)),
+        ropes=[Rope(read_rope(fields.values, shape.head_dim), policy.device)],
+    )

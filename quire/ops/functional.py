@@ -1,0 +1,63 @@
+"""Every op by name, typed. Each call goes to the implementation for the device its tensors are on."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from quire.ops.dispatch import implementation
+
+Activation = Literal["silu", "gelu", "gelu_tanh"]
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
+    """`x / rms(x) * (weight + offset)` over the last dimension, computed in float32."""
+    result: Tensor = implementation("rms_norm", x.device.type)(x, weight, eps, offset)
+    return result
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the first `2 * cos.shape[-1]` of each head. x: [tokens, heads, head_dim], cos and sin: [tokens, half]."""
+    result: Tensor = implementation("rotary", x.device.type)(x, cos, sin)
+    return result
+
+
+def gated_activation(gate_up: Tensor, activation: Activation) -> Tensor:
+    """`activation(gate) * up` for gate and up side by side: [..., 2 * size] to [..., size]."""
+    result: Tensor = implementation("gated_activation", gate_up.device.type)(gate_up, activation)
+    return result
+
+
+def write_kv(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> None:
+    """Store [tokens, kv_heads, head_dim] at `slots` of a paged cache [blocks, block_size, kv_heads, head_dim]."""
+    implementation("write_kv", key.device.type)(key, value, keys, values, slots)
+
+
+def paged_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Causal attention of each sequence's new tokens over its paged KV, the new tokens included.
+
+    query: [tokens, heads, head_dim], sequence after sequence; `query_starts` [sequences + 1] says where each
+    begins. keys and values: [blocks, block_size, kv_heads, head_dim]; `tables` [sequences, blocks] and `lengths`
+    [sequences] say where a sequence's KV is and how much there is. The last query of a sequence stands at its
+    last position. A window of w sees the w latest positions, itself included.
+    """
+    result: Tensor = implementation("paged_attention", query.device.type)(
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap
+    )
+    return result
+
+
+def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, *, scale: float) -> Tensor:
+    """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim]."""
+    result: Tensor = implementation("packed_attention", query.device.type)(query, key, value, starts, scale)
+    return result

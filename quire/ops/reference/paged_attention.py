@@ -1,0 +1,63 @@
+"""paged_attention: the definition, one sequence after the other."""
+
+import torch
+from torch import Tensor
+
+
+def paged_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+) -> Tensor:
+    """See `quire.ops.functional.paged_attention`."""
+    output = torch.empty_like(query)
+    block_size = keys.shape[1]
+    starts = query_starts.tolist()
+    for sequence, length in enumerate(lengths.tolist()):
+        begin, end = starts[sequence], starts[sequence + 1]
+        first_query = length - (end - begin)
+        # positions before the first that any query sees are not read: their blocks may be gone
+        first_key = 0 if window is None else max(0, first_query - window + 1)
+        blocks = tables[sequence, first_key // block_size : -(-length // block_size)].long()
+        offset = first_key // block_size * block_size
+        key = keys[blocks].flatten(0, 1)[first_key - offset : length - offset]
+        value = values[blocks].flatten(0, 1)[first_key - offset : length - offset]
+        mask = _mask(first_query, length, first_key, window, query.device)
+        output[begin:end] = attend(query[begin:end], key, value, mask, scale, softcap)
+    return output
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, softcap: float | None
+) -> Tensor:
+    """softmax(cap(query · key * scale)) · value in float32; several query heads share a KV head in order."""
+    num_queries, num_heads, head_dim = query.shape
+    num_kv_heads = key.shape[1]
+    # [kv_heads, group * queries, head_dim]: the queries that share a KV head stand together
+    grouped = query.float().view(num_queries, num_kv_heads, num_heads // num_kv_heads, head_dim)
+    grouped = grouped.permute(1, 2, 0, 3).reshape(num_kv_heads, -1, head_dim)
+    scores = grouped @ key.float().permute(1, 2, 0) * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores.view(num_kv_heads, -1, num_queries, key.shape[0]).masked_fill(~mask, float("-inf"))
+        scores = scores.view(num_kv_heads, -1, key.shape[0])
+    mixed = torch.softmax(scores, dim=-1) @ value.float().permute(1, 0, 2)
+    mixed = mixed.view(num_kv_heads, num_heads // num_kv_heads, num_queries, head_dim)
+    return mixed.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim).to(query.dtype)
+
+
+def _mask(first_query: int, length: int, first_key: int, window: int | None, device: torch.device) -> Tensor | None:
+    """[queries, keys]: what each query may see; None when that is everything."""
+    if length - first_query == 1:
+        return None  # a decode sees all that was gathered for it
+    queries = torch.arange(first_query, length, device=device).unsqueeze(1)
+    positions = torch.arange(first_key, length, device=device)
+    mask = positions <= queries
+    return mask if window is None else mask & (positions > queries - window)

@@ -1,0 +1,101 @@
+"""Sampler: from a batch's logits to one token per row, on the device.
+
+The cheapest way that serves the admitted sequences is chosen from host values; nothing here waits for the device,
+except where a batch reports logprobs and the caller does not say which rows it consists of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quire.ops.reference.sample_tokens import sample_tokens
+from quire.sampling.logprobs import LogprobsTensors, logprobs_of
+from quire.sampling.state import SamplingState
+from quire.sampling.upload import upload
+
+INVALID_TOKEN = 0
+"""Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLogprobs:
+    """Logprobs of those places of a batch that asked for them."""
+
+    places: tuple[int, ...]
+    counts: tuple[int, ...]
+    """How many likeliest tokens each of them asked for."""
+    tensors: LogprobsTensors
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTokens:
+    """One token per place of the batch."""
+
+    tokens: Tensor  # int64 [n]
+    invalid: Tensor  # bool [n]: logits with NaN or +inf, or no token left to draw; the token is INVALID_TOKEN
+    logprobs: BatchLogprobs | None
+
+
+class Sampler:
+    def __init__(self, state: SamplingState) -> None:
+        self._state = state
+
+    def sample(
+        self, logits: Tensor, rows: Tensor, positions: Tensor, host_rows: Sequence[int] | None = None
+    ) -> SampledTokens:
+        """Draw from `logits` [n, vocab] of any float type, which may be overwritten.
+
+        `rows` and `positions` are int64 [n]: whose logits, and where in its sequence (prompt included) the token will
+        stand. `host_rows` are the same rows as the host knows them. Raw logprobs are reported: the model's own, before
+        anything a request asked for.
+        """
+        asked = self._asked(rows, host_rows) if self._state.needs.logprobs else {}
+        places = upload(list(asked), torch.int64, logits.device) if asked else None
+        raw = None if places is None else logits[places]
+        tokens, peak = self._draw(logits, rows, positions)
+        invalid = ~torch.isfinite(peak)
+        tokens = tokens.masked_fill(invalid, INVALID_TOKEN)
+        if places is None or raw is None:
+            return SampledTokens(tokens, invalid, None)
+        tensors = logprobs_of(raw, tokens[places], max(asked.values()))
+        return SampledTokens(tokens, invalid, BatchLogprobs(tuple(asked), tuple(asked.values()), tensors))
+
+    def _draw(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens, and a number per row that is finite where the token is real."""
+        processors = self._state.active_processors()
+        if not processors and not self._state.needs.noise:
+            peak, tokens = logits.max(dim=-1)
+            return tokens, peak
+        peak = logits.amax(dim=-1).to(torch.float32)
+        logits = logits.to(torch.float32)
+        for processor in processors:
+            processor.apply(logits, rows, positions)
+        if not self._state.needs.noise:
+            left, tokens = logits.max(dim=-1)
+            return tokens, peak + left
+        tokens = self._draw_randomly(logits, rows, positions)
+        # a processor may have hidden what is wrong with the model's logits, or left nothing of them
+        return tokens, peak + logits.amax(dim=-1) if processors else peak
+
+    def _draw_randomly(self, logits: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
+        needs = self._state.needs
+        settings = self._state.settings(rows)
+        return sample_tokens(
+            logits,
+            settings.temperature,
+            settings.seed,
+            settings.stream,
+            positions,
+            settings.top_k if needs.top_k else None,
+            settings.top_p if needs.top_p else None,
+            settings.min_p if needs.min_p else None,
+            width=needs.width,
+        )
+
+    def _asked(self, rows: Tensor, host_rows: Sequence[int] | None) -> dict[int, int]:
+        """By place in the batch: how many likeliest tokens it reports."""
+        known: Sequence[int] = rows.tolist() if host_rows is None else host_rows
+        counts = ((place, self._state.num_logprobs(row)) for place, row in enumerate(known))
+        return {place: count for place, count in counts if count is not None}

@@ -1,0 +1,55 @@
+"""From a checkpoint and resolved settings to a worker that is ready to run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import torch
+
+from quire.config.resolved import Resolved
+from quire.layers.weights import WeightPolicy
+from quire.models.decoder import Decoder
+from quire.models.load import load_in_order, load_weights
+from quire.models.loading.checkpoint import Checkpoint
+from quire.models.loading.hf_config import HFShape, read_hf_config
+from quire.models.loading.open_checkpoint import open_checkpoint
+from quire.models.registry import build_model
+from quire.sampling.state import SamplingState
+from quire.worker.worker import KVHeads, Worker
+
+Progress = Callable[[int], None]
+"""Told the bytes of every tensor that was loaded."""
+
+
+def start_worker(
+    path: Path,
+    resolved: Resolved,
+    *,
+    device: torch.device,
+    seed: int = 0,
+    keep_quantized: bool = False,
+    in_background: bool = False,
+    progress: Progress | None = None,
+) -> Worker:
+    """Build the model at `path`, load its weights and allocate everything a step needs."""
+    checkpoint = open_checkpoint(path)
+    shape = read_hf_config(checkpoint.config(), str(path))
+    policy = WeightPolicy(getattr(torch, resolved.dtype), device, keep_quantized)
+    model = build_model(shape, policy)
+    if in_background:
+        _load_behind(model, checkpoint, progress)
+    else:
+        load_weights(model, checkpoint.iterate(), progress)
+    return _worker(model, shape, resolved, device, seed)
+
+
+def _load_behind(model: Decoder, checkpoint: Checkpoint, progress: Progress | None) -> None:
+    """Load layer after layer while the first steps already run through those that are there."""
+    model.gate.close()
+    Thread(target=load_in_order, args=(model, checkpoint, progress), name="quire-loader", daemon=True).start()
+
+
+def _worker(model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int) -> Worker:
+    sampling = SamplingState(resolved.limits.max_num_seqs, shape.vocab_size, device, seed)
+    heads = KVHeads(shape.num_kv_heads, shape.head_dim)
+    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device)

@@ -1,0 +1,150 @@
+"""Worker: owns one device. Plan in, tensors, model, sampler, result out."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quire.config.resolved import KVLayout, StepLimits
+from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.plan import Admission, StepPlan
+from quire.core.result import StepResult
+from quire.kvcache.storage import KVStorage
+from quire.layers.batch import KVLayer
+from quire.models.decoder import Decoder
+from quire.sampling.logprobs import prompt_logprobs
+from quire.sampling.sampler import BatchLogprobs, SampledTokens, Sampler
+from quire.sampling.state import SamplingState
+from quire.worker.batching import StepInputs, make_inputs
+from quire.worker.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class KVHeads:
+    """What one token's keys (or values) of a layer look like."""
+
+    count: int
+    size: int
+
+
+class Worker:
+    """Runs plans one after the other, in the order they come."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        layout: KVLayout,
+        heads: KVHeads,
+        limits: StepLimits,
+        sampling: SamplingState,
+        device: torch.device,
+    ) -> None:
+        self._model = model
+        self._sampling = sampling
+        self._sampler = Sampler(sampling)
+        self._block_size = layout.block_size
+        self._storage = KVStorage(layout, heads.count, heads.size, getattr(torch, layout.dtype), device)
+        self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
+        self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
+        self._prompts: dict[int, _AskedPrompt] = {}
+        self._lengths = [0] * limits.max_num_seqs
+        """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
+
+    @torch.inference_mode()
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Run one step."""
+        start = time.perf_counter()
+        self._apply_changes(plan)
+        if not plan.rows:
+            return StepResult(step=plan.step)
+        inputs = self._make_inputs(plan)
+        hidden = self._model(inputs.input_ids, inputs.positions, inputs.batch)
+        self._rows.num_computed[inputs.rows] = inputs.batch.lengths
+        prompt_logprobs = self._prompt_logprobs(plan, hidden)
+        sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
+        return StepResult(
+            step=plan.step,
+            tokens=[] if sampled is None else sampled.tokens.tolist(),
+            invalid=[] if sampled is None else sampled.invalid.nonzero().flatten().tolist(),
+            logprobs={} if sampled is None else _on_host(sampled.logprobs),
+            prompt_logprobs=prompt_logprobs,
+            elapsed=time.perf_counter() - start,
+        )
+
+    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
+        logits = self._model.logits(hidden[inputs.sampling_indices])
+        rows = inputs.sampling_rows
+        host_rows = plan.rows[: plan.num_sampling]
+        sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, host_rows)
+        self._rows.store_sampled(rows, inputs.sampling_positions, sampled.tokens)
+        self._sampling.append(rows, sampled.tokens)
+        return sampled
+
+    def _prompt_logprobs(self, plan: StepPlan, hidden: Tensor) -> dict[int, PromptSpan]:
+        """For rows that asked: of every computed prompt token, what the model thought of the one behind it."""
+        found: dict[int, PromptSpan] = {}
+        if not self._prompts:
+            return found
+        start = 0
+        for place, (row, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
+            asked = self._prompts.get(row)
+            if asked is not None:
+                first = self._lengths[row] - count
+                followed = min(count, asked.length - 1 - first)  # the last prompt token is followed by a sampled one
+                if followed > 0:
+                    tokens = self._rows.tokens[row, first + 1 : first + 1 + followed].long()
+                    span = hidden[start : start + followed]
+                    tensors = prompt_logprobs(span, self._model.logits, tokens, asked.count, self._sampling.vocab_size)
+                    found[place] = PromptSpan(first + 1, tensors.to_host([asked.count] * followed))
+            start += count
+        return found
+
+    def _apply_changes(self, plan: StepPlan) -> None:
+        self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
+        for row in plan.released:
+            self._sampling.release(row)
+            self._prompts.pop(row, None)
+        for admission in plan.admitted:
+            self._admit(admission)
+        for delta in plan.table_deltas:
+            self._rows.change(delta)
+
+    def _admit(self, admission: Admission) -> None:
+        row, params = admission.row, admission.params
+        self._rows.admit(admission)
+        self._lengths[row] = admission.num_computed
+        if params.prompt_logprobs is not None:
+            self._prompts[row] = _AskedPrompt(params.prompt_logprobs, admission.num_prompt)
+        self._sampling.admit(
+            row,
+            params,
+            request_id=admission.request_id,
+            index=admission.index,
+            prompt=admission.tokens[: admission.num_prompt],
+            output=admission.tokens[admission.num_prompt :],
+            stop_ids=admission.stop_ids,
+            bad_words=admission.bad_words,
+        )
+
+    def _make_inputs(self, plan: StepPlan) -> StepInputs:
+        longest = 0
+        for row, count in zip(plan.rows, plan.counts, strict=True):
+            self._lengths[row] += count
+            longest = max(longest, self._lengths[row])
+        max_blocks = -(-longest // self._block_size)
+        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedPrompt:
+    """A row whose client wants to know what the model thought of its prompt."""
+
+    count: int
+    length: int
+
+
+def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:
+    if logprobs is None:
+        return {}
+    return dict(zip(logprobs.places, logprobs.tensors.to_host(logprobs.counts), strict=True))

@@ -1,0 +1,43 @@
+"""What a batch needs follows from the parameters of the admitted sequences."""
+
+import pytest
+
+from quire.core.sampling_params import SamplingParams
+from quire.sampling.needs import WIDEST, needs_of
+
+VOCAB = 5000
+
+
+def test_greedy_sequences_need_nothing() -> None:
+    needs = needs_of([SamplingParams(temperature=0, top_k=5, top_p=0.5, min_p=0.1)], VOCAB)
+    assert not any((needs.noise, needs.top_k, needs.top_p, needs.min_p, needs.logprobs))
+
+
+def test_each_need() -> None:
+    assert needs_of([SamplingParams()], VOCAB).noise
+    assert needs_of([SamplingParams(top_k=5)], VOCAB).top_k
+    assert not needs_of([SamplingParams(top_k=VOCAB)], VOCAB).top_k
+    assert needs_of([SamplingParams(), SamplingParams(top_p=0.9)], VOCAB).top_p
+    assert needs_of([SamplingParams(min_p=0.1)], VOCAB).min_p
+    assert needs_of([SamplingParams(temperature=0, logprobs=0)], VOCAB).logprobs
+
+
+@pytest.mark.parametrize(
+    ("sequences", "width"),
+    [
+        ([{"top_k": 50}], 64),
+        ([{"top_k": 64}, {"top_k": 3, "top_p": 0.9}, {}], 64),
+        ([{"top_k": 1}], 1),
+        ([{"top_k": 3}, {"top_p": 0.9}], None),  # one of them needs every token
+        ([{"top_k": WIDEST}], WIDEST),
+        ([{"top_k": WIDEST + 1}], None),
+        ([{"top_k": 50}, {"top_p": 0.9, "temperature": 0.0}], 64),
+    ],
+)
+def test_width(sequences: list[dict[str, float]], width: int | None) -> None:
+    assert needs_of([SamplingParams(**each) for each in sequences], VOCAB).width == width  # type: ignore[arg-type]
+
+
+def test_width_never_exceeds_the_vocabulary() -> None:
+    assert needs_of([SamplingParams(top_k=37)], 40).width == 40
+    assert needs_of([SamplingParams(top_k=41)], 40).width is None
