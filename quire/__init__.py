@@ -1,3 +1,47 @@
 """quire: an LLM inference and serving engine built around a paged KV cache."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quire.config.engine import EngineConfig
+    from quire.core.errors import CheckpointError, ConfigError, InvalidRequest, QuireError, RequestTooLarge
+    from quire.core.outputs import CompletionOutput, RequestOutput
+    from quire.core.sampling_params import SamplingParams, StructuredOutput
+    from quire.engine.beam_search import BeamSearchParams
+    from quire.engine.llm import LLM
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "LLM",
+    "BeamSearchParams",
+    "CheckpointError",
+    "CompletionOutput",
+    "ConfigError",
+    "EngineConfig",
+    "InvalidRequest",
+    "QuireError",
+    "RequestOutput",
+    "RequestTooLarge",
+    "SamplingParams",
+    "StructuredOutput",
+]
+
+_HOMES = {
+    "quire.config.engine": ("EngineConfig",),
+    "quire.core.errors": ("CheckpointError", "ConfigError", "InvalidRequest", "QuireError", "RequestTooLarge"),
+    "quire.core.outputs": ("CompletionOutput", "RequestOutput"),
+    "quire.core.sampling_params": ("SamplingParams", "StructuredOutput"),
+    "quire.engine.beam_search": ("BeamSearchParams",),
+    "quire.engine.llm": ("LLM",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import quire` and `quire --help` load no torch."""
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'quire' has no attribute {name!r}")

@@ -12,11 +12,16 @@ from quire.core.errors import QuireError
 
 # Name → where its function is and its line in `quire --help`. Nothing is imported until the command runs.
 _COMMANDS = {
+    "chat": ("quire.cli.chat:chat", "Talk with a model in the terminal."),
+    "complete": ("quire.cli.complete:complete", "Go on with a text."),
+    "run-batch": ("quire.cli.run_batch:run_batch", "Answer a file of requests in OpenAI's batch format."),
+    "pull": ("quire.cli.pull:pull", "Download a model."),
     "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
     "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on devices that nobody has."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
 }
 
+_HELP = ("--help", "-h")
 _FAILED = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -47,7 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = build_app()(tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value")
+        app = build_app()
+        if len(tokens) == 2 and tokens[0] in _COMMANDS and tokens[1] in _HELP:
+            # straight to the page: parsing would first work out every option of the command twice more
+            app.help_print(tokens[:1])
+            return 0
+        code = app(tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value")
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -65,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _explain(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         unused = " ".join(error.unused_tokens or [])
-        return f"unexpected argument {unused!r}; everything but MODEL is given as --name value."
+        return (
+            f"unexpected argument {unused!r}; put a text of several words in quotes, and give settings as --name value."
+        )
     message = str(error)
     return message[:1].lower() + message[1:]
 

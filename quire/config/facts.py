@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 DeviceKind = Literal["cpu", "cuda"]
+LONG = "long"
+"""The KV variant of sequences beyond the length at which position angles change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,19 @@ class ModelFacts:
     layer_windows: tuple[int | None, ...] = ()
     """Sliding window of each layer in tokens; None attends to everything. Empty: all layers do."""
     max_position_source: str = "the checkpoint"
+    angles_change_at: int | None = None
+    """Sequences longer than this are computed with other position angles than shorter ones (dynamic, longrope)."""
+    angles_follow_length: bool = False
+    """Whether those angles differ with every length (dynamic); what is computed then stays. Otherwise there are two
+    sets (longrope), and a sequence that outgrows the first is computed anew with the second."""
+    is_encoder: bool = False
+    """Whether the model embeds texts and generates none."""
+
+    def kv_variant(self, prompt_length: int) -> str:
+        """Prompts of different variants have different KV for the same tokens, so they share none."""
+        if self.angles_change_at is None or prompt_length <= self.angles_change_at:
+            return ""
+        return str(prompt_length) if self.angles_follow_length else LONG
 
     @property
     def total_weight_bytes(self) -> int:

@@ -37,7 +37,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead)
+    outgrown = None if model.angles_follow_length else model.angles_change_at
+    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
     return Resolved(
         dtype=dtype,
         kv=_layout(shape, blocks, cpu_blocks, kv_dtype),

@@ -58,6 +58,8 @@ class StepLimits:
     """At most this many tokens of one prompt a step; 0 leaves it to the budget."""
     num_lookahead_tokens: int = 0
     """Slots kept ready beyond a sequence's tokens, for drafts."""
+    recompute_beyond: int | None = None
+    """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
 
 
 @dataclass(frozen=True, slots=True)

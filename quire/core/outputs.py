@@ -61,10 +61,31 @@ class RequestOutput:
 
 
 @dataclass(slots=True)
+class BeamSearchSequence:
+    """One beam, its prompt included."""
+
+    tokens: list[int]
+    cum_logprob: float
+    """Its score: the logprob of its output over the output's length to the power of the length penalty."""
+    text: str
+
+
+@dataclass(slots=True)
+class BeamSearchOutput:
+    """The beams of one prompt, best first."""
+
+    sequences: list[BeamSearchSequence]
+
+
+@dataclass(slots=True)
 class EmbeddingOutput:
     """A vector for a text."""
 
     embedding: list[float]
+
+    @property
+    def hidden_size(self) -> int:
+        return len(self.embedding)
 
 
 @dataclass(slots=True)
@@ -72,4 +93,20 @@ class EmbeddingRequestOutput:
     request_id: str
     outputs: EmbeddingOutput
     prompt_token_ids: list[int]
+    finished: bool = True
+
+
+@dataclass(slots=True)
+class ScoringOutput:
+    """How alike two texts are."""
+
+    score: float
+
+
+@dataclass(slots=True)
+class ScoringRequestOutput:
+    request_id: str
+    outputs: ScoringOutput
+    prompt_token_ids: list[int]
+    """Of both texts, with a padding token between them where the model has one."""
     finished: bool = True

@@ -32,6 +32,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     stop_ids: list[int] = []
     """Tokens that end it: the sampler keeps them away until `min_tokens` are there."""
     bad_words: list[tuple[int, ...]] = []
+    length_for_angles: int = 0
+    """A model whose position angles depend on the length takes the longer of this and a token's own position."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):

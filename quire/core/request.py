@@ -36,6 +36,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     bad_words: tuple[tuple[int, ...], ...] = ()
     """The parameters' bad words as tokens."""
     media: tuple[MediaKey, ...] = ()
+    kv_variant: str = ""
+    """What beside its tokens decides its KV: requests of different variants share no prefix."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
 

@@ -63,7 +63,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     # how many, how random
     n: int = 1
-    """Sequences to generate from the one prompt."""
+    """Sequences to return."""
+    best_of: int | None = None
+    """Sequences to generate from the one prompt, of which the `n` likeliest are returned; unset: `n`."""
     temperature: float = 1.0
     """0 takes the most likely token every time."""
     top_p: float = 1.0
@@ -124,8 +126,17 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         self._check_flags()
         self._check_lists()
 
+    @property
+    def num_sequences(self) -> int:
+        """How many sequences are generated."""
+        return self.best_of or self.n
+
     def _check_counts(self) -> None:
         _check_int("n", self.n, 1, MAX_N)
+        if self.best_of is not None:
+            _check_int("best_of", self.best_of, 1, MAX_N)
+            if self.best_of < self.n:
+                raise _invalid("best_of", self.best_of, f"at least n, which is {self.n}")
         _check_int("top_k", self.top_k, -1, MAX_TOKENS)
         _check_int("min_tokens", self.min_tokens, 0, MAX_TOKENS)
         _check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)

@@ -25,6 +25,7 @@ class Sequence:
         "first_granted",
         "id",
         "index",
+        "kv_variant",
         "max_total",
         "min_total",
         "num_computed",
@@ -68,6 +69,8 @@ class Sequence:
         """`num_computed` from which the KV manager has a full block to give a name."""
         self.block_names: list[bytes] = []
         """Chain names of its full blocks, kept by the KV manager; tokens are only appended, so they stay true."""
+        self.kv_variant = request.kv_variant
+        """What beside its tokens decides its KV."""
         self.row = NO_ROW
         self.num_preemptions = 0
         self.first_granted: float | None = None

@@ -1,8 +1,14 @@
 """The worker inside the engine's own thread."""
 
+from pathlib import Path
+
+from quire.config.facts import DeviceFacts
+from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
+from quire.worker.device import device_facts, this_device
+from quire.worker.start import Progress, start_worker
 from quire.worker.worker import Worker
 
 
@@ -28,3 +34,13 @@ class InlineExecutor(Executor):
 
     def close(self) -> None:
         self._worker = None
+
+
+def start_inline(path: Path, resolved: Resolved, *, seed: int = 0, progress: Progress | None = None) -> InlineExecutor:
+    """An executor with the model at `path` on this machine's device."""
+    return InlineExecutor(start_worker(path, resolved, device=this_device(), seed=seed, progress=progress))
+
+
+def local_device_facts() -> DeviceFacts:
+    """The facts of the device that `start_inline` would use."""
+    return device_facts(this_device())

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from hashlib import sha256
 from struct import pack
 
-from quire.core.request import MediaKey, Request
+from quire.core.request import MediaKey
+from quire.core.sampling_params import SamplingParams
 
 
-def chain_root(request: Request) -> bytes:
-    """Where the chain of a request's blocks starts."""
-    params = request.params
-    if params.adapter is None and params.cache_salt is None:
+def chain_root(params: SamplingParams, kv_variant: str) -> bytes:
+    """Where the chain of a sequence's blocks starts."""
+    parts = (params.adapter, params.cache_salt, kv_variant or None)
+    if parts == (None, None, None):
         return b""
     digest = sha256()
-    for part in (params.adapter, params.cache_salt):
+    for part in parts:
         encoded = b"" if part is None else part.encode()
         digest.update(pack("<?Q", part is not None, len(encoded)))
         digest.update(encoded)

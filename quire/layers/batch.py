@@ -21,7 +21,7 @@ class Batch:
 
     query_starts: Tensor  # [sequences + 1]
     lengths: Tensor  # [sequences]: tokens in the cache once this step has written its own
-    prompt_lengths: Tensor  # [tokens]: of the sequence each token belongs to
+    lengths_for_angles: Tensor  # [tokens]: how long the sequence of each token counts as, for its position angles
     tables: list[Tensor]  # by KV group: [sequences, blocks]
     slots: list[Tensor]  # by KV group: [tokens]
     kv: list[KVLayer]  # by layer; empty for encoders

@@ -2,7 +2,7 @@
 
 Most variants are one set of frequencies. Two depend on how long the sequence is: `dynamic` and `longrope` use
 other frequencies beyond the length they were trained on. As in the checkpoints' own code, a token's
-frequencies follow from the longer of its prompt and its position.
+frequencies follow from the longer of its sequence's length, as the batch gives it, and its position.
 """
 
 import math
@@ -54,11 +54,11 @@ class Rope(nn.Module):
         self._frequencies = frequencies.to(device)
         self._long = _longrope_frequencies(config, "long_factor").to(device) if config.kind == "longrope" else None
 
-    def forward(self, positions: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin, each [tokens, size / 2], in float32."""
         frequencies: Tensor = self._frequencies
         if self._config.kind in {"dynamic", "longrope"}:
-            frequencies = self._frequencies_by_length(torch.maximum(prompt_lengths, positions + 1))
+            frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
         angles = positions.unsqueeze(1).float() * frequencies
         return angles.cos() * self._attention_factor, angles.sin() * self._attention_factor
 

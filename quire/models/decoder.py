@@ -32,7 +32,10 @@ class SelfAttention(nn.Module):
         self._output = output
         self._attention = attention
         self._num_heads, self._num_kv_heads, self._head_dim = heads
-        self._query_norm, self._key_norm = head_norms or (None, None)
+        self._query_norm: nn.Module | None = None
+        self._key_norm: nn.Module | None = None
+        if head_norms is not None:
+            self._query_norm, self._key_norm = head_norms
 
     def forward(self, x: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
         tokens = x.shape[0]
@@ -105,6 +108,7 @@ class Decoder(nn.Module):
         super().__init__()
         self._embedding = embedding
         self._layers = nn.ModuleList(layers)
+        self._rope_of_layer = [layer.rope for layer in layers]
         self._norm = norm
         self._head = head
         """None: tied to the embedding."""
@@ -127,10 +131,10 @@ class Decoder(nn.Module):
             x = x * torch.tensor(self._embedding_scale, dtype=x.dtype)
         if self._positions is not None:
             x = x + self._positions(positions)
-        angles = [rope(positions, batch.prompt_lengths) for rope in self._ropes]
-        for index, layer in enumerate(self._layers):
+        angles = [rope(positions, batch.lengths_for_angles) for rope in self._ropes]
+        for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
-            x = layer(x, angles[layer.rope] if angles else None, batch)
+            x = layer(x, angles[rope] if angles else None, batch)
         output: Tensor = self._norm(x)
         return output
 

@@ -2,6 +2,7 @@
 
 import math
 
+from quire.core.errors import CheckpointError
 from quire.layers.attention import Attention
 from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear, Source
@@ -70,6 +71,8 @@ def gated_mlp(shape: HFShape, layer: int, policy: WeightPolicy, *, bias: bool = 
 def activation(shape: HFShape) -> Activation:
     fields = shape.fields
     name = fields.text("hidden_activation", fields.text("hidden_act", fields.text("activation_function", "silu")))
+    if name not in ACTIVATIONS:
+        raise CheckpointError(f"{fields.source} has the activation {name!r}; quire has {', '.join(ACTIVATIONS)}.")
     return ACTIVATIONS[name]
 
 

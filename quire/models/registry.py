@@ -4,7 +4,8 @@ from quire.core.errors import CheckpointError
 from quire.core.registry import Registry
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
-from quire.models.loading.hf_config import HFShape
+from quire.models.encoder import Encoder
+from quire.models.loading.hf_config import ENCODER_TYPES, HFShape
 
 _HERE = "quire.models.families"
 
@@ -23,11 +24,22 @@ FAMILIES: Registry[Decoder] = Registry(
     },
 )
 
+ENCODERS: Registry[Encoder] = Registry("encoder family", dict.fromkeys(ENCODER_TYPES, f"{_HERE}.bert:build"))
+
 
 def build_model(shape: HFShape, policy: WeightPolicy) -> Decoder:
     """The model of a shape, without weights."""
+    if shape.model_type in ENCODERS:
+        raise CheckpointError(
+            f"{shape.fields.source} is of type {shape.model_type!r}, an encoder: it embeds texts and generates none"
+        )
     if shape.model_type not in FAMILIES:
         raise CheckpointError(
             f"{shape.fields.source} is of type {shape.model_type!r}; quire runs {', '.join(FAMILIES)}"
         )
     return FAMILIES.get(shape.model_type)(shape, policy)
+
+
+def build_encoder(shape: HFShape, policy: WeightPolicy) -> Encoder:
+    """The encoder of a shape, without weights."""
+    return ENCODERS.get(shape.model_type)(shape, policy)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quire.core.logprobs import PositionLogprobs
 from quire.ops.reference.token_logprobs import token_logprobs
-from quire.sampling.position_logprobs import PositionLogprobs
 
 LOGITS_AT_ONCE = 1 << 23
 """Elements; their sort keys take 8 bytes each."""

@@ -38,12 +38,19 @@ def needs_of(params: Collection[SamplingParams], vocab_size: int) -> Needs:
         top_p=any(each.top_p < 1 for each in random),
         min_p=any(each.min_p > 0 for each in random),
         width=_width(random, vocab_size),
-        logprobs=any(each.logprobs is not None for each in params),
+        logprobs=any(num_reported(each) is not None for each in params),
     )
 
 
 def is_random(params: SamplingParams) -> bool:
     return params.temperature >= GREEDY_BELOW
+
+
+def num_reported(params: SamplingParams) -> int | None:
+    """How many likeliest tokens are reported beside each drawn one; None where not even the drawn one's logprob is."""
+    if params.logprobs is None and params.num_sequences > params.n:
+        return 0  # best-of ranks by the logprobs of what was drawn
+    return params.logprobs
 
 
 def _width(random: list[SamplingParams], vocab_size: int) -> int | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
-from quire.sampling.needs import Needs, is_random, needs_of
+from quire.sampling.needs import Needs, is_random, needs_of, num_reported
 from quire.sampling.processors.allowed_tokens import AllowedTokens
 from quire.sampling.processors.bad_words import BadWords
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
@@ -77,7 +77,7 @@ class SamplingState:
     def num_logprobs(self, row: int) -> int | None:
         """How many likeliest tokens a row reports beside the drawn one; None where it reports nothing."""
         params = self._params.get(row)
-        return None if params is None else params.logprobs
+        return None if params is None else num_reported(params)
 
     def admit(
         self,

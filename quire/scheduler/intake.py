@@ -19,8 +19,8 @@ class StepUpdate:
     tokens: list[int]
     logprobs: dict[int, PositionLogprobs] = field(default_factory=dict)
     """By sequence id, for those that asked."""
-    prompt_logprobs: dict[int, PromptSpan] = field(default_factory=dict)
-    """By sequence id, for those that asked."""
+    prompt_logprobs: list[tuple[Sequence, PromptSpan]] = field(default_factory=list)
+    """What the step found of the prompts of those that asked."""
 
 
 def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
@@ -32,7 +32,7 @@ def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -
     update.logprobs = {flight.sampling[place].id: found for place, found in result.logprobs.items()}
     if result.prompt_logprobs:
         batch = (*flight.sampling, *flight.others)
-        update.prompt_logprobs = {batch[place].id: found for place, found in result.prompt_logprobs.items()}
+        update.prompt_logprobs = [(batch[place], span) for place, span in result.prompt_logprobs.items()]
     return update
 
 

@@ -50,6 +50,9 @@ class Pacer:
         self._weights = [0.0] * size
         self._covariance = [[1e3 if i == j else 0.0 for j in range(size)] for i in range(size)]
         self._largest = 0
+        self._best_rate = 0.0
+        """Prompt tokens a second in the fastest step so far: where memory is the limit small chunks look free, and
+        without this floor the fit would believe that large ones are too."""
         self._caution = 1.0
         """How much longer than predicted recent steps took; jumps up at once and comes down slowly."""
 
@@ -73,10 +76,12 @@ class Pacer:
         if predicted > 0 and load.prompt_tokens and load.decodes:
             self._caution = min(3.0, max(seconds / predicted, 1.0, self._caution * 0.98))
         self._largest = max(load.prompt_tokens, self._largest)
+        self._best_rate = max(self._best_rate, load.prompt_tokens / seconds if seconds > 0 else 0.0)
         self._learn(features, seconds)
 
     def _fits(self, load: StepLoad) -> bool:
-        return self._predict(load.features()) * self._caution <= self._target * SLACK
+        fastest = load.prompt_tokens / self._best_rate if self._best_rate else 0.0
+        return max(self._predict(load.features()), fastest) * self._caution <= self._target * SLACK
 
     def _predict(self, features: list[float]) -> float:
         return sum(max(0.0, weight) * feature for weight, feature in zip(self._weights, features, strict=True))

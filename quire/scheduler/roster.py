@@ -82,7 +82,7 @@ class Roster:
 
     def enter(self, request: Request, max_total: int) -> list[Sequence]:
         """Queue the sequences of a request; of several, the first computes the prompt for all."""
-        resume = request.resume or tuple(Emitted(index, ()) for index in range(request.params.n))
+        resume = request.resume or tuple(Emitted(index, ()) for index in range(request.params.num_sequences))
         sequences = [self._create(request, emitted.index, max_total, emitted.tokens) for emitted in resume]
         self._requests[request.id] = sequences
         if request.resume:
@@ -90,7 +90,7 @@ class Roster:
                 self.queue.push(seq)
         else:
             self._queue_first(sequences)
-        return sequences
+        return list(sequences)
 
     def seat(self, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> None:
         """Give a queued sequence a row, and the blocks it starts from."""

@@ -10,6 +10,7 @@ tokens those steps will sample (placeholders); `update` fills them in.
 
 from collections import deque
 
+from quire.config.facts import LONG
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan, TableDelta
 from quire.core.request import Request
@@ -84,6 +85,15 @@ class Scheduler:
         """A new sequence that shares all that `parent` has computed and differs in its last token (beam search)."""
         return self._roster.fork(parent, last_token)
 
+    def rewrite(self, seq: Sequence, last_token: int) -> None:
+        """Someone else decided on a sequence's last token (beam search); its row learns of it by a new admission."""
+        assert not seq.num_pending, f"{seq} has tokens that were not read yet"
+        if seq.tokens[-1] == last_token:
+            return
+        seq.tokens[-1] = last_token
+        if seq.status is Status.RUNNING:
+            self._roster.pause(seq)
+
     def take_finished(self) -> list[Sequence]:
         """Sequences that ended since the last call, each exactly once."""
         return self._roster.take_finished()
@@ -112,6 +122,7 @@ class Scheduler:
         self._now = now
         self.kv.begin_step(self._step, now)
         self._end_overdue()
+        self._start_over_outgrown()
         self._make_way_for_better()
         self._make_room_for_running()
         draft = StepDraft(self._step, self.limits.max_num_batched_tokens)
@@ -160,6 +171,18 @@ class Scheduler:
     def _end_overdue(self) -> None:
         for seq, status in self._deadlines.due(self._now):
             self.abort(seq.request.id, status)
+
+    def _start_over_outgrown(self) -> None:
+        """Sequences that outgrew the model's first position angles are computed anew with the second."""
+        limit = self.limits.recompute_beyond
+        if limit is None:
+            return
+        for seq in self._roster.sequences():
+            if seq.num_tokens > limit and seq.kv_variant != LONG:
+                if seq.status in HOLDS_KV or seq.status is Status.RUNNING:
+                    self._roster.drop(seq)
+                seq.kv_variant = LONG
+                seq.block_names = []
 
     def _make_way_for_better(self) -> None:
         """Let waiting sequences that outrank running ones have their rows, and their blocks where needed."""
@@ -333,6 +356,7 @@ class Scheduler:
                 tables=self.kv.table_from(seq, 0),
                 stop_ids=list(seq.stop_ids),
                 bad_words=list(seq.request.bad_words),
+                length_for_angles=seq.num_tokens if seq.kv_variant == LONG else seq.num_prompt,
             )
         )
 

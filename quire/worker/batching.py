@@ -42,7 +42,7 @@ def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, 
     batch = Batch(
         query_starts=query_starts,
         lengths=computed + counts,
-        prompt_lengths=rows.prompt_lengths[token_rows],
+        lengths_for_angles=rows.lengths_for_angles[token_rows],
         tables=[table[row_ids, :max_blocks] for table in rows.tables],
         slots=slots,
         kv=kv,

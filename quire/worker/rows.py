@@ -13,7 +13,7 @@ class Rows:
         self._device = device
         self.tokens = torch.zeros((count, max_len + 1), dtype=torch.int32, device=device)
         self.num_computed = torch.zeros(count, dtype=torch.int64, device=device)
-        self.prompt_lengths = torch.zeros(count, dtype=torch.int64, device=device)
+        self.lengths_for_angles = torch.zeros(count, dtype=torch.int64, device=device)
         # lookahead may reach a block past the longest sequence
         most_blocks = -(-max_len // block_size) + 2
         self.tables = [torch.zeros((count, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)]
@@ -23,7 +23,7 @@ class Rows:
         row, tokens = admission.row, admission.tokens
         self.tokens[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int32, device=self._device)
         self.num_computed[row] = admission.num_computed
-        self.prompt_lengths[row] = admission.num_prompt
+        self.lengths_for_angles[row] = admission.length_for_angles
         self.change(TableDelta(row, 0, admission.tables))
 
     def change(self, delta: TableDelta) -> None:

@@ -1,16 +1,23 @@
 """Block names bind everything that decides the KV."""
 
-from quire.core.request import MediaKey, Request
+from quire.core.request import MediaKey
 from quire.core.sampling_params import SamplingParams
 from quire.kvcache.chain import chain_name, chain_root, media_in_block
 
 
-def root(**params) -> bytes:
-    return chain_root(Request(id="r", prompt=(1,), params=SamplingParams(**params)))
+def root(variant: str = "", **params) -> bytes:
+    return chain_root(SamplingParams(**params), variant)
 
 
-def test_roots_differ_by_adapter_and_salt_and_not_by_how_they_are_spelled():
-    roots = [root(), root(adapter="x"), root(cache_salt="x"), root(adapter="x", cache_salt="x"), root(adapter="xx")]
+def test_roots_differ_by_adapter_salt_and_variant_and_by_nothing_else():
+    roots = [
+        root(),
+        root(adapter="x"),
+        root(cache_salt="x"),
+        root(adapter="x", cache_salt="x"),
+        root(adapter="xx"),
+        root("x"),
+    ]
     assert len(set(roots)) == len(roots)
     assert root(adapter="x") == root(adapter="x", temperature=0.5)
 

@@ -10,7 +10,7 @@ from tests.sampling.chi_square import p_value
 from tests.sampling.oracle import Case
 from tests.sampling.rows import draw_often
 
-DRAWS = 40_000
+DRAWS = 20_000
 SIGNIFICANCE = 1e-4  # seeds are fixed: a case that passes once passes for ever
 LOGITS = [1.5, -0.5, 2.25, 0.0, 0.75, -3.0, 1.0, 2.0, -1.25, 0.5, 1.75, -2.0, 0.25]
 HISTORY = {"prompt": [2, 7, 5], "output": [10, 2, 10, 0]}

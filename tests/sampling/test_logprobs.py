@@ -4,9 +4,9 @@ import msgspec
 import pytest
 import torch
 
+from quire.core.logprobs import PositionLogprobs
 from quire.sampling import logprobs as module
 from quire.sampling.logprobs import logprobs_of, prompt_logprobs
-from quire.sampling.position_logprobs import PositionLogprobs
 
 VOCAB = 211
 

@@ -3,7 +3,7 @@
 import pytest
 
 from quire.core.sampling_params import SamplingParams
-from quire.sampling.needs import WIDEST, needs_of
+from quire.sampling.needs import WIDEST, needs_of, num_reported
 
 VOCAB = 5000
 
@@ -41,3 +41,10 @@ def test_width(sequences: list[dict[str, float]], width: int | None) -> None:
 def test_width_never_exceeds_the_vocabulary() -> None:
     assert needs_of([SamplingParams(top_k=37)], 40).width == 40
     assert needs_of([SamplingParams(top_k=41)], 40).width is None
+
+
+def test_best_of_needs_the_logprob_of_what_is_drawn() -> None:
+    assert num_reported(SamplingParams(best_of=3)) == 0
+    assert num_reported(SamplingParams(best_of=3, logprobs=2)) == 2
+    assert num_reported(SamplingParams(n=3, best_of=3)) is None
+    assert needs_of([SamplingParams(best_of=2)], VOCAB).logprobs

@@ -4,6 +4,8 @@ Follows what `transformers` makes of the same files: tokens that only tokenizer_
 names as special become so, and what stands around every text is tokenizer.json's to say.
 """
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tokenizers import AddedToken
 
 from quire.core.errors import CheckpointError
 from quire.engine.text.added_tokens import frame_with
+from quire.engine.text.pretokenizers import SPACES_AT_END
 from quire.engine.text.sentencepiece_file import read_sentencepiece
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.spm_vocabulary import SpmVocabulary, spm_backend
@@ -20,6 +23,7 @@ from quire.models.loading.json_object import MOST_JSON_BYTES, read_json_object
 
 _TOKENIZER = "tokenizer.json"
 _SENTENCEPIECE = "tokenizer.model"
+_SLOW_PATTERN = re.compile(rb'("Regex"\s*:\s*)"\\\\s\+\$"')
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _LISTED = ("additional_special_tokens", "extra_special_tokens")
 
@@ -71,9 +75,14 @@ def _read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     if len(data) > MOST_JSON_BYTES:
         raise CheckpointError(f"{path} is larger than {MOST_JSON_BYTES:,} bytes, which no tokenizer needs.")
     try:
-        return tokenizers.Tokenizer.from_buffer(data)
+        # DeepSeek's files hold a pattern that takes time quadratic in a run of spaces; this one cuts the same.
+        return tokenizers.Tokenizer.from_buffer(_SLOW_PATTERN.sub(_quick_pattern, data))
     except Exception as error:  # the library raises nothing more precise
         raise CheckpointError(f"{path} is no tokenizer that can be read ({error}); download it again.") from None
+
+
+def _quick_pattern(match: re.Match[bytes]) -> bytes:
+    return match[1] + json.dumps(SPACES_AT_END).encode()
 
 
 def _optional(path: Path) -> dict[str, Any]:

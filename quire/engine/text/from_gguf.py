@@ -22,7 +22,12 @@ _PHI3_PLAIN = ("<unk>", "<s>", "<|endoftext|>")
 def tokenizer_from_gguf(header: GGUFHeader) -> Tokenizer:
     """The tokenizer of the model in a GGUF file; of several parts, the first carries it."""
     vocabulary = read_vocabulary(header)
-    kinds: dict[str, Callable[[GGUFVocabulary], Tokenizer]] = {"gpt2": _bpe, "llama": _spm, "bert": _wordpiece}
+    kinds: dict[str, Callable[[GGUFVocabulary], Tokenizer]] = {
+        "gpt2": _bpe,
+        "llama": _spm,
+        "gemma4": _merged_spm,
+        "bert": _wordpiece,
+    }
     if vocabulary.kind not in kinds:
         raise CheckpointError(
             f"{header.path} holds a vocabulary of kind {vocabulary.kind!r} (tokenizer.ggml.model), but quire reads "
@@ -48,6 +53,21 @@ def _spm(vocabulary: GGUFVocabulary) -> Tokenizer:
         )
     )
     return _framed(vocabulary, backend, vocabulary.special(bos=1, eos=2, unk=0), add_bos=True)
+
+
+def _merged_spm(vocabulary: GGUFVocabulary) -> Tokenizer:
+    """SentencePiece's pieces with the merges written out, as from Gemma 4 on."""
+    backend = spm_backend(
+        SpmVocabulary(
+            pieces=vocabulary.tokens,
+            scores=(),
+            types=vocabulary.types,
+            source=vocabulary.source,
+            add_space_prefix=vocabulary.flag("add_space_prefix", False),
+            merges=vocabulary.merges(),
+        )
+    )
+    return _framed(vocabulary, backend, vocabulary.special(), add_bos=True)
 
 
 def _wordpiece(vocabulary: GGUFVocabulary) -> Tokenizer:

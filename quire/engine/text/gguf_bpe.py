@@ -12,9 +12,8 @@ from quire.engine.text.spm_vocabulary import add_typed_tokens
 def bpe_backend(vocabulary: GGUFVocabulary, variant: Variant) -> tokenizers.Tokenizer:
     """A tokenizer for the vocabulary, without tokens around a text."""
     ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens)}
-    merges = [_pair(merge, vocabulary.source) for merge in vocabulary.texts("merges")]
     try:
-        model = models.BPE(vocab=ids, merges=merges, ignore_merges=variant.ignore_merges)
+        model = models.BPE(vocab=ids, merges=vocabulary.merges(), ignore_merges=variant.ignore_merges)
     except Exception as error:  # the library raises nothing more precise
         raise CheckpointError(f"{vocabulary.source} holds merges that do not fit its tokens: {error}.") from None
     backend = tokenizers.Tokenizer(model)
@@ -24,11 +23,3 @@ def bpe_backend(vocabulary: GGUFVocabulary, variant: Variant) -> tokenizers.Toke
     backend.decoder = decoders.ByteLevel()
     add_typed_tokens(backend, vocabulary.tokens, vocabulary.types)
     return backend
-
-
-def _pair(merge: str, source: str) -> tuple[str, str]:
-    # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
-    at = merge.find(" ", 1)
-    if at < 0:
-        raise CheckpointError(f"{source} gives the merge {merge!r}, which is not two tokens; convert the model again.")
-    return merge[:at], merge[at + 1 :]

@@ -35,10 +35,6 @@ class GGUFVocabulary:
     metadata: dict[str, Any]
     source: str
 
-    def text(self, name: str) -> str | None:
-        value = self.metadata.get(_PREFIX + name)
-        return value if isinstance(value, str) else None
-
     def flag(self, name: str, default: bool) -> bool:
         """A truth value of the metadata."""
         value = self.metadata.get(_PREFIX + name, default)
@@ -58,9 +54,9 @@ class GGUFVocabulary:
             )
         return value
 
-    def texts(self, name: str) -> list[str]:
-        """An array of strings."""
-        return [str(value) for value in _array(self.metadata, _PREFIX + name, str, self.source)]
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs of tokens that merge, first the one that merges first."""
+        return [_pair(merge, self.source) for merge in _array(self.metadata, _PREFIX + "merges", str, self.source)]
 
     def scores(self) -> list[float]:
         """How good each token is; all alike where the file does not say."""
@@ -118,6 +114,14 @@ def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], so
     if not all(isinstance(item, kind) for item in values):
         raise CheckpointError(f"{source} gives {key} with elements of another type; convert the model again.")
     return values
+
+
+def _pair(merge: str, source: str) -> tuple[str, str]:
+    # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
+    at = merge.find(" ", 1)
+    if at < 0:
+        raise CheckpointError(f"{source} gives the merge {merge!r}, which is not two tokens; convert the model again.")
+    return merge[:at], merge[at + 1 :]
 
 
 def _same_length(values: Sequence[object], tokens: Sequence[str], name: str, source: str) -> None:

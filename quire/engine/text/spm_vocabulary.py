@@ -41,6 +41,8 @@ class SpmVocabulary:
     """SentencePiece's compiled normalisation; empty where text is taken as it is."""
     strips_right: frozenset[int] = frozenset()
     """Ids of added tokens that swallow the spaces behind them."""
+    merges: Sequence[tuple[str, str]] | None = None
+    """Which pairs merge, in order; None where the scores say."""
     special: SpecialTokens = field(default_factory=SpecialTokens)
 
 
@@ -54,7 +56,7 @@ def spm_backend(vocabulary: SpmVocabulary) -> tokenizers.Tokenizer:
     try:
         model = models.BPE(
             vocab=ids,
-            merges=merges_of(vocabulary),
+            merges=merges_of(vocabulary) if vocabulary.merges is None else list(vocabulary.merges),
             unk_token=unknown[0] if unknown else None,
             fuse_unk=True,
             byte_fallback=has_bytes,

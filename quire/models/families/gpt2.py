@@ -1,8 +1,5 @@
 """GPT-2: learned positions, LayerNorm with bias, a plain MLP; its checkpoints store matrices transposed."""
 
-from torch import Tensor, nn
-from torch.nn import functional
-
 from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear, Source
 from quire.layers.norm import LayerNorm
@@ -10,20 +7,7 @@ from quire.layers.weights import WeightPolicy
 from quire.models import parts
 from quire.models.decoder import Decoder, DecoderLayer, SelfAttention
 from quire.models.loading.hf_config import HFShape
-
-
-class PlainMLP(nn.Module):
-    """down(gelu(up(x)))."""
-
-    def __init__(self, up: Linear, down: Linear, approximate: str) -> None:
-        super().__init__()
-        self._up = up
-        self._down = down
-        self._approximate = approximate
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self._down(functional.gelu(self._up(x), approximate=self._approximate))
-        return output
+from quire.models.plain_mlp import PlainMLP
 
 
 def build(shape: HFShape, policy: WeightPolicy) -> Decoder:

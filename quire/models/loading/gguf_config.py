@@ -107,13 +107,11 @@ def _norm(read: GGUFMetadata) -> dict[str, Any]:
 
 def _tokens(read: GGUFMetadata, vocab_size: int) -> dict[str, Any]:
     ids = {role: read.token_or_none(role, vocab_size) for role in ("bos", "eos", "eot", "eom", "padding")}
-    # A chat model may end its turn with another token than its texts; both end an answer.
-    ends = [ids[role] for role in ("eos", "eot", "eom") if ids[role] is not None]
-    ends = list(dict.fromkeys(ends))
-    fields = {"bos_token_id": ids["bos"], "pad_token_id": ids["padding"]}
-    fields |= {"eos_token_id": ends[0]} if len(ends) == 1 else {}
-    found: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    return found | ({"eos_token_id": ends} if len(ends) > 1 else {})
+    # A chat model may end its turn with another token than its texts; each of them ends an answer.
+    ends = list(dict.fromkeys(ids[role] for role in ("eos", "eot", "eom") if ids[role] is not None))
+    eos = ends[0] if len(ends) == 1 else ends or None
+    fields = {"bos_token_id": ids["bos"], "eos_token_id": eos, "pad_token_id": ids["padding"]}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _windows(read: GGUFMetadata, num_layers: int) -> dict[str, Any]:

@@ -9,7 +9,23 @@ from quire.models.loading.hf_fields import HFFields
 from quire.models.loading.hf_windows import Windows, layer_windows
 
 _MOST_LAYERS = 10_000
+_SPELLED = {"yarn": "YaRN"}
 
+ENCODER_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
+_POSITIONS_BEHIND_PADDING = ("roberta", "xlm-roberta", "camembert")
+"""Their first token has the position behind that of padding, so that the table holds fewer than it has rows."""
+
+_BERT = {
+    "num_hidden_layers": 12,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+}
+_ROBERTA = {**_BERT, "pad_token_id": 1}
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True}
 # What a family's own class fills in when its config.json leaves a field out; others must be written there.
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -26,6 +42,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "qwen2": {"use_sliding_window": False},
     "qwen3": {"use_sliding_window": False, "head_dim": 128},
     "gpt2": {"tie_word_embeddings": True},
+    "bert": {**_BERT, "vocab_size": 30_522},
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
 }
 
 
@@ -46,6 +66,13 @@ class HFShape:
     max_position_source: str
     dtype: str | None
     windows: Windows
+    angles_change_at: int | None
+    angles_follow_length: bool
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it only embeds: every token sees all others, and there is no next one."""
+        return self.model_type in ENCODER_TYPES
 
 
 def read_hf_config(config: Mapping[str, Any], source: str) -> HFShape:
@@ -63,7 +90,7 @@ def read_hf_config(config: Mapping[str, Any], source: str) -> HFShape:
         raise CheckpointError(
             f"{source} gives {num_heads} heads and {num_kv_heads} KV heads, which do not divide them."
         )
-    max_position, position_source = _max_position(fields)
+    max_position, position_source = _max_position(fields, model_type)
     return HFShape(
         fields=fields,
         model_type=model_type,
@@ -78,6 +105,8 @@ def read_hf_config(config: Mapping[str, Any], source: str) -> HFShape:
         max_position_source=position_source,
         dtype=_dtype(config, fields),
         windows=layer_windows(fields, model_type, num_layers, max_position),
+        angles_change_at=_angles_change_at(fields),
+        angles_follow_length=_rope_kind(fields) == "dynamic",
     )
 
 
@@ -107,19 +136,57 @@ def _head_dim(fields: HFFields, hidden_size: int, num_heads: int) -> int:
     return given or hidden_size // num_heads
 
 
-def _max_position(fields: HFFields) -> tuple[int, str]:
-    """The longest context, and what says so. Only YaRN names a length of its own to scale from; others are included."""
+def _max_position(fields: HFFields, model_type: str) -> tuple[int, str]:
+    """The longest context, and what says so: scaling stretches it, except where the config's length includes that."""
     names = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
     longest = fields.size(*names)
+    if model_type.startswith("gemma3"):
+        return longest, "the checkpoint"
+    if model_type in _POSITIONS_BEHIND_PADDING:
+        return _behind_padding(fields, longest), "the checkpoint"
     for key in ("rope_scaling", "rope_parameters"):
         scaling = fields.nested(key)
-        if scaling.text("rope_type", scaling.text("type", "")) != "yarn":
-            continue
+        kind = scaling.text("rope_type", scaling.text("type", ""))
         factor = scaling.number_or_none("factor")
-        original = scaling.size_or_none("original_max_position_embeddings")
-        if factor is not None and original is not None and original * factor > longest:
-            return int(original * factor), f"the checkpoint's {key} (YaRN, {factor:g} × {original:,})"
+        original = scaling.size_or_none("original_max_position_embeddings") if kind == "yarn" else longest
+        if kind not in {"yarn", "linear", "dynamic"} or factor is None or original is None:
+            continue
+        if original * factor > longest:
+            return int(
+                original * factor
+            ), f"the checkpoint's {key} ({_SPELLED.get(kind, kind)}, {factor:g} × {original:,})"
     return longest, "the checkpoint"
+
+
+def _behind_padding(fields: HFFields, rows: int) -> int:
+    padding = fields.size_or_none("pad_token_id", least=0) or 0
+    if rows <= padding + 1:
+        raise CheckpointError(
+            f"{fields.source} gives max_position_embeddings as {rows} and pad_token_id as {padding}, behind which no "
+            "positions are left."
+        )
+    return rows - padding - 1
+
+
+def _rope_kind(fields: HFFields) -> str:
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = fields.nested(key)
+        kind = scaling.text("rope_type", scaling.text("type", ""))
+        if kind:
+            return "longrope" if kind == "su" else kind
+    return "default"
+
+
+def _angles_change_at(fields: HFFields) -> int | None:
+    """The length beyond which a prompt is computed with other angles; None where length does not matter."""
+    kind = _rope_kind(fields)
+    if kind == "dynamic":
+        return fields.size("max_position_embeddings")
+    if kind != "longrope":
+        return None
+    name = "original_max_position_embeddings"
+    nested = fields.nested("rope_scaling").size_or_none(name) or fields.nested("rope_parameters").size_or_none(name)
+    return fields.size_or_none(name) or nested
 
 
 def _dtype(config: Mapping[str, Any], fields: HFFields) -> str | None:

@@ -43,6 +43,9 @@ def hf_facts(name: str, config: Mapping[str, Any], tensors: Sequence[TensorSpan]
         num_parameters=num_parameters,
         layer_windows=shape.windows,
         max_position_source=shape.max_position_source,
+        angles_change_at=shape.angles_change_at,
+        angles_follow_length=shape.angles_follow_length,
+        is_encoder=shape.is_encoder,
     )
 
 

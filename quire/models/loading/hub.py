@@ -17,6 +17,8 @@ from quire.models.loading.spans import TensorSpan
 
 _PATIENCE = 10.0
 """Seconds to wait for the hub's first answer."""
+_FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model", "*.txt"]
+"""What a model needs; never pickled weights."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 
 
@@ -52,6 +54,21 @@ def fetch_header(repo: str, revision: str | None) -> HubHeader:
         for name, info in header.tensors.items()
     )
     return HubHeader(read_json_object(Path(config)), tensors)
+
+
+def download(repo: str, revision: str | None) -> Path:
+    """The folder with a model's files, downloaded as far as they are not here; an interrupted download goes on."""
+    import huggingface_hub
+
+    folder = cached_folder(repo, revision)
+    try:
+        if folder is None or not huggingface_hub.constants.HF_HUB_OFFLINE:
+            _reach()
+        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=_FILES))
+    except Exception as error:  # the library lets errors of whichever HTTP client it was built on through
+        if folder is not None:
+            return folder
+        raise CheckpointError(_reason(repo, revision, error)) from error
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:

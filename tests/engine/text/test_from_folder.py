@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tokenizers
+from tokenizers import Regex, pre_tokenizers
 
 from quire.core.errors import CheckpointError
 from quire.engine.text.from_folder import tokenizer_from_folder
@@ -100,6 +101,16 @@ def test_tokenizer_json_alone_is_enough(byte_level: tokenizers.Tokenizer, tmp_pa
     tokenizer = tokenizer_from_folder(tmp_path)
     assert tokenizer.encode("Hello") == byte_level.encode("Hello").ids
     assert tokenizer.special.ids() == ()
+
+
+def test_a_pattern_that_long_runs_of_spaces_make_slow_is_replaced(tmp_path: Path) -> None:
+    """As DeepSeek's files have it; with the original pattern this text takes minutes."""
+    original = vocabularies.byte_level(pre_tokenizers.Split(Regex(r"\s+$"), "isolated"))
+    folder = write_folder(tmp_path, original)
+    tokenizer = tokenizer_from_folder(folder)
+    for text in TEXTS:
+        assert tokenizer.encode(text) == original.encode(text).ids, text
+    assert tokenizer.decode(tokenizer.encode(" " * 200_000 + "x")) == " " * 200_000 + "x"
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

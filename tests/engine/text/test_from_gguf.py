@@ -14,6 +14,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from quire.core.errors import CheckpointError
 from quire.engine.text.from_gguf import tokenizer_from_gguf
 from quire.engine.text.load import load_tokenizer
+from quire.engine.text.spm_vocabulary import SpmVocabulary, merges_of
 from quire.engine.text.tokenizer import Tokenizer
 from quire.models.loading.default_model import default_model_path
 from quire.models.loading.gguf_header import read_gguf_header
@@ -171,6 +172,23 @@ def test_spm_without_a_space_in_front(sentencepiece_model: bytes, tmp_path: Path
     assert not first.startswith("▁")
 
 
+def test_spm_with_merges_written_out(sentencepiece_model: bytes, tmp_path: Path) -> None:
+    metadata = vocabularies.spm_metadata(sentencepiece_model) | {"tokenizer.ggml.add_space_prefix": False}
+    original = from_metadata(tmp_path, metadata)
+    vocabulary = SpmVocabulary(
+        pieces=metadata["tokenizer.ggml.tokens"],
+        scores=metadata.pop("tokenizer.ggml.scores"),
+        types=metadata["tokenizer.ggml.token_type"],
+        source="test",
+    )
+    merges = [" ".join(merge) for merge in merges_of(vocabulary)]
+    written = metadata | {"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.merges": merges}
+    tokenizer = from_metadata(tmp_path, written)
+    for text in TEXTS:
+        assert tokenizer.encode(text) == original.encode(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == original.decode(original.encode(text))
+
+
 def test_spm_defaults(sentencepiece_model: bytes, tmp_path: Path) -> None:
     metadata = vocabularies.spm_metadata(sentencepiece_model)
     bare = {key: value for key, value in metadata.items() if not key.endswith("_token_id")}
@@ -202,7 +220,7 @@ def test_wordpiece_that_keeps_case(tmp_path: Path) -> None:
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown variant": ({"tokenizer.ggml.pre": "smollmm"}, "'smollmm'.*Did you mean 'smollm'"),
-    "an unknown kind": ({"tokenizer.ggml.model": "rwkv"}, "kind 'rwkv'.*gpt2, llama, bert"),
+    "an unknown kind": ({"tokenizer.ggml.model": "rwkv"}, "kind 'rwkv'.*gpt2, llama, gemma4, bert"),
     "no kind": ({"tokenizer.ggml.model": 3}, "does not give tokenizer.ggml.model"),
     "tokens that are no array": ({"tokenizer.ggml.tokens": "a"}, "does not give tokenizer.ggml.tokens as an array"),
     "tokens that are numbers": ({"tokenizer.ggml.tokens": [1, 2]}, "elements of another type"),

@@ -71,6 +71,8 @@ def test_threads_share_it(byte_level: tokenizers.Tokenizer) -> None:
 def test_lookups(byte_level: tokenizers.Tokenizer) -> None:
     end = byte_level.token_to_id("<|im_end|>")
     tool = byte_level.token_to_id("<tool>")
+    assert end is not None
+    assert tool is not None
     tokenizer = Tokenizer(byte_level, SpecialTokens(bos=1, eos=(end, 0), pad=0), source="test")
     assert tokenizer.id_to_token(end) == "<|im_end|>"
     assert tokenizer.token_to_id("<|im_end|>") == end

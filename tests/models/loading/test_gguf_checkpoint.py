@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
 from quire.layers.weights import dense
+from quire.models.loading.folder import read_gguf_parts
 from quire.models.loading.open_checkpoint import open_checkpoint
 from quire.ops.reference.gguf.dequantize import TYPES
 from tests.models.loading.files import GGUF_METADATA, gguf_bytes
@@ -183,18 +184,15 @@ def test_hostile_files_are_refused(tmp_path: Path, data: bytes, message: str) ->
 
 
 def test_a_file_that_shrinks_after_its_header_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quire.models.loading import gguf_checkpoint
-
     path = tmp_path / "model.gguf"
     path.write_bytes(GOOD)
 
     def then_shrink(file: Path) -> Any:
-        headers = read(file)
+        headers = read_gguf_parts(file)
         file.write_bytes(GOOD[: HEADER_BYTES + 64])
         return headers
 
-    read = gguf_checkpoint.read_gguf_parts
-    monkeypatch.setattr(gguf_checkpoint, "read_gguf_parts", then_shrink)
+    monkeypatch.setattr("quire.models.loading.gguf_checkpoint.read_gguf_parts", then_shrink)
     with pytest.raises(CheckpointError, match="no longer inside the file"):
         read_everything(path)
 

@@ -55,8 +55,8 @@ def config(
     writer.add_head_count(4)
     writer.add_rope_freq_base(500_000.0)
     for name, value in metadata.items():
-        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
-        add(f"{architecture}.rope.{name.replace('__', '.')}", value)
+        adders: dict[type, Any] = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}
+        adders[type(value)](f"{architecture}.rope.{name.replace('__', '.')}", value)
     writer.add_tensor("token_embd.weight", np.zeros((8, 4 * HEAD_DIM), dtype=np.float32))
     for name, value in (tensors or {}).items():
         writer.add_tensor(name, np.asarray(value))

@@ -56,6 +56,21 @@ def test_gemma_3_nests_its_text_model_and_leaves_fields_to_its_class() -> None:
     assert found.windows[:6] == (1024,) * 5 + (None,)
 
 
+@pytest.mark.parametrize("kind", ["linear", "dynamic"])
+def test_linear_and_dynamic_scaling_extend_the_context(kind: str) -> None:
+    found = llama(max_position_embeddings=4096, rope_scaling={"rope_type": kind, "factor": 2.0})
+    assert found.max_position == 8192
+
+
+def test_prompts_beyond_the_original_length_may_have_other_angles() -> None:
+    assert llama(max_position_embeddings=4096).angles_change_at is None
+    dynamic = llama(max_position_embeddings=4096, rope_scaling={"rope_type": "dynamic", "factor": 2.0})
+    assert (dynamic.angles_change_at, dynamic.angles_follow_length) == (4096, True)
+    scaling = {"type": "su", "short_factor": [1.0], "long_factor": [2.0]}
+    long = llama(max_position_embeddings=131_072, original_max_position_embeddings=4096, rope_scaling=scaling)
+    assert (long.angles_change_at, long.angles_follow_length) == (4096, False)
+
+
 def test_yarn_extends_the_context_and_says_so() -> None:
     scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
     found = llama(max_position_embeddings=32_768, rope_scaling=scaling)
@@ -68,7 +83,6 @@ def test_yarn_extends_the_context_and_says_so() -> None:
     [
         {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192},
         {"rope_type": "longrope", "original_max_position_embeddings": 4096},
-        {"rope_type": "linear", "factor": 8.0},
         {"rope_type": "yarn", "factor": 4.0},
         {"rope_type": "yarn", "factor": 40, "original_max_position_embeddings": 3276},
         {"full_attention": {"rope_type": "default"}},

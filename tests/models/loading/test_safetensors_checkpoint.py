@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     """Two shards and their index, the first tensors in the second one."""
     write_config(tmp_path, TINY)
     names = sorted(TENSORS)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for file, part in {"y.safetensors": names[:4], "x.safetensors": names[4:]}.items():
         save_file({name: TENSORS[name] for name in part}, tmp_path / file)
         weight_map |= dict.fromkeys(part, file)

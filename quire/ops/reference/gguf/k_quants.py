@@ -11,7 +11,7 @@ Q8_K  d 4 (float32) | q 256 (signed) | sums 32
 import torch
 from torch import Tensor
 
-from quire.ops.reference.gguf.unpack import fields, half
+from quire.ops.reference.gguf.unpack import fields, half, single
 
 
 def q2_k(blocks: Tensor) -> Tensor:
@@ -46,8 +46,7 @@ def q6_k(blocks: Tensor) -> Tensor:
 
 
 def q8_k(blocks: Tensor) -> Tensor:
-    scale = blocks[:, :4].clone(memory_format=torch.contiguous_format).view(torch.float32)
-    return scale * blocks[:, 4:260].view(torch.int8).float()
+    return single(blocks[:, :4]) * blocks[:, 4:260].view(torch.int8).float()
 
 
 def _scales_and_minima(blocks: Tensor) -> tuple[Tensor, Tensor]:

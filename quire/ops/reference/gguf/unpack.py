@@ -1,4 +1,4 @@
-"""Numbers out of the bytes of ggml blocks: fields of a few bits, half floats and wider integers, all little-endian.
+"""Numbers out of the bytes of ggml blocks: fields of a few bits, floats and wider integers, all little-endian.
 
 Every function takes uint8 with one block a row and works on all blocks at once.
 """
@@ -25,6 +25,11 @@ def signs(data: Tensor) -> Tensor:
 def half(data: Tensor) -> Tensor:
     """Half floats as float32: [blocks, 2 * count] to [blocks, count]."""
     return _aligned(data).view(torch.float16).float()
+
+
+def single(data: Tensor) -> Tensor:
+    """Floats: [blocks, 4 * count] to [blocks, count]."""
+    return _aligned(data).view(torch.float32)
 
 
 def unsigned16(data: Tensor) -> Tensor:

@@ -1,0 +1,55 @@
+"""What embedding texts takes: `resolve` for a model that has no KV, no sampler and no scheduler."""
+
+from dataclasses import dataclass
+
+from quire.config.decide_compute import decide_dtype, decide_step_size
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.resolved import Choice
+from quire.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedEmbedding:
+    """Everything an embedder needs to start, and why."""
+
+    dtype: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    """Tokens of one batch; a longer text is a batch of its own."""
+    max_model_len: int
+    choices: tuple[Choice, ...]
+
+
+def resolve_embedding(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, trained_length: int | None = None
+) -> ResolvedEmbedding:
+    """`trained_length` is what the checkpoint was trained to embed, where that is less than its positions."""
+    choices: list[Choice] = []
+    ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
+    if ranks > 1:
+        raise ConfigError(
+            f"{model.name} is opened for embeddings, which run on one device, and {ranks} were asked for; leave "
+            "--tensor-parallel-size and --pipeline-parallel-size out."
+        )
+    dtype = decide_dtype(asked.model.dtype, model, device, choices)
+    seqs, tokens = decide_step_size(asked.scheduler, device, choices)
+    longest = _longest(asked.model.max_model_len, model, trained_length, choices)
+    return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices))
+
+
+def _longest(asked: int | None, model: ModelFacts, trained: int | None, choices: list[Choice]) -> int:
+    longest = model.max_position
+    if asked is not None and asked > longest:
+        raise ConfigError(
+            f"--max-model-len is {asked}, but {model.max_position_source} gives {model.name} {longest} tokens; "
+            f"use at most {longest}."
+        )
+    if asked is not None:
+        value, reason = asked, "asked for"
+    elif trained is not None and trained < longest:
+        value, reason = trained, f"what the checkpoint was trained to embed; it has positions for {longest:,}"
+    else:
+        value, reason = longest, f"from {model.max_position_source}"
+    choices.append(Choice("max_model_len", f"{value:,}", reason))
+    return value

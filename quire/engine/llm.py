@@ -1,0 +1,163 @@
+"""LLM: the offline interface. Names and shapes follow vLLM's, so that its examples run after changing the import."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quire.config.engine import EngineConfig
+from quire.core.errors import InvalidRequest
+from quire.core.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
+from quire.core.sampling_params import SamplingParams
+from quire.engine.beam_search import BeamSearchParams, beam_search
+from quire.engine.engine import start_engine
+from quire.engine.progress import Progress
+from quire.engine.text.chat_template import ChatTemplate
+from quire.engine.text.load import load_chat_template
+from quire.engine.text.template_process import TemplateProcess
+from quire.engine.text.tokenizer import Tokenizer
+from quire.models.loading.default_model import DEFAULT_MODEL
+
+Prompt = str | list[int] | Mapping[str, Any]
+"""Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
+Messages = list[dict[str, Any]]
+
+
+class LLM:
+    """A model in this process. Every setting of the command line is a keyword argument here."""
+
+    def __init__(
+        self, model: str = DEFAULT_MODEL, *, seed: int = 0, chat_template: str | None = None, **settings: object
+    ) -> None:
+        config = EngineConfig.from_flat(model=model, **settings)
+        self._engine, path = start_engine(config, seed=seed)
+        self._path = path
+        self._template_file = None if chat_template is None else Path(chat_template)
+        self._template: ChatTemplate | None = None
+        self._templates = TemplateProcess()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Answers in the order of the prompts. One set of parameters serves all; a list gives each its own."""
+        several = _as_list(prompts)
+        chosen = _for_each(sampling_params, len(several))
+        # all or nothing: a bad prompt in a list must not leave the others running
+        ids: list[str] = []
+        try:
+            ids.extend(self._engine.add(_plain(prompt), params) for prompt, params in zip(several, chosen, strict=True))
+        except BaseException:
+            for request_id in ids:
+                self._engine.abort(request_id)
+            self._run(Progress(0, enabled=False))
+            raise
+        outputs = self._run(Progress(len(ids), enabled=use_tqdm))
+        return [outputs[request_id] for request_id in ids]
+
+    def chat(
+        self,
+        messages: Messages | Sequence[Messages],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Like `generate`, for conversations."""
+        conversations: list[Messages] = [messages] if messages and isinstance(messages[0], dict) else list(messages)  # type: ignore[arg-type, list-item]
+        template = self.chat_template()
+        prompts = [
+            template.render(
+                conversation,
+                tools=tools,
+                documents=documents,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                variables=chat_template_kwargs,
+            )
+            for conversation in conversations
+        ]
+        # the template wrote the special tokens itself
+        tokens = [self.get_tokenizer().encode(prompt, add_special_tokens=False) for prompt in prompts]
+        return self.generate(tokens, sampling_params, use_tqdm=use_tqdm)
+
+    def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
+        """The best `beam_width` continuations of every prompt, best first."""
+        tokens = [tuple(self._engine.encode(_plain(prompt))) for prompt in _as_list(prompts)]
+        found = beam_search(self._engine.loop, tokens, params, self.get_tokenizer().eos_token_ids)
+        decode = self.get_tokenizer().decode
+        return [
+            BeamSearchOutput(
+                [
+                    BeamSearchSequence([*prompt, *beam.tokens], beam.score, decode([*prompt, *beam.tokens]))
+                    for beam in beams
+                ]
+            )
+            for prompt, beams in zip(tokens, found, strict=True)
+        ]
+
+    def get_tokenizer(self) -> Tokenizer:
+        assert self._engine.tokenizer is not None
+        return self._engine.tokenizer
+
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template, or the one that was given."""
+        if self._template is None:
+            self._template = load_chat_template(
+                self._path, self.get_tokenizer(), self._templates, file=self._template_file
+            )
+        return self._template
+
+    def close(self) -> None:
+        """Free the model's memory. Safe to call twice."""
+        self._engine.close()
+        self._templates.close()
+
+    def _run(self, progress: Progress) -> dict[str, RequestOutput]:
+        outputs: dict[str, RequestOutput] = {}
+        with progress:
+            while self._engine.has_work:
+                for output in self._engine.step():
+                    outputs[output.request_id] = output
+                    progress.finished(output)
+        return outputs
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or several: a list of whole numbers is one prompt."""
+    if isinstance(prompts, str | Mapping):
+        return [prompts]
+    several: list[Any] = list(prompts)
+    if several and all(isinstance(token, int) for token in several):
+        return [several]
+    return several
+
+
+def _plain(prompt: Prompt) -> str | list[int]:
+    if not isinstance(prompt, Mapping):
+        return prompt
+    for name in ("prompt_token_ids", "prompt"):
+        if prompt.get(name) is not None:
+            found: str | list[int] = prompt[name]
+            return found
+    raise InvalidRequest(
+        f"a prompt has the keys {', '.join(map(str, prompt)) or 'none'}; it needs prompt or prompt_token_ids",
+        field="prompt",
+    )
+
+
+def _for_each(params: SamplingParams | Sequence[SamplingParams] | None, number: int) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * number
+    if len(params) != number:
+        raise InvalidRequest(
+            f"there are {number} prompts and {len(params)} sampling parameters; give one for each, or one for all",
+            field="sampling_params",
+        )
+    return list(params)

@@ -1,0 +1,33 @@
+"""The embedder inside the engine's own thread."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from quire.config.resolve_embedding import ResolvedEmbedding
+from quire.core.pooling import Pooling
+from quire.worker.device import this_device
+from quire.worker.embedder import Embedder
+from quire.worker.start_embedder import start_embedder
+
+
+class EmbeddingExecutor:
+    """Embeds where it is asked to."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder: Embedder | None = embedder
+
+    def embed(
+        self, prompts: Sequence[Sequence[int]], pooling: Pooling | None = None, *, normalized: bool = True
+    ) -> list[list[float]]:
+        """Vectors in the order of the prompts; `pooling` None is the model's own."""
+        assert self._embedder is not None, "the executor is closed"
+        return self._embedder.embed(prompts, pooling, normalized=normalized)
+
+    def close(self) -> None:
+        """Free the device. Safe to call twice."""
+        self._embedder = None
+
+
+def start_embedding(path: Path, resolved: ResolvedEmbedding, pooling: Pooling | None = None) -> EmbeddingExecutor:
+    """An executor with the model at `path` on this machine's device."""
+    return EmbeddingExecutor(start_embedder(path, resolved, device=this_device(), pooling=pooling))

@@ -1,0 +1,43 @@
+"""What the device of this machine is and can do."""
+
+import os
+
+import torch
+
+from quire.config.devices import DEVICES
+from quire.config.facts import DeviceFacts
+
+
+def this_device() -> torch.device:
+    """The first GPU where there is one, else the CPU."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def device_facts(device: torch.device) -> DeviceFacts:
+    """Facts of a real device; speeds are those of the preset that resembles it, as they only feed estimates."""
+    host_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        like = _resembling(properties.name)
+        capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
+        return _facts(like, properties.name, properties.total_memory, host_memory, capable)
+    return _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
+
+
+def _resembling(name: str) -> DeviceFacts:
+    lowered = name.lower()
+    return next((DEVICES[known] for known in ("h200", "h100", "l4", "a10g") if known in lowered), DEVICES["a100-80gb"])
+
+
+def _facts(like: DeviceFacts, name: str, memory: int, host_memory: int, dtypes: tuple[str, ...]) -> DeviceFacts:
+    return DeviceFacts(
+        name=name,
+        kind=like.kind,
+        memory_bytes=memory,
+        bandwidth=like.bandwidth,
+        flops=like.flops,
+        host_bandwidth=like.host_bandwidth,
+        host_memory_bytes=host_memory,
+        step_overhead=like.step_overhead,
+        dtypes=dtypes,
+    )

@@ -1,0 +1,62 @@
+"""Running a checkpoint through scheduler, worker and sampler, with the logits of every sampled token."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quire.config.devices import DEVICES
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.core.request import Request
+from quire.core.sampling_params import SamplingParams
+from quire.engine.assemble import make_scheduler
+from quire.engine.loop import EngineLoop
+from quire.executor.inline import InlineExecutor
+from quire.kvcache.invariants import check
+from quire.models.loading.header import read_model_facts
+from quire.worker.start import start_worker
+
+
+class Runner:
+    """An engine of a given size around one checkpoint."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        settings = {"dtype": "float32", "block_size": 4, "num_gpu_blocks_override": 256, **settings}
+        asked = EngineConfig.from_flat(model=str(path), **settings)
+        self._facts = read_model_facts(str(path))
+        resolved = resolve(asked, self._facts, DEVICES["cpu"])
+        worker = start_worker(path, resolved, device=torch.device("cpu"))
+        self._logits: list[torch.Tensor] = []
+        model = worker._model
+        project = model.logits
+
+        def recorded(hidden: torch.Tensor) -> torch.Tensor:
+            logits = project(hidden)
+            self._logits.append(logits.clone())
+            return logits
+
+        model.logits = recorded  # type: ignore[method-assign]
+        self.scheduler = make_scheduler(resolved)
+        self.loop = EngineLoop(self.scheduler, InlineExecutor(worker))
+        self._next = 0
+
+    def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[tuple[list[int], torch.Tensor]]:
+        """Per prompt: `count` greedy tokens and their logits [count, vocabulary]."""
+        chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
+        requests = []
+        for prompt in prompts:
+            variant = self._facts.kv_variant(len(prompt))
+            requests.append(Request(id=f"r{self._next}", prompt=tuple(prompt), params=chosen, kv_variant=variant))
+            self._next += 1
+            self.loop.add(requests[-1])
+        tokens: dict[str, list[int]] = {request.id: [] for request in requests}
+        logits: dict[str, list[torch.Tensor]] = {request.id: [] for request in requests}
+        while self.loop.has_work:
+            self._logits.clear()
+            update, _ = self.loop.step()
+            check(self.scheduler.kv)
+            for place, (seq, token) in enumerate(zip(update.sequences, update.tokens, strict=True)):
+                tokens[seq.request.id].append(token)
+                logits[seq.request.id].append(self._logits[-1][place])
+        return [(tokens[request.id], torch.stack(logits[request.id])) for request in requests]

@@ -1,0 +1,125 @@
+"""Tiny random models of every family, written as real checkpoints, and what `transformers` makes of them."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+VOCABULARY = 199
+_SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 112,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+_LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 2.5, 3.0, 4.0]}
+
+CASES: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama"},
+    "llama-mqa-tied-biased": {
+        "model_type": "llama",
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+        "attention_bias": True,
+        "mlp_bias": True,
+    },
+    "llama-rope-llama3": {"model_type": "llama", "rope_scaling": _LLAMA3},
+    "llama-rope-linear": {"model_type": "llama", "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "llama-rope-yarn": {
+        "model_type": "llama",
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    },
+    "llama-rope-dynamic": {
+        "model_type": "llama",
+        "max_position_embeddings": 64,
+        "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+    },
+    "mistral": {"model_type": "mistral", "sliding_window": 8},
+    "qwen2": {"model_type": "qwen2", "tie_word_embeddings": True},
+    "qwen2-windows": {
+        "model_type": "qwen2",
+        "use_sliding_window": True,
+        "sliding_window": 8,
+        "max_window_layers": 2,
+    },
+    "qwen3": {"model_type": "qwen3", "head_dim": 32},
+    "gemma2": {"model_type": "gemma2", "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 7,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 16,
+    },
+    "phi3": {"model_type": "phi3"},
+    "phi3-longrope": {
+        "model_type": "phi3",
+        "original_max_position_embeddings": 64,
+        "partial_rotary_factor": 0.5,
+        "rope_scaling": _LONGROPE,
+    },
+    "gpt2": {"model_type": "gpt2"},
+}
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A checkpoint on disk and its oracle."""
+
+    path: Path
+    oracle: Any
+
+    @torch.no_grad()
+    def greedy(self, prompt: list[int], count: int) -> tuple[list[int], torch.Tensor]:
+        """The oracle's next `count` tokens and the logits each was chosen from, [count, vocabulary]."""
+        result = self.oracle.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=count,
+            min_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        return result.sequences[0, len(prompt) :].tolist(), torch.cat(result.logits)
+
+
+def make_tiny(name: str, folder: Path) -> Tiny:
+    """Write the case called `name` to `folder`."""
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    given = dict(CASES[name])
+    model_type = given.pop("model_type")
+    shape = dict(_SHAPE)
+    if model_type == "gpt2":
+        shape = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "vocab_size": VOCABULARY}
+    torch.manual_seed(len(name))
+    config = AutoConfig.for_model(model_type, **{**shape, **given})
+    config._attn_implementation = "eager"
+    oracle = AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for parameter in oracle.parameters():
+            # larger than a fresh model's, so that tokens are far apart and greedy choices clear
+            noise = torch.randn_like(parameter)
+            parameter.copy_(noise * 0.12 if parameter.dim() > 1 else parameter + noise * 0.1)
+    oracle.tie_weights()
+    oracle.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(json.loads(config.to_json_string(use_diff=False))))
+    return Tiny(folder, oracle)
