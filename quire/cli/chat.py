@@ -46,6 +46,7 @@ def chat(
     from quire.engine.text.template_process import TemplateProcess
 
     with closing(TemplateProcess()) as process:
+        assert engine.tokenizer is not None
         template = load_chat_template(path, engine.tokenizer, process, file=chat_template)
         session = _session(
             engine,

@@ -18,7 +18,7 @@ class SamplingSettings:
 
     max_tokens: int | None = 512
     """Tokens of an answer at most. none: as many as the context holds."""
-    temperature: float = 0.6
+    temperature: float = 0.2
     """0 takes the likeliest token every time; higher values are more varied."""
     top_p: float = 0.9
     """Choose among the likeliest tokens that together reach this probability."""
@@ -55,7 +55,7 @@ def changed(settings: SamplingSettings, name: str, text: str) -> SamplingSetting
     name = name.replace("-", "_")
     if name not in known:
         raise InvalidRequest(f"there is no setting {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}")
-    value = (text,) if name == "stop" and text.lower() != "none" else _read(name, text)
+    value: Any = (text,) if name == "stop" and text.lower() != "none" else _read(name, text)
     asked = replace(settings, **{name: value})
     asked.params()
     return asked

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
@@ -13,6 +13,9 @@ from quire.cli.help_panel import wide_panel
 from quire.config.engine import EngineConfig
 from quire.config.model import ModelConfig
 from quire.engine.fetch import DEFAULT_MODEL, find_here
+
+if TYPE_CHECKING:
+    from quire.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def status(line: str) -> Iterator[None]:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def start(asked: EngineConfig, *, seed: int | None = None) -> tuple[Any, Path]:
+def start(asked: EngineConfig, *, seed: int | None = None) -> tuple["Engine", Path]:
     """The engine and where the model's files are."""
     model = asked.model.model
     with status(f"Loading {model} …" if find_here(model, asked.model.revision) else f"Downloading {model} …"):

@@ -50,7 +50,7 @@ class Embeddings:
         normalize: bool = True,
         truncate_prompt_tokens: int | None = None,
     ) -> list[EmbeddingRequestOutput]:
-        """Vectors in the order of the prompts. `truncate_prompt_tokens` cuts longer ones; -1: to the model's context."""
+        """Vectors in the order of the prompts. `truncate_prompt_tokens` cuts longer ones; -1 to all the model takes."""
         if pooling is not None and pooling not in POOLINGS:
             raise InvalidRequest(
                 f"pooling is {pooling!r}, but it must be one of {', '.join(POOLINGS)}", field="pooling"

@@ -3,6 +3,9 @@
 Layer i of a group and layer i of any other group share one pair of tensors: they never use the same block.
 """
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,16 +22,13 @@ class KVStorage:
         depth = max(len(group.layers) for group in layout.groups)
         shape = (layout.block_size, num_kv_heads, head_dim)
 
-        def tensors(num_blocks: int, where: torch.device, pinned: bool) -> list[Tensor]:
-            # block 0 is the null block; zeroed, so that nothing a mask hides is ever NaN
-            return [
-                torch.zeros((num_blocks + 1, *shape), dtype=dtype, device=where, pin_memory=pinned)
-                for _ in range(2 * depth)
-            ]
+        host = torch.device("cpu")
 
-        self._device = tensors(layout.num_blocks, device, pinned=False)
-        on_gpu = device.type == "cuda"
-        self._host = tensors(layout.num_cpu_blocks, torch.device("cpu"), pinned=on_gpu) if layout.num_cpu_blocks else []
+        def tensors(num_blocks: int, where: torch.device, pinned: bool = False) -> list[Tensor]:
+            return [_zeros((num_blocks + 1, *shape), dtype, where, pinned) for _ in range(2 * depth)]
+
+        self._device = tensors(layout.num_blocks, device)
+        self._host = tensors(layout.num_cpu_blocks, host, device.type == "cuda") if layout.num_cpu_blocks else []
         self._places = {
             layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
         }
@@ -53,6 +53,16 @@ class KVStorage:
         for source, target in zip(sources, targets, strict=True):
             chosen = source[source_ids.to(source.device)]
             target[target_ids.to(target.device)] = chosen.to(target.device, non_blocking=True)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, pinned: bool) -> Tensor:
+    """Zeroed, so that nothing a mask hides is ever NaN."""
+    if device.type != "cpu" or pinned:
+        return torch.zeros(shape, dtype=dtype, device=device, pin_memory=pinned)
+    # pages that the system zeroes when they are first touched: half a machine's memory is there at once, and costs
+    # nothing until it holds tokens (torch.zeros writes every byte)
+    size = math.prod(shape) * dtype.itemsize
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
 
 
 def _independent(copies: list[Move]) -> list[list[Move]]:

@@ -47,6 +47,7 @@ def read_sentence_settings(path: Path) -> SentenceSettings:
 
 
 def _pooling(folder: Path) -> Pooling | None:
+    chosen: Pooling | None = None
     for module in _modules(folder / _MODULES):
         kind = str(module.get("type")).rpartition(".")[2]
         if kind not in _KNOWN:
@@ -55,8 +56,8 @@ def _pooling(folder: Path) -> Pooling | None:
                 f"quire has {', '.join(_KNOWN)}."
             )
         if kind == _POOLING:
-            return _chosen(folder / _inside(folder, str(module.get("path"))) / "config.json")
-    return None
+            chosen = _chosen(folder / _inside(folder, str(module.get("path"))) / "config.json")
+    return chosen
 
 
 def _modules(path: Path) -> list[Mapping[str, Any]]:

@@ -138,3 +138,17 @@ def test_any_config_is_read_or_refused(changes: dict[str, Any]) -> None:
         return
     assert found.num_layers >= 1
     assert len(found.windows) in (0, found.num_layers)
+
+
+def test_encoders_are_told_apart_and_leave_fields_to_their_class() -> None:
+    found = shape({"model_type": "bert", "num_hidden_layers": 6, "hidden_size": 384})
+    assert (found.is_encoder, found.num_heads, found.vocab_size, found.max_position) == (True, 12, 30_522, 512)
+    assert not llama().is_encoder
+
+
+def test_positions_of_roberta_begin_behind_that_of_padding() -> None:
+    config = {"model_type": "xlm-roberta", "vocab_size": 250_002, "max_position_embeddings": 514}
+    assert shape(config | {"pad_token_id": 1}).max_position == 512
+    assert shape(config | {"pad_token_id": 0}).max_position == 513
+    with pytest.raises(CheckpointError, match="behind which no positions are left"):
+        shape(config | {"pad_token_id": 513})

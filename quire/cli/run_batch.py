@@ -1,0 +1,94 @@
+"""`quire run-batch`: answers a file of requests in OpenAI's batch format; run again, it goes on where it stopped."""
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quire.cli.batch_progress import BatchProgress
+from quire.cli.interrupt import Interrupt
+from quire.cli.options import CACHE, SCHEDULER, CacheOptions, ConfigFile, SchedulerOptions
+from quire.cli.starting import MODEL, ChosenModelOptions, start
+from quire.config.engine import EngineConfig
+from quire.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from quire.engine.batch.lines import BadLine, BatchLine
+    from quire.engine.batch.run import BatchRunner
+
+Input = Annotated[Path, Parameter(name="INPUT", help="File with a request on each line: custom_id, method, url, body.")]
+Output = Annotated[
+    Path,
+    Parameter(name="OUTPUT", help="File that results are added to. Requests that have theirs in it are not run again."),
+]
+ServedName = Annotated[
+    str | None, Parameter(help="What requests may call the model beside the name it was given with --model.")
+]
+Template = Annotated[Path | None, Parameter(help="A Jinja chat template to use instead of the model's own.")]
+_SOME_FAILED = 1
+_INTERRUPTED = 130
+
+
+def run_batch(
+    source: Input,
+    target: Output,
+    /,
+    *,
+    served_model_name: ServedName = None,
+    chat_template: Template = None,
+    config: ConfigFile = None,
+    model: ChosenModelOptions = MODEL,
+    cache: CacheOptions = CACHE,
+    scheduler: SchedulerOptions = SCHEDULER,
+) -> int:
+    """Answer a file of requests in OpenAI's batch format. The exit code is 1 when some of them failed."""
+    from quire.engine.batch.lines import read_lines
+    from quire.engine.batch.results import ResultFile
+
+    _check_paths(source, target)
+    with ResultFile(target) as results, source.open("rb") as lines:
+        covered = [results.covers(line) for line in read_lines(lines)]
+        if all(covered):
+            print(f"quire: nothing to do: all of {len(covered):,} requests have their result.", file=sys.stderr)
+            return 0
+        lines.seek(0)
+        engine, path = start(EngineConfig(model, cache, scheduler))
+
+        from quire.engine.batch.run import BatchRunner
+        from quire.engine.text.load import load_chat_template
+        from quire.engine.text.template_process import TemplateProcess
+
+        with closing(TemplateProcess()) as process:
+            assert engine.tokenizer is not None
+            tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
+            names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
+            template = functools.cache(lambda: load_chat_template(path, tokenizer, process, file=chat_template))
+            return _run(BatchRunner(engine, template, results, names), read_lines(lines), len(covered))
+
+
+def _run(runner: "BatchRunner", lines: "Iterator[BatchLine | BadLine]", total: int) -> int:
+    stopped = False
+    with Interrupt() as interrupt, BatchProgress(total) as progress:
+        for counts in runner.run(lines):
+            progress.show(counts)
+            if interrupt.asked:
+                stopped = True
+                break
+    print(f"quire: {progress.summary(runner.counts)}", file=sys.stderr)
+    if stopped:
+        print("quire: stopped; the same command goes on from here.", file=sys.stderr)
+        return _INTERRUPTED
+    return _SOME_FAILED if runner.counts.failed else 0
+
+
+def _check_paths(source: Path, target: Path) -> None:
+    if not source.is_file():
+        raise ConfigError(f"there is no file {str(source)!r} to read requests from.")
+    if target.exists() and source.samefile(target):
+        raise ConfigError(f"{source} is both the input and the output; name another output file.")
+    if not target.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {target}: there is no folder {target.absolute().parent}.")

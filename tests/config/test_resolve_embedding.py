@@ -1,0 +1,39 @@
+"""What embedding needs is decided without any KV."""
+
+from dataclasses import replace
+
+import pytest
+
+from quire.config.resolve_embedding import resolve_embedding
+from quire.core.errors import ConfigError
+from tests.config.examples import CPU, H100, TINY, asked
+
+BERT = replace(TINY, name="bert", max_position=512, dtype="float32", is_encoder=True)
+
+
+def test_the_usual() -> None:
+    found = resolve_embedding(asked(), BERT, CPU)
+    assert (found.dtype, found.max_num_seqs, found.max_num_batched_tokens, found.max_model_len) == (
+        "float32", 16, 512, 512,
+    )  # fmt: skip
+    assert resolve_embedding(asked(), BERT, H100).dtype == "bfloat16"
+
+
+def test_the_length_is_what_was_asked_or_trained_or_fits() -> None:
+    assert resolve_embedding(asked(), BERT, CPU, 256).max_model_len == 256
+    assert resolve_embedding(asked(), BERT, CPU, 1024).max_model_len == 512
+    assert resolve_embedding(asked(max_model_len=300), BERT, CPU, 256).max_model_len == 300
+    reasons = {choice.name: choice.reason for choice in resolve_embedding(asked(), BERT, CPU, 256).choices}
+    assert reasons["max_model_len"] == "what the checkpoint was trained to embed; it has positions for 512"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_model_len": 513}, "--max-model-len is 513, but the checkpoint gives bert 512 tokens"),
+        ({"tensor_parallel_size": 2}, "run on one device, and 2 were asked for"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve_embedding(asked(**settings), BERT, CPU)
