@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quire.cli.options import CACHE, SCHEDULER, CacheOptions, ConfigFile, SchedulerOptions
-from quire.cli.sampling_options import SAMPLING, SamplingOptions, SamplingSettings
+from quire.cli.sampling_options import CHAT_SAMPLING, ChatSamplingOptions, SamplingSettings
 from quire.cli.starting import MODEL, ChosenModelOptions, start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, InvalidRequest
@@ -31,7 +31,7 @@ def chat(
     system: System = None,
     chat_template: Template = None,
     config: ConfigFile = None,
-    sampling: SamplingOptions = SAMPLING,
+    sampling: ChatSamplingOptions = CHAT_SAMPLING,
     model: ChosenModelOptions = MODEL,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
@@ -104,7 +104,7 @@ def _talk(session: "ChatSession") -> None:
         except InvalidRequest as error:
             if not terminal.interactive:
                 raise
-            terminal.say(f"({error}.)\n")
+            terminal.say(f"({_sentence(str(error))})\n")
 
 
 def _take(session: "ChatSession", line: str) -> bool:
@@ -116,3 +116,7 @@ def _take(session: "ChatSession", line: str) -> bool:
     if line.strip():
         session.reply(line.strip())
     return True
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from quire.cli.chat_session import ChatSession
-from quire.cli.sampling_options import changed
+from quire.cli.sampling_options import SamplingSettings, changed
 from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
 
 Command = Callable[[ChatSession, str], bool]
 """Takes what stands behind its name; false ends the chat."""
+
+_RETRY_TEMPERATURE = 0.5
 
 
 def run_command(session: ChatSession, line: str) -> bool:
@@ -68,11 +70,21 @@ def _retry(session: ChatSession, rest: str) -> bool:
     question = session.conversation.take_back()
     assert question is not None, "every conversation begins with a question"
     try:
-        session.reply(question)
+        session.reply(question, _freer(session))
     except InvalidRequest:
         session.conversation.turns[:] = before
         raise
     return True
+
+
+def _freer(session: ChatSession) -> SamplingSettings:
+    """At temperature 0, or with a seed, the same answer would come again."""
+    sampling = session.sampling
+    if sampling.temperature and sampling.seed is None:
+        return sampling
+    temperature = sampling.temperature or _RETRY_TEMPERATURE
+    session.terminal.say(f"(Another answer, with temperature {temperature:g} and no seed.)")
+    return replace(sampling, temperature=temperature, seed=None)
 
 
 def _save(session: ChatSession, rest: str) -> bool:

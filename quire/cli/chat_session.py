@@ -26,30 +26,34 @@ class ChatSession:
         """How fast the last answer came, in words."""
         self._engine = engine
 
-    def reply(self, text: str) -> None:
+    def reply(self, text: str, sampling: SamplingSettings | None = None) -> None:
         """Answer a message; one that cannot be answered leaves the conversation as it was."""
+        sampling = sampling or self.sampling
         before = list(self.conversation.turns)
         self.conversation.ask(text)
         try:
-            prompt, forgotten = self.conversation.prompt(self.sampling.max_tokens)
+            prompt, forgotten = self.conversation.prompt(sampling.max_tokens)
             if forgotten:
                 self.terminal.say(
                     f"(The conversation is longer than the context; its {forgotten} oldest messages are forgotten.)"
                 )
-            said = self._stream(prompt)
+            said = self._stream(prompt, sampling)
         except InvalidRequest:
             self.conversation.turns[:] = before
             raise
         self.conversation.answer(said)
 
-    def _stream(self, prompt: list[int]) -> str:
+    def _stream(self, prompt: list[int], sampling: SamplingSettings) -> str:
         start = time.perf_counter()
-        with Interrupt() as interrupt, TextStream(self._engine, prompt, self.sampling.params()) as stream:
+        with (
+            TextStream(self._engine, prompt, sampling.params()) as stream,
+            self.terminal.answering(),
+            Interrupt() as interrupt,
+        ):
             for piece in stream:
                 self.terminal.answer(piece)
                 if interrupt.asked:
                     break
-        self.terminal.end_answer()
         self._note_rate(stream.output, time.perf_counter() - start)
         self._explain_end(stream.output.outputs[0].finish_reason)
         return stream.output.outputs[0].text
@@ -63,8 +67,8 @@ class ChatSession:
 
     def _explain_end(self, reason: str | None) -> None:
         if reason == "abort":
-            self.terminal.say("(Stopped.)")
+            self.terminal.say("(Stopped.)\n")
         elif reason == "length":
-            self.terminal.say("(Cut off: the answer reached max_tokens or the end of the context; see /params.)")
+            self.terminal.say("(Cut off: the answer reached max_tokens or the end of the context; see /params.)\n")
         elif reason != "stop":
-            self.terminal.say(f"(The answer ended early: {reason}.)")
+            self.terminal.say(f"(The answer ended early: {reason}.)\n")

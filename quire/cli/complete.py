@@ -12,8 +12,20 @@ from quire.cli.starting import MODEL, ChosenModelOptions, start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 
+_LOOKS_LIKE_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
+
+
+def _is_text(hint: object, value: str) -> None:
+    """A lone hyphen must get through to the prompt, and so would a misspelt option."""
+    if _LOOKS_LIKE_OPTION.fullmatch(value):
+        raise ConfigError(f"unknown option: {value}. A text that looks like one goes through standard input.")
+
+
 Prompt = Annotated[
-    str, Parameter(help='The text to go on with; "-" reads it from standard input.', allow_leading_hyphen=True)
+    str,
+    Parameter(
+        help='The text to go on with; "-" reads it from standard input.', allow_leading_hyphen=True, validator=_is_text
+    ),
 ]
 Json = Annotated[
     bool,
@@ -27,7 +39,6 @@ Json = Annotated[
 Logprobs = Annotated[
     int | None, Parameter(help="With --json: log probabilities of so many likeliest tokens at each position.")
 ]
-_LOOKS_LIKE_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 _FAILED = 1
 
 
@@ -46,8 +57,6 @@ def complete(
     """Go on with a text. Standard output gets the text and nothing else."""
     if logprobs is not None and not as_json:
         raise ConfigError("--logprobs is given without --json, and only that prints them; add --json.")
-    if _LOOKS_LIKE_OPTION.fullmatch(prompt):
-        raise ConfigError(f"unknown option: {prompt}. A text that looks like one goes through standard input.")
     params = sampling.params(logprobs=logprobs)
     text = _standard_input() if prompt == "-" else prompt
     engine, _ = start(EngineConfig(model, cache, scheduler))

@@ -18,9 +18,9 @@ class SamplingSettings:
 
     max_tokens: int | None = 512
     """Tokens of an answer at most. none: as many as the context holds."""
-    temperature: float = 0.2
+    temperature: float = 0.0
     """0 takes the likeliest token every time; higher values are more varied."""
-    top_p: float = 0.9
+    top_p: float = 1.0
     """Choose among the likeliest tokens that together reach this probability."""
     top_k: int = 0
     """Choose among this many of the likeliest tokens. 0: all."""
@@ -42,11 +42,18 @@ class SamplingSettings:
         return SamplingParams(**asdict(self), **more)
 
 
-SAMPLING = SamplingSettings()
-SamplingOptions = Annotated[
-    SamplingSettings,
-    Parameter(name="*", group=Group("Sampling", sort_key=0.5, help_formatter=wide_panel), negative=""),
-]
+@dataclass(frozen=True, slots=True)
+class ChatSampling(SamplingSettings):
+    """The same, for answers that people read: small models turn in circles without a penalty."""
+
+    repetition_penalty: float = 1.1
+    """Divide the scores of tokens that have come, prompt included. 1: leave them."""
+
+
+_PANEL = Parameter(name="*", group=Group("Sampling", sort_key=0.5, help_formatter=wide_panel), negative="")
+SAMPLING, CHAT_SAMPLING = SamplingSettings(), ChatSampling()
+SamplingOptions = Annotated[SamplingSettings, _PANEL]
+ChatSamplingOptions = Annotated[ChatSampling, _PANEL]
 
 
 def changed(settings: SamplingSettings, name: str, text: str) -> SamplingSettings:

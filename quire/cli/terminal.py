@@ -1,7 +1,13 @@
 """The terminal of a chat: reads lines with editing and history, writes answers to standard output, remarks apart."""
 
 import os
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from quire.cli.word_wrap import WordWrap
 
 _DIM, _BOLD, _PLAIN = "\033[2m", "\033[1m", "\033[0m"
 
@@ -13,6 +19,7 @@ class Terminal:
         self.interactive = interactive
         self._colored = interactive and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self._edited = interactive and _enable_line_editing()
+        self._wrap = WordWrap(1)
 
     def read(self) -> str | None:
         """The next message, of several lines where each but the last ends in a backslash; None at the end of input."""
@@ -25,15 +32,23 @@ class Terminal:
                 return "\n".join([*lines, line])
             lines.append(line[:-1])
 
-    def answer(self, piece: str) -> None:
-        print(piece, end="", flush=True)
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Around the pieces of one answer. What is typed meanwhile waits, and does not show up in the middle."""
+        self._wrap = WordWrap(shutil.get_terminal_size().columns)
+        try:
+            with _without_echo() if self.interactive else nullcontext():
+                yield
+        finally:
+            print("\n" if self.interactive else "", flush=True)
 
-    def end_answer(self) -> None:
-        print("\n" if self.interactive else "", flush=True)
+    def answer(self, piece: str) -> None:
+        print(self._wrap.push(piece) if self.interactive else piece, end="", flush=True)
 
     def say(self, remark: str) -> None:
         """Something from the program, not from the model."""
         if self.interactive:
+            remark = _wrapped(remark, shutil.get_terminal_size().columns)
             print(f"{_DIM}{remark}{_PLAIN}" if self._colored else remark, flush=True)
         else:
             print(remark, file=sys.stderr, flush=True)
@@ -64,3 +79,23 @@ def _enable_line_editing() -> bool:
         return False
     readline.set_auto_history(True)
     return True
+
+
+@contextmanager
+def _without_echo() -> Iterator[None]:
+    import termios
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    silent = [*before]
+    silent[3] = before[3] & ~termios.ECHO
+    termios.tcsetattr(keyboard, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSANOW, before)
+
+
+def _wrapped(text: str, width: int) -> str:
+    lines = (textwrap.wrap(line, width, replace_whitespace=False, break_on_hyphens=False) for line in text.split("\n"))
+    return "\n".join("\n".join(line) for line in lines)

@@ -4,7 +4,7 @@ from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
-from quire.config.memory import MemoryBudget, activation_bytes, sampler_bytes, weights_on_device
+from quire.config.memory import MemoryBudget, activation_bytes, layer_bytes, sampler_bytes, weights_on_device
 from quire.config.resolved import Choice
 from quire.config.sizes import GIB, decimal_size
 from quire.core.errors import ConfigError
@@ -20,15 +20,38 @@ def memory_share(asked: CacheConfig, device: DeviceFacts) -> float:
     return _DEFAULT_SHARE[device.kind] if asked.gpu_memory_utilization is None else asked.gpu_memory_utilization
 
 
+def decide_offload(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, choices: list[Choice]
+) -> int:
+    """How many layers keep their weights in host memory."""
+    size = asked.model.offload_gb
+    if not size:
+        return 0
+    if device.kind == "cpu":
+        raise ConfigError(f"--offload-gb is {size:g}, but a CPU's weights are in host memory already; leave it out.")
+    each = layer_bytes(model, dtype, asked.parallel)
+    count = min(model.num_layers, -(-int(size * GIB) // max(each, 1)))
+    choices.append(Choice("offloaded_layers", f"{count}", f"{size:g} GiB asked for, {each / GIB:.3g} GiB a layer"))
+    return count
+
+
 def memory_budget(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, step: tuple[int, int], swap_bytes: int
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    dtype: str,
+    step: tuple[int, int],
+    swap_bytes: int,
+    offloaded: int = 0,
 ) -> MemoryBudget:
     """What one device's memory goes to when a step holds `step` (sequences, tokens)."""
     max_num_seqs, max_num_batched_tokens = step
+    # of the layers in host memory one at a time is on the device, and the next on its way
+    away = max(0, offloaded - 2) * layer_bytes(model, dtype, asked.parallel)
     return MemoryBudget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
-        weights=weights_on_device(model, dtype, asked.parallel),
+        weights=weights_on_device(model, dtype, asked.parallel) - away,
         activations=activation_bytes(model, dtype, max_num_batched_tokens, asked.parallel.tensor_parallel_size),
         sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
         swap=swap_bytes if device.kind == "cpu" else 0,

@@ -57,6 +57,12 @@ def weights_on_device(model: ModelFacts, dtype: str, parallel: ParallelConfig) -
     return -(-total // parallel.tensor_parallel_size)
 
 
+def layer_bytes(model: ModelFacts, dtype: str, parallel: ParallelConfig) -> int:
+    """Bytes of one layer's weights on a device; what is not a layer counts as one embedding."""
+    embedding = model.vocab_size * model.hidden_size * dtype_bytes(dtype) // parallel.tensor_parallel_size
+    return max(0, weights_on_device(model, dtype, parallel) - embedding) // model.num_layers
+
+
 def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_parallel_size: int) -> int:
     """Bytes a step of `num_tokens` tokens holds at its widest point."""
     widths = _WHOLE_WIDTHS + -(-_CUT_WIDTHS // tensor_parallel_size)

@@ -1,5 +1,6 @@
 """Which model to run and in which numbers."""
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -21,11 +22,17 @@ class ModelConfig:
     """What the model computes in. auto: the checkpoint's own where the device is fast at it."""
     max_model_len: int | None = None
     """Longest prompt plus answer, in tokens. Unset: the checkpoint's, or less where the KV cache holds less."""
+    offload_gb: float = 0.0
+    """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
+    lazy_loading: bool = True
+    """Answer while layers are still being loaded: a request waits only for the layer it has come to."""
 
     def __post_init__(self) -> None:
         check(bool(self.model.strip()), "model", self.model, "a path or a hub id", "name one")
         if self.max_model_len is not None:
             fix = "give a length in tokens or leave it out to have it decided"
             check(self.max_model_len >= 2, "max_model_len", self.max_model_len, "2 or more", fix)
+        ok = math.isfinite(self.offload_gb) and self.offload_gb >= 0
+        check(ok, "offload_gb", self.offload_gb, "0 or more GiB", "0 keeps every layer on the device")
         if self.revision is not None:
             check(bool(self.revision.strip()), "revision", self.revision, "a branch, tag or commit", "or leave it out")

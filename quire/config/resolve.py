@@ -7,7 +7,13 @@ from quire.config.decide_compute import (
     decide_kv_shape,
     decide_step_size,
 )
-from quire.config.decide_memory import decide_cpu_blocks, decide_max_model_len, decide_num_blocks, memory_budget
+from quire.config.decide_memory import (
+    decide_cpu_blocks,
+    decide_max_model_len,
+    decide_num_blocks,
+    decide_offload,
+    memory_budget,
+)
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape
@@ -32,7 +38,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
-    budget = memory_budget(asked, model, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes)
+    offloaded = decide_offload(asked, model, device, dtype, choices)
+    budget = memory_budget(asked, model, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
@@ -52,6 +59,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         queue_timeout=_queue_timeout(asked.scheduler, choices),
         weight_bytes=budget.weights,
         choices=tuple(choices),
+        offloaded_layers=offloaded,
     )
 
 

@@ -97,6 +97,8 @@ class Resolved:
     weight_bytes: int
     """Bytes of weights on one device."""
     choices: tuple[Choice, ...]
+    offloaded_layers: int = 0
+    """Layers, the last ones, whose weights stay in host memory."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
@@ -13,7 +14,7 @@ from quire.engine.text.load import load_tokenizer
 from quire.engine.text.tokenizer import Tokenizer
 from quire.engine.text.truncation import encode_truncated
 from quire.executor.embedding import EmbeddingExecutor, start_embedding
-from quire.executor.inline import local_device_facts
+from quire.executor.inline import InlineExecutor, local_device_facts
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -149,6 +150,16 @@ def open_embedder(asked: EngineConfig) -> Embeddings:
     executor = start_embedding(path, resolved, settings.pooling)
     tokenizer = load_tokenizer(path)
     return Embeddings(executor, tokenizer, facts, resolved.max_model_len, lower_case=settings.lower_case)
+
+
+def share_model(
+    executor: InlineExecutor, path: Path, tokenizer: Tokenizer | None, model: ModelFacts, max_length: int
+) -> Embeddings:
+    """Embeddings by the model at `path` that `executor` already runs; the weights are there once."""
+    settings = read_sentence_settings(path)
+    return Embeddings(
+        executor.embedding(settings.pooling), tokenizer, model, max_length, lower_case=settings.lower_case
+    )
 
 
 def _as_list(texts: str | Sequence[TextPrompt]) -> list[TextPrompt]:

@@ -15,10 +15,12 @@ from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.engine.assemble import make_scheduler
 from quire.engine.collector import Collector
+from quire.engine.embedding import Embeddings, share_model
 from quire.engine.loop import EngineLoop
+from quire.engine.progress import LoadingBar
 from quire.engine.text.load import load_tokenizer
 from quire.engine.text.tokenizer import Tokenizer
-from quire.executor.inline import local_device_facts, start_inline
+from quire.executor.inline import InlineExecutor, local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.sampling.token_ids import check_token_ids
@@ -81,6 +83,12 @@ class Engine:
     def abort(self, request_id: str) -> None:
         self.loop.abort(request_id)
 
+    def embeddings(self, path: Path) -> Embeddings:
+        """Embeddings by the same model, whose files are at `path`."""
+        executor = self.loop.executor
+        assert isinstance(executor, InlineExecutor)
+        return share_model(executor, path, self.tokenizer, self._model, self.resolved.limits.max_model_len)
+
     def close(self) -> None:
         self.loop.close()
 
@@ -109,8 +117,12 @@ def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:
     _refuse_what_is_not_built(asked)
     path = locate(asked.model.model, asked.model.revision)
     facts = read_model_facts(str(path))
+    if facts.is_encoder:
+        raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
     resolved = resolve(asked, facts, local_device_facts())
-    executor = start_inline(path, resolved, seed=seed)
+    lazy = asked.model.lazy_loading
+    with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
+        executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
     loop = EngineLoop(make_scheduler(resolved), executor)
     return Engine(loop, load_tokenizer(path), resolved, facts), path
 

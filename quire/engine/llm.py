@@ -6,16 +6,26 @@ from typing import Any
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import InvalidRequest
-from quire.core.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
+from quire.core.outputs import (
+    BeamSearchOutput,
+    BeamSearchSequence,
+    EmbeddingRequestOutput,
+    RequestOutput,
+    ScoringRequestOutput,
+)
+from quire.core.pooling import Pooling
 from quire.core.sampling_params import SamplingParams
 from quire.engine.beam_search import BeamSearchParams, beam_search
-from quire.engine.engine import start_engine
+from quire.engine.embedding import Embeddings, open_embedder
+from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
 from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template
 from quire.engine.text.template_process import TemplateProcess
 from quire.engine.text.tokenizer import Tokenizer
 from quire.models.loading.default_model import DEFAULT_MODEL
+from quire.models.loading.header import read_model_facts
+from quire.models.loading.locate import locate
 
 Prompt = str | list[int] | Mapping[str, Any]
 """Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
@@ -29,8 +39,14 @@ class LLM:
         self, model: str = DEFAULT_MODEL, *, seed: int = 0, chat_template: str | None = None, **settings: object
     ) -> None:
         config = EngineConfig.from_flat(model=model, **settings)
-        self._engine, path = start_engine(config, seed=seed)
-        self._path = path
+        self._path = locate(config.model.model, config.model.revision)
+        self._started: Engine | None = None
+        """None: an encoder, which only embeds."""
+        self._embedder: Embeddings | None = None
+        if read_model_facts(str(self._path)).is_encoder:
+            self._embedder = open_embedder(config)
+        else:
+            self._started, _ = start_engine(config, seed=seed)
         self._template_file = None if chat_template is None else Path(chat_template)
         self._template: ChatTemplate | None = None
         self._templates = TemplateProcess()
@@ -102,9 +118,30 @@ class LLM:
             for prompt, beams in zip(tokens, found, strict=True)
         ]
 
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        truncate_prompt_tokens: int | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """A vector for every prompt; by the pooling the model was made for unless another is named."""
+        plain = [_plain(prompt) for prompt in _as_list(prompts)]
+        return self._embeddings.embed(
+            plain, pooling=pooling, normalize=normalize, truncate_prompt_tokens=truncate_prompt_tokens
+        )
+
+    def score(
+        self, text_1: str | Sequence[str], text_2: str | Sequence[str], *, truncate_prompt_tokens: int | None = None
+    ) -> list[ScoringRequestOutput]:
+        """How alike texts are: the cosine of their embeddings, pair by pair, or of one text with each of several."""
+        return self._embeddings.score(text_1, text_2, truncate_prompt_tokens=truncate_prompt_tokens)
+
     def get_tokenizer(self) -> Tokenizer:
-        assert self._engine.tokenizer is not None
-        return self._engine.tokenizer
+        tokenizer = self._embeddings.tokenizer if self._started is None else self._started.tokenizer
+        assert tokenizer is not None
+        return tokenizer
 
     def chat_template(self) -> ChatTemplate:
         """The model's chat template, or the one that was given."""
@@ -116,8 +153,23 @@ class LLM:
 
     def close(self) -> None:
         """Free the model's memory. Safe to call twice."""
-        self._engine.close()
+        if self._embedder is not None:
+            self._embedder.close()
+        if self._started is not None:
+            self._started.close()
         self._templates.close()
+
+    @property
+    def _engine(self) -> Engine:
+        if self._started is None:
+            raise InvalidRequest(f"{self._path} is an encoder: it embeds texts and generates none; use embed or score")
+        return self._started
+
+    @property
+    def _embeddings(self) -> Embeddings:
+        if self._embedder is None:
+            self._embedder = self._engine.embeddings(self._path)
+        return self._embedder
 
     def _run(self, progress: Progress) -> dict[str, RequestOutput]:
         outputs: dict[str, RequestOutput] = {}

@@ -24,6 +24,10 @@ class EngineLoop:
         return self._scheduler
 
     @property
+    def executor(self) -> Executor:
+        return self._executor
+
+    @property
     def has_work(self) -> bool:
         return self._scheduler.has_work
 

@@ -1,5 +1,6 @@
-"""A progress bar with the figures that matter: requests done, and tokens a second."""
+"""Progress bars with the figures that matter: bytes loaded; requests done, and tokens a second."""
 
+import sys
 import time
 from types import TracebackType
 from typing import Self
@@ -35,6 +36,32 @@ class Progress:
             refresh=False,
         )
         self._bar.update()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._enabled:
+            self._bar.close()
+
+
+class LoadingBar:
+    """Bytes of weights loaded, where someone is watching."""
+
+    def __init__(self, total: int, *, enabled: bool) -> None:
+        self._total = total
+        self._enabled = enabled and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        if self._enabled:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=self._total, desc="Loading", unit="B", unit_scale=True, dynamic_ncols=True)
+        return self
+
+    def loaded(self, num_bytes: int) -> None:
+        """A tensor of that many bytes is in place."""
+        if self._enabled:
+            self._bar.update(num_bytes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,8 +5,10 @@ from pathlib import Path
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
+from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
+from quire.executor.embedding import EmbeddingExecutor
 from quire.worker.device import device_facts, this_device
 from quire.worker.start import Progress, start_worker
 from quire.worker.worker import Worker
@@ -32,13 +34,22 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         return _Done(self._worker.execute(plan))
 
+    def embedding(self, pooling: Pooling | None) -> EmbeddingExecutor:
+        """Embeds with the worker's model; `pooling` None is what suits it."""
+        assert self._worker is not None, "the executor is closed"
+        return EmbeddingExecutor(self._worker.embedder(pooling))
+
     def close(self) -> None:
         self._worker = None
 
 
-def start_inline(path: Path, resolved: Resolved, *, seed: int = 0, progress: Progress | None = None) -> InlineExecutor:
+def start_inline(
+    path: Path, resolved: Resolved, *, seed: int = 0, in_background: bool = False, progress: Progress | None = None
+) -> InlineExecutor:
     """An executor with the model at `path` on this machine's device."""
-    return InlineExecutor(start_worker(path, resolved, device=this_device(), seed=seed, progress=progress))
+    device = this_device()
+    worker = start_worker(path, resolved, device=device, seed=seed, in_background=in_background, progress=progress)
+    return InlineExecutor(worker)
 
 
 def local_device_facts() -> DeviceFacts:

@@ -27,7 +27,8 @@ class Embedding(nn.Module):
 
     def project(self, x: Tensor) -> Tensor:
         """x Eᵀ: [tokens, size] to [tokens, count]."""
-        return self._loaded().apply(x)
+        output: Tensor = self._loaded()(x)
+        return output
 
     def _loaded(self) -> Weight:
         assert self._weight is not None, f"{self._name} was not loaded"
@@ -35,8 +36,7 @@ class Embedding(nn.Module):
 
     def _take(self, stored: StoredTensor) -> None:
         check_shape(stored, self._shape)
-        device = self._policy.device
         if stored.is_quantized and self._policy.keep_quantized:
-            self._weight = GgufWeight(stored.kind, stored.data.to(device), self._shape)
+            self._weight = GgufWeight(stored.kind, self._policy.place(stored.data), self._shape)
         else:
-            self._weight = DenseWeight(dense(stored, self._policy.dtype).to(device))
+            self._weight = DenseWeight(self._policy.place(dense(stored, self._policy.dtype)))

@@ -25,6 +25,8 @@ class Source:
 class Linear(nn.Module):
     """Rows of all sources in order. Sources of one dense dtype are stored as one matrix."""
 
+    bias: Tensor | None
+
     def __init__(
         self,
         sources: list[Source],
@@ -40,11 +42,12 @@ class Linear(nn.Module):
         self._policy = policy
         self._transposed = transposed
         """Whether the checkpoint stores [in, out], as GPT-2 does."""
-        self._parts: list[Weight | None] = [None] * len(sources)
-        self.bias: Tensor | None = None
-        if bias:
-            rows = sum(source.rows for source in sources)
-            self.bias = torch.empty(rows, dtype=policy.dtype, device=policy.device)
+        self._loaded: dict[int, Weight] = {}
+        self._parts = nn.ModuleList()
+        """One after the other, once all have come."""
+        rows = sum(source.rows for source in sources)
+        empty = torch.empty(rows, dtype=policy.dtype, device=policy.device) if bias else None
+        self.register_buffer("bias", empty, persistent=False)
 
     def expected(self) -> Expected:
         """The tensors this layer takes, by name."""
@@ -57,7 +60,7 @@ class Linear(nn.Module):
             start += source.rows
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs = [part.apply(x) for part in self._parts if part is not None]
+        outputs = [part(x) for part in self._parts]
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
         return output if self.bias is None else output + self.bias
 
@@ -65,13 +68,19 @@ class Linear(nn.Module):
         shape = (self._sources[part].rows, self._in_features)
         check_shape(stored, shape[::-1] if self._transposed else shape)
         if stored.is_quantized and self._policy.keep_quantized and not self._transposed:
-            self._parts[part] = GgufWeight(stored.kind, stored.data.to(self._policy.device), shape)
+            self._loaded[part] = GgufWeight(stored.kind, self._policy.place(stored.data), shape)
         else:
             values = dense(stored, self._policy.dtype)
             values = values.t().contiguous() if self._transposed else values
-            self._parts[part] = DenseWeight(values.to(self._policy.device))
-        if all(isinstance(weight, DenseWeight) for weight in self._parts) and len(self._parts) > 1:
-            self._parts = [DenseWeight.stack([weight for weight in self._parts if isinstance(weight, DenseWeight)])]
+            self._loaded[part] = DenseWeight(self._policy.place(values))
+        if len(self._loaded) == len(self._sources):
+            self._join([self._loaded.pop(number) for number in range(len(self._sources))])
+
+    def _join(self, weights: list[Weight]) -> None:
+        plain = [weight for weight in weights if isinstance(weight, DenseWeight)]
+        if len(plain) == len(weights) > 1:
+            weights = [DenseWeight.stack(plain)]
+        self._parts = nn.ModuleList(weights)
 
     def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
         assert self.bias is not None

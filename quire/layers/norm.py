@@ -12,12 +12,14 @@ from quire.ops.functional import rms_norm
 class RMSNorm(nn.Module):
     """x / rms(x) * (weight + offset); Gemma stores weights around 0 and adds 1."""
 
+    weight: Tensor
+
     def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy, *, offset: float = 0.0) -> None:
         super().__init__()
         self._name = name
         self._eps = eps
         self._offset = offset
-        self.weight = torch.empty(size, dtype=policy.dtype, device=policy.device)
+        self.register_buffer("weight", torch.empty(size, dtype=policy.dtype, device=policy.device), persistent=False)
 
     def expected(self) -> Expected:
         yield f"{self._name}.weight", self._take
@@ -33,12 +35,16 @@ class RMSNorm(nn.Module):
 class LayerNorm(nn.Module):
     """The classic one, with mean and bias."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy) -> None:
         super().__init__()
         self._name = name
         self._eps = eps
-        self.weight = torch.empty(size, dtype=policy.dtype, device=policy.device)
-        self.bias = torch.empty(size, dtype=policy.dtype, device=policy.device)
+        for tensor in ("weight", "bias"):
+            empty = torch.empty(size, dtype=policy.dtype, device=policy.device)
+            self.register_buffer(tensor, empty, persistent=False)
 
     def expected(self) -> Expected:
         yield f"{self._name}.weight", lambda stored: self._take(self.weight, stored)

@@ -1,7 +1,7 @@
 """How weights get from a checkpoint into layers: a layer says which tensors it expects and takes each as it comes."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +22,21 @@ class WeightPolicy:
     device: torch.device
     keep_quantized: bool = True
     """Hold quantized tensors as they are stored; otherwise they are expanded to `dtype` once, when they are loaded."""
+    offloaded: frozenset[int] = frozenset()
+    """Layers whose weights stay in host memory."""
+
+    def of_layer(self, layer: int) -> "WeightPolicy":
+        """Where and how one layer's weights are held."""
+        return replace(self, device=torch.device("cpu")) if layer in self.offloaded else self
+
+    def place(self, values: Tensor) -> Tensor:
+        """A tensor where it is to be held; what waits in host memory for a GPU is pinned, so that it copies fast."""
+        placed = values.to(self.device)
+        return (
+            placed.pin_memory()
+            if self.offloaded and self.device.type == "cpu" and torch.cuda.is_available()
+            else placed
+        )
 
 
 def check_shape(stored: StoredTensor, expected: tuple[int, ...]) -> None:

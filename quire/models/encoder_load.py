@@ -1,10 +1,6 @@
 """Names of an encoder's tensors: checkpoints put them below the name of the family or not, and the oldest have
 TensorFlow's words for a norm's weight and bias."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from quire.layers.stored import StoredTensor
 from quire.models.encoder import Encoder
 from quire.models.load import Progress, load_weights
 from quire.models.loading.checkpoint import Checkpoint
@@ -15,12 +11,7 @@ _ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.
 
 def load_encoder(model: Encoder, checkpoint: Checkpoint, progress: Progress | None = None) -> None:
     """Fill an encoder; the tensors of poolers and of heads for other tasks are passed over."""
-    load_weights(model, _renamed(checkpoint), progress)
-
-
-def _renamed(checkpoint: Checkpoint) -> Iterator[StoredTensor]:
-    for stored in checkpoint.iterate():
-        yield replace(stored, name=plain_name(stored.name))
+    load_weights(model, checkpoint, progress, plain_name)
 
 
 def plain_name(name: str) -> str:

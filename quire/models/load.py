@@ -1,6 +1,6 @@
 """Filling a model from a checkpoint: each tensor goes straight to the layer that expects it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from torch import nn
 
@@ -12,6 +12,8 @@ from quire.models.loading.checkpoint import Checkpoint
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that was taken."""
+_PREFIXES = ("", "model.", "transformer.")
+"""What checkpoints that were saved without their output head leave out of the names."""
 
 
 def expected_tensors(module: nn.Module) -> dict[str, Take]:
@@ -24,40 +26,70 @@ def expected_tensors(module: nn.Module) -> dict[str, Take]:
     return wanted
 
 
-def load_weights(module: nn.Module, tensors: Iterable[StoredTensor], progress: Progress | None = None) -> None:
-    """Give every tensor to whoever expects it; tensors nobody expects are passed over, missing ones are an error."""
-    wanted = expected_tensors(module)
-    for stored in tensors:
-        take = wanted.pop(stored.name, None)
-        if take is None:
-            continue
-        take(stored)
-        if progress is not None:
-            progress(stored.data.nbytes)
-    if wanted:
-        missing = sorted(wanted)
+def match_names(wanted: Collection[str], names: Iterable[str], rename: Callable[[str], str] = str) -> dict[str, str]:
+    """Expected name → name in the checkpoint, in the checkpoint's order; a missing tensor is an error.
+
+    `rename` brings a checkpoint's spelling to the expected one where a family has had several.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        spelled = rename(name)
+        for prefix in _PREFIXES:
+            if prefix + spelled in wanted:
+                found[prefix + spelled] = name
+                break
+    missing = sorted(set(wanted) - set(found))
+    if missing:
         raise CheckpointError(
             f"the checkpoint lacks {len(missing)} tensors that its config asks for, {missing[0]} among them; "
             "the download may be incomplete"
         )
+    return found
 
 
-def load_in_order(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> None:
-    """Fill a model whose gate is closed, first what is no layer, then layer by layer, opening each as it is there."""
-    try:
-        layers = [expected_tensors(layer) for layer in model.layers]
-        of_layers = set().union(*layers)
-        ends = {name: take for name, take in expected_tensors(model).items() if name not in of_layers}
-        for index, wanted in enumerate([ends, *layers]):
-            for name, take in wanted.items():
-                stored = checkpoint.stored(name)
-                take(stored)
-                if progress is not None:
-                    progress(stored.data.nbytes)
-            if index == 0:
-                model.gate.open_ends()
-            else:
-                model.gate.open_layer(index - 1)
-        model.gate.open_all()
-    except Exception as error:  # whoever waits at the gate must hear of it, whatever it is
-        model.gate.fail(error)
+def load_weights(
+    module: nn.Module, checkpoint: Checkpoint, progress: Progress | None = None, rename: Callable[[str], str] = str
+) -> None:
+    """Fill a module in the order of the files; tensors that nobody expects are passed over."""
+    wanted = expected_tensors(module)
+    for expected, name in match_names(wanted, checkpoint.names(), rename).items():
+        _give(wanted[expected], checkpoint.stored(name), progress)
+
+
+def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> Callable[[], None]:
+    """Close a model's gate and return what fills it, opening each layer as soon as it is there.
+
+    Names are matched at once: what can be known to fail fails here, not in the background.
+    """
+    layers = [expected_tensors(layer) for layer in model.layers]
+    everything = expected_tensors(model)
+    names = match_names(everything, checkpoint.names())
+    of_layers: set[str] = set().union(*layers)
+    ends = {name: take for name, take in everything.items() if name not in of_layers}
+    model.gate.close()
+
+    def load() -> None:
+        try:
+            _give_all(ends, names, checkpoint, progress)
+            model.gate.open_ends()
+            for index, wanted in enumerate(layers):
+                _give_all(wanted, names, checkpoint, progress)
+                model.gate.open_layer(index)
+            model.gate.open_all()
+        except Exception as error:  # whoever waits at the gate must hear of it, whatever it is
+            model.gate.fail(error)
+
+    return load
+
+
+def _give_all(
+    wanted: Mapping[str, Take], names: Mapping[str, str], checkpoint: Checkpoint, progress: Progress | None
+) -> None:
+    for expected, take in wanted.items():
+        _give(take, checkpoint.stored(names[expected]), progress)
+
+
+def _give(take: Take, stored: StoredTensor, progress: Progress | None) -> None:
+    take(stored)
+    if progress is not None:
+        progress(stored.data.nbytes)

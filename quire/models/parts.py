@@ -34,6 +34,7 @@ def attention(
     softcap: float | None = None,
 ) -> SelfAttention:
     """Attention with separate q, k and v in the checkpoint and one product for them here."""
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}.self_attn"
     size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
     sources = [Source(f"{prefix}.{name}_proj", rows) for name, rows in (("q", size), ("k", kv_size), ("v", kv_size))]
@@ -59,6 +60,7 @@ def heads(shape: HFShape) -> tuple[int, int, int]:
 
 
 def gated_mlp(shape: HFShape, layer: int, policy: WeightPolicy, *, bias: bool = False) -> GatedMLP:
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}.mlp"
     size = shape.fields.size("intermediate_size")
     gate_up = Linear(
@@ -93,6 +95,7 @@ def head(shape: HFShape, policy: WeightPolicy, *, tied: bool) -> Linear | None:
 
 def layer_norms(shape: HFShape, layer: int, policy: WeightPolicy) -> tuple[RMSNorm, RMSNorm]:
     """Before attention and before the MLP, under the names Llama gave them."""
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}"
     return (
         rms_norm(shape, f"{prefix}.input_layernorm", policy),
@@ -104,6 +107,7 @@ def sandwich_norms(
     shape: HFShape, layer: int, policy: WeightPolicy
 ) -> tuple[tuple[RMSNorm, RMSNorm], tuple[RMSNorm, RMSNorm]]:
     """Gemma's four: before attention and MLP, and of what each adds. Their weights are stored around 0."""
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}"
 
     def norm(name: str) -> RMSNorm:

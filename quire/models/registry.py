@@ -6,6 +6,7 @@ from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
 from quire.models.encoder import Encoder
 from quire.models.loading.hf_config import ENCODER_TYPES, HFShape
+from quire.models.offload import offload_layers
 
 _HERE = "quire.models.families"
 
@@ -37,7 +38,9 @@ def build_model(shape: HFShape, policy: WeightPolicy) -> Decoder:
         raise CheckpointError(
             f"{shape.fields.source} is of type {shape.model_type!r}; quire runs {', '.join(FAMILIES)}"
         )
-    return FAMILIES.get(shape.model_type)(shape, policy)
+    model = FAMILIES.get(shape.model_type)(shape, policy)
+    offload_layers(model, policy.offloaded, policy.device)
+    return model
 
 
 def build_encoder(shape: HFShape, policy: WeightPolicy) -> Encoder:

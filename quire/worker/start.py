@@ -9,8 +9,7 @@ import torch
 from quire.config.resolved import Resolved
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
-from quire.models.load import load_in_order, load_weights
-from quire.models.loading.checkpoint import Checkpoint
+from quire.models.load import load_layer_by_layer, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint
 from quire.models.registry import build_model
@@ -18,7 +17,7 @@ from quire.sampling.state import SamplingState
 from quire.worker.worker import KVHeads, Worker
 
 Progress = Callable[[int], None]
-"""Told the bytes of every tensor that was loaded."""
+"""Told the bytes of every tensor that is in place."""
 
 
 def start_worker(
@@ -31,22 +30,22 @@ def start_worker(
     in_background: bool = False,
     progress: Progress | None = None,
 ) -> Worker:
-    """Build the model at `path`, load its weights and allocate everything a step needs."""
+    """Build the model at `path`, load its weights and allocate everything a step needs.
+
+    In the background, the worker is there before its weights: the first steps run through layers as they come.
+    """
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
-    policy = WeightPolicy(getattr(torch, resolved.dtype), device, keep_quantized)
+    kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
+    policy = WeightPolicy(getattr(torch, resolved.dtype), device, keep_quantized, kept)
     model = build_model(shape, policy)
     if in_background:
-        _load_behind(model, checkpoint, progress)
+        load = load_layer_by_layer(model, checkpoint, progress)
+        # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it
+        Thread(target=load, name="quire-loader").start()
     else:
-        load_weights(model, checkpoint.iterate(), progress)
+        load_weights(model, checkpoint, progress)
     return _worker(model, shape, resolved, device, seed)
-
-
-def _load_behind(model: Decoder, checkpoint: Checkpoint, progress: Progress | None) -> None:
-    """Load layer after layer while the first steps already run through those that are there."""
-    model.gate.close()
-    Thread(target=load_in_order, args=(model, checkpoint, progress), name="quire-loader", daemon=True).start()
 
 
 def _worker(model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int) -> Worker:

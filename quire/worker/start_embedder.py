@@ -1,6 +1,5 @@
 """From a checkpoint, or a model that is loaded already, to an embedder that is ready to run."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,20 +8,16 @@ import torch
 from quire.config.resolve_embedding import ResolvedEmbedding
 from quire.config.resolved import StepLimits
 from quire.core.pooling import Pooling
-from quire.layers.stored import StoredTensor
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
 from quire.models.encoder_load import load_encoder
-from quire.models.load import Progress, expected_tensors, load_weights
-from quire.models.loading.checkpoint import Checkpoint
+from quire.models.load import Progress, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.hf_fields import HFFields
 from quire.models.loading.open_checkpoint import open_checkpoint
 from quire.models.registry import build_encoder, build_model
 from quire.worker.embedder import BatchLimits, Embedder
 from quire.worker.whole_sequences import Body, DecoderBody, EncoderBody, KVScratch
-
-_PREFIXES = ("model.", "transformer.")
 
 
 def start_embedder(
@@ -45,7 +40,7 @@ def start_embedder(
         body = EncoderBody(encoder, device)
     else:
         decoder = build_model(_without_head(shape), policy)
-        load_weights(decoder, _completed(decoder, checkpoint), progress)
+        load_weights(decoder, checkpoint, progress)
         body = DecoderBody(decoder, _scratch(shape, policy.dtype), limits.max_num_tokens, device)
     return Embedder(body, limits, pooling or ("mean" if shape.is_encoder else "last"))
 
@@ -66,11 +61,3 @@ def _without_head(shape: HFShape) -> HFShape:
     """Hidden states need no output head, and a tied one takes no memory; embedding checkpoints often have none."""
     values = {**shape.fields.values, "tie_word_embeddings": True}
     return replace(shape, fields=HFFields(values, shape.fields.source))
-
-
-def _completed(decoder: Decoder, checkpoint: Checkpoint) -> Iterator[StoredTensor]:
-    """Embedding checkpoints are often saved without their head, and then leave out what its model is called."""
-    wanted = expected_tensors(decoder)
-    for stored in checkpoint.iterate():
-        names = (stored.name, *(f"{prefix}{stored.name}" for prefix in _PREFIXES))
-        yield replace(stored, name=next((name for name in names if name in wanted), stored.name))

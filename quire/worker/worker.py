@@ -9,6 +9,7 @@ from torch import Tensor
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.plan import Admission, StepPlan
+from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import KVLayer
@@ -17,7 +18,10 @@ from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import BatchLogprobs, SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.worker.batching import StepInputs, make_inputs
+from quire.worker.embedder import Embedder
 from quire.worker.rows import Rows
+from quire.worker.start_embedder import embedder_of
+from quire.worker.whole_sequences import KVScratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class Worker:
         self._storage = KVStorage(layout, heads.count, heads.size, getattr(torch, layout.dtype), device)
         self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
+        self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
+        self._limits = limits
+        self._device = device
         self._prompts: dict[int, _AskedPrompt] = {}
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
@@ -71,6 +78,10 @@ class Worker:
             prompt_logprobs=prompt_logprobs,
             elapsed=time.perf_counter() - start,
         )
+
+    def embedder(self, pooling: Pooling | None) -> Embedder:
+        """An embedder with this worker's model, to be used between steps."""
+        return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
         logits = self._model.logits(hidden[inputs.sampling_indices])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.tiny_chat import write_tiny_chat
 from tests.models.loading.files import LLAMA_3_8B, write_config
 
 
@@ -19,3 +20,15 @@ def fresh_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def llama(tmp_path: Path) -> str:
     """A folder that plans as Llama-3-8B."""
     return str(write_config(tmp_path / "Meta-Llama-3-8B", LLAMA_3_8B))
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole tiny model that can be run."""
+    return write_tiny_chat(tmp_path_factory.mktemp("tiny") / "tiny-chat")
+
+
+@pytest.fixture
+def run_tiny(tiny_chat: Path) -> list[str]:
+    """What to put behind a command that runs a model."""
+    return ["--model", str(tiny_chat), "--num-gpu-blocks-override", "64"]

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
-class Weight(ABC):
-    """Rows are outputs. A new format is one file with one subclass."""
+class Weight(nn.Module, ABC):
+    """Rows are outputs. A new format is one file with one subclass that keeps its tensors as buffers."""
 
     @abstractmethod
-    def apply(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """x Wᵀ for x of [..., in_features]."""
 
     @abstractmethod

@@ -10,15 +10,18 @@ from quire.layers.quant.base import Weight
 class DenseWeight(Weight):
     """A plain matrix [out, in]."""
 
+    values: Tensor
+
     def __init__(self, values: Tensor) -> None:
-        self.values = values
+        super().__init__()
+        self.register_buffer("values", values, persistent=False)
 
     @classmethod
     def stack(cls, weights: list["DenseWeight"]) -> "DenseWeight":
         """One matrix of several, so that one product does for all."""
         return cls(torch.cat([weight.values for weight in weights]))
 
-    def apply(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.values)
 
     def rows(self, ids: Tensor) -> Tensor:

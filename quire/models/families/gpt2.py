@@ -22,6 +22,7 @@ def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
 
 
 def _layer(shape: HFShape, layer: int, policy: WeightPolicy) -> DecoderLayer:
+    policy = policy.of_layer(layer)
     prefix, size = f"transformer.h.{layer}", shape.hidden_size
 
     def linear(name: str, rows: int, columns: int) -> Linear:

@@ -26,6 +26,7 @@ def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
 
 
 def _attention(shape: HFShape, layer: int, policy: WeightPolicy) -> SelfAttention:
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}.self_attn"
     size = shape.num_heads * shape.head_dim
     rows = size + 2 * shape.num_kv_heads * shape.head_dim
@@ -35,6 +36,7 @@ def _attention(shape: HFShape, layer: int, policy: WeightPolicy) -> SelfAttentio
 
 
 def _mlp(shape: HFShape, layer: int, policy: WeightPolicy) -> GatedMLP:
+    policy = policy.of_layer(layer)
     prefix = f"model.layers.{layer}.mlp"
     size = shape.fields.size("intermediate_size")
     gate_up = Linear([Source(f"{prefix}.gate_up_proj", 2 * size)], shape.hidden_size, policy)

@@ -1,0 +1,165 @@
+"""`quire chat` through a pipe and in a terminal."""
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quire.cli.main import main
+
+_PATIENCE = 120.0
+"""Seconds to wait for a prompt that should have come; only a failure ever waits so long."""
+
+
+def piped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, *options: str, code: int = 0
+) -> tuple[str, str]:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main(["chat", "--max-tokens", "6", *options]) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_one_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str]) -> None:
+    one, _ = piped(capsys, monkeypatch, "", "--message", "Hi", *run_tiny)
+    same, _ = piped(capsys, monkeypatch, "Hi\n", *run_tiny)
+    assert one == same
+    assert one.endswith("\n")
+
+
+def test_lines_are_one_conversation_until_it_is_cleared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str], tmp_path: Path
+) -> None:
+    lines = f"Hi\n\nAnd then?\n/save {tmp_path / 'two.json'}\n/clear\nHi\n/save {tmp_path / 'one.json'}\n/exit\nnever\n"
+    _, remarks = piped(capsys, monkeypatch, lines, "--system", "Be brief.", *run_tiny)
+    two, one = (json.loads((tmp_path / f"{name}.json").read_text())["messages"] for name in ("two", "one"))
+    assert [message["role"] for message in two] == ["system", "user", "assistant", "user", "assistant"]
+    assert two[:3] == one
+    assert [message["content"] for message in two if message["role"] == "user"] == ["Hi", "And then?"]
+    assert "Wrote 4 messages" in remarks
+
+
+def test_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str], tmp_path: Path
+) -> None:
+    save = tmp_path / "talk.json"
+    settings = "/set temperature 0.7\n/set max-tokens none\n/set max-tokens 3\n/set stop ###\n"
+    lines = f"/help\nHi\n{settings}/params\n/system You are Bo.\n/retry\n/save {save}\n"
+    answers, remarks = piped(capsys, monkeypatch, lines, *run_tiny)
+    assert "/retry" in remarks
+    assert "temperature         0.7" in remarks
+    assert "max_tokens          3" in remarks
+    assert "stop                '###'" in remarks
+    assert "written in" in remarks
+    assert "/help" not in answers
+    messages = json.loads(save.read_text())["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+
+
+def test_retry_without_chance_takes_some(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str]
+) -> None:
+    _, remarks = piped(capsys, monkeypatch, "Hi\n/retry\n", *run_tiny)
+    assert "Another answer, with temperature 0.5" in remarks
+
+
+def test_old_turns_are_forgotten_aloud(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str]
+) -> None:
+    _, remarks = piped(capsys, monkeypatch, "one two three four five six\n" * 12, *run_tiny)
+    assert "2 oldest messages are forgotten" in remarks
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/foo\n", "there is no command /foo"),
+        ("/hlep\n", "Did you mean '/help'?"),
+        ("/exit now\n", "/exit takes nothing"),
+        ("/set temperature\n", "/set needs a name and a value"),
+        ("/set temperature hot\n", "temperature is 'hot', but it must be a number"),
+        ("/set temperature -1\n", "temperature is -1.0"),
+        ("/set top_k none\n", "top_k is 'none', but it must be a whole number"),
+        ("/set heat 1\n", "there is no setting 'heat'"),
+        ("/retry\n", "nothing has been said yet"),
+        ("/save\n", "/save needs a file"),
+        ("/save /none/there.json\n", "cannot write /none/there.json"),
+        ("x y " * 400 + "\n", "the context holds 256"),
+    ],
+)
+def test_a_mistake_in_a_pipe_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    run_tiny: list[str],
+    text: str,
+    expected: str,
+) -> None:
+    answers, error = piped(capsys, monkeypatch, text, *run_tiny, code=2)
+    assert answers == ""
+    assert error.count("\n") == 1
+    assert expected in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--message", " "], "--message is empty"),
+        (["--top-p", "2"], "top_p is 2.0"),
+        (["hello"], "unexpected argument 'hello'"),
+    ],
+)
+def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:
+    assert main(["chat", *arguments]) == 2
+    assert expected in capsys.readouterr().err
+
+
+class Person:
+    """Sits at a terminal that runs `quire chat`."""
+
+    def __init__(self, options: list[str]) -> None:
+        self._end, other = pty.openpty()
+        command = [sys.executable, "-m", "quire.cli.main", "chat", *options]
+        environment = os.environ | {"TERM": "dumb", "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment)
+        os.close(other)
+        self._seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
+    def read_until(self, mark: str) -> str:
+        """What appears up to and with `mark`."""
+        while mark not in self._seen:
+            ready, _, _ = select.select([self._end], [], [], _PATIENCE)
+            assert ready, f"waited for {mark!r}, saw {self._seen!r}"
+            self._seen += os.read(self._end, 4096).decode(errors="replace")
+        shown, _, self._seen = self._seen.partition(mark)
+        return shown
+
+    def leave(self) -> int:
+        code = self.process.wait(_PATIENCE)
+        os.close(self._end)
+        return code
+
+
+def test_in_a_terminal(run_tiny: list[str]) -> None:
+    person = Person(["--max-tokens", "8", *run_tiny])
+    greeting = person.read_until(">>> ")
+    assert "tiny-chat, with a context of 256 tokens. /help" in greeting
+    person.type("/help\n")
+    assert "/save FILE" in person.read_until(">>> ")
+    person.type("Hello\n")
+    assert "Hello" in person.read_until(">>> ")
+    person.type("/foo\n")
+    assert "(There is no command /foo" in person.read_until(">>> ")
+    person.process.send_signal(signal.SIGINT)  # the pty is not the test's controlling terminal, so no key does it
+    assert "Ctrl-D or /exit leaves" in person.read_until(">>> ")
+    person.type("\x04")
+    assert person.leave() == 0

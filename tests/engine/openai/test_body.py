@@ -1,0 +1,145 @@
+"""A field of a body is honoured or refused by name."""
+
+from typing import Any
+
+import pytest
+
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import SamplingParams
+from quire.engine.openai.body import read_chat_body, read_completion_body
+
+USER = {"role": "user", "content": "Hi"}
+
+
+def test_plain_chat() -> None:
+    body = read_chat_body({"model": "m", "messages": [USER]})
+    assert body.model == "m"
+    assert body.messages == [USER]
+    # an answer ends when the model ends it
+    assert body.params == SamplingParams(max_tokens=None)
+    assert body.add_generation_prompt
+
+
+def test_plain_completion() -> None:
+    body = read_completion_body({"prompt": "Hi"})
+    assert (body.model, body.prompts, body.params) == (None, ["Hi"], SamplingParams())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"temperature": 0.5, "top_p": 0.9, "n": 2}, {"temperature": 0.5, "top_p": 0.9, "n": 2}),
+        ({"stop": "x"}, {"stop": ("x",)}),
+        ({"stop": ["x", "y"], "seed": 3}, {"stop": ("x", "y"), "seed": 3}),
+        ({"logit_bias": {"5": -100}}, {"logit_bias": {5: -100}}),
+        ({"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}, {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}),
+        ({"max_tokens": 7}, {"max_tokens": 7}),
+        ({"temperature": None, "stop": None, "stream": False}, {}),
+    ],
+)
+def test_sampling_fields(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    defaults: dict[str, Any] = {"max_tokens": None}
+    assert read_chat_body({"messages": [USER], **given}).params == SamplingParams(**(defaults | expected))
+    assert read_completion_body({"prompt": "x", **given}).params == SamplingParams(**expected)
+
+
+def test_chat_lengths_and_logprobs() -> None:
+    assert read_chat_body({"messages": [USER], "max_completion_tokens": 9}).params.max_tokens == 9
+    assert read_chat_body({"messages": [USER], "logprobs": True}).params.logprobs == 0
+    assert read_chat_body({"messages": [USER], "logprobs": True, "top_logprobs": 4}).params.logprobs == 4
+    assert read_chat_body({"messages": [USER], "logprobs": False}).params.logprobs is None
+    assert read_completion_body({"prompt": "x", "logprobs": 3}).params.logprobs == 3
+
+
+def test_going_on_with_a_message_begins_no_other() -> None:
+    body = read_chat_body({"messages": [USER], "continue_final_message": True})
+    assert (body.continue_final_message, body.add_generation_prompt) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ("", [""])],
+)
+def test_prompts(prompt: Any, expected: list[Any]) -> None:
+    assert read_completion_body({"prompt": prompt}).prompts == expected
+
+
+def test_parts_of_text_are_put_together() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert read_chat_body({"messages": [{"role": "user", "content": parts}]}).messages[0]["content"] == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"temprature": 1}, "temprature"),
+        ({"tools": []}, "tools"),
+        ({"user": "me"}, "user"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"n": 1.5}, "n"),
+        ({"n": True}, "n"),
+        ({"stop": {"a": 1}}, "stop"),
+        ({"stop": [""]}, "stop"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": "x"}}, "logit_bias"),
+        ({"logit_bias": [1]}, "logit_bias"),
+        ({"model": 5}, "model"),
+        ({"stream": "no"}, "stream"),
+        ({"messages": []}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": ["Hi"]}, "messages"),
+        ({"messages": [{"role": "king", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood"),
+        ({"chat_template_kwargs": 5}, "chat_template_kwargs"),
+    ],
+)
+def test_what_is_not_honoured_is_refused(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_chat_body({"messages": [USER], **given})
+    assert caught.value.field == field
+    assert field.rpartition(".")[2] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"prompt": None}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [True]}, "prompt"),
+        ({"prompt": {"a": 1}}, "prompt"),
+        ({"echo": True}, "echo"),
+        ({"suffix": "x"}, "suffix"),
+        ({"messages": [USER]}, "messages"),
+        ({"best_of": 0}, "best_of"),
+    ],
+)
+def test_what_a_completion_refuses(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_completion_body({"prompt": "x", **given})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("body", [None, [], "x", 5])
+def test_a_body_is_an_object(body: object) -> None:
+    for read in (read_chat_body, read_completion_body):
+        with pytest.raises(InvalidRequest, match="body is"):
+            read(body)
+
+
+def test_near_misses_are_guessed() -> None:
+    with pytest.raises(InvalidRequest, match="Did you mean 'temperature'"):
+        read_chat_body({"messages": [USER], "temprature": 1})

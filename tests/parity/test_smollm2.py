@@ -1,0 +1,87 @@
+"""The real default model against `transformers` on the same dequantized weights, in float32."""
+
+import math
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from quire import LLM, SamplingParams
+from quire.models.loading.default_model import fetch_default_model
+
+pytestmark = pytest.mark.slow
+
+PROMPTS = [
+    "The capital of France is",
+    "Once upon a time, in a small village by the sea,",
+    "def fibonacci(n):\n",
+    "Water boils at",
+    "The three laws of motion are",
+    "import numpy as np\n\n# compute the mean of each column\n",
+    "Q: What is the largest planet in the solar system?\nA:",
+    "In 1969, humans first",
+    "Der schnelle braune Fuchs",
+    "La vie est belle parce que",
+    "1, 1, 2, 3, 5, 8, 13,",
+    "The recipe calls for two cups of flour,",
+    "Dear Sir or Madam,\n\n",
+    "SELECT name, age FROM users WHERE",
+    "The opposite of hot is",
+    "<h1>Welcome</h1>\n<p>",
+    "She opened the letter and read:",
+    "Photosynthesis is the process by which",
+    "A haiku about autumn:\n",
+    "The meaning of life, according to",
+]
+
+TEXT = """The printing press changed how knowledge travelled. Before it, a book was copied by hand, and a library of a
+few hundred volumes was a treasure; after it, a merchant's daughter might own a shelf of romances and a prayer
+book. Ideas that had taken a generation to cross a mountain range now took a season. Some of them were wrong,
+and spread as fast as the others. It is tempting to say that the press made people wiser. What it did was to
+make disagreement cheaper: two printed books could be laid side by side, page against page, by someone who had
+met neither author. From that habit of comparison, more than from any single discovery, came the long argument
+that we call science."""
+
+
+@pytest.fixture(scope="module")
+def llm():
+    model = LLM("smollm2", dtype="float32", max_model_len=1024)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    path = fetch_default_model()
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    return model.eval()
+
+
+def test_the_same_greedy_text_for_twenty_prompts(llm, oracle):
+    params = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
+    outputs = llm.generate(PROMPTS, params, use_tqdm=False)
+    for output in outputs:
+        ids = torch.tensor([output.prompt_token_ids])
+        with torch.no_grad():
+            expected = oracle.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=32,
+                min_new_tokens=32,
+                do_sample=False,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+        assert output.outputs[0].token_ids == expected[0, ids.shape[1] :].tolist(), output.prompt
+
+
+def test_the_same_perplexity(llm, oracle):
+    ids = llm.get_tokenizer().encode(TEXT)
+    params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0)
+    [output] = llm.generate([ids], params, use_tqdm=False)
+    found = [position[token].logprob for position, token in zip(output.prompt_logprobs[1:], ids[1:], strict=True)]
+    perplexity = math.exp(-sum(found) / len(found))
+    with torch.no_grad():
+        expected = math.exp(oracle(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item())
+    print(f"perplexity {perplexity:.5f}, transformers {expected:.5f}")
+    assert perplexity == pytest.approx(expected, rel=1e-3)
