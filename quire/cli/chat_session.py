@@ -46,9 +46,9 @@ class ChatSession:
     def _stream(self, prompt: list[int], sampling: SamplingSettings) -> str:
         start = time.perf_counter()
         with (
+            Interrupt() as interrupt,
             TextStream(self._engine, prompt, sampling.params()) as stream,
             self.terminal.answering(),
-            Interrupt() as interrupt,
         ):
             for piece in stream:
                 self.terminal.answer(piece)

@@ -18,7 +18,7 @@ _LOOKS_LIKE_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 def _is_text(hint: object, value: str) -> None:
     """A lone hyphen must get through to the prompt, and so would a misspelt option."""
     if _LOOKS_LIKE_OPTION.fullmatch(value):
-        raise ConfigError(f"unknown option: {value}. A text that looks like one goes through standard input.")
+        raise ValueError("There is no such option; a text that looks like one goes through standard input.")
 
 
 Prompt = Annotated[

@@ -10,8 +10,9 @@ from quire.engine.engine import Engine
 
 
 class TextStream:
-    """Iterate for pieces of text; `output` is all of it so far.
+    """Iterate for a piece of text a step; `output` is all of it so far.
 
+    A piece is empty while the prompt is read or a character is incomplete, so that a reader can leave at any step.
     Leaving the `with` block early ends the request: nothing goes on being generated for nobody.
     """
 
@@ -25,9 +26,8 @@ class TextStream:
         while not self.output.finished:
             self._step()
             text = self.output.outputs[0].text
-            if len(text) > sent:
-                yield text[sent:]
-                sent = len(text)
+            yield text[sent:]
+            sent = len(text)
 
     def __enter__(self) -> Self:
         return self

@@ -48,7 +48,7 @@ def test_the_prompt_may_come_from_standard_input(
         (["x", "--stop", ""], "stop is ''"),
         (["two", "words"], "unexpected argument 'words'"),
         (["--temprature", "1"], "--temprature"),
-        (["--temprature"], "unknown option: --temprature"),
+        (["--temprature"], "There is no such option"),
         (["x", "--logprobs", "2"], "add --json"),
         (["x", "--model", "./none"], "./none"),
         (["-"], "standard input is empty"),
@@ -70,3 +70,9 @@ def test_a_prompt_beyond_the_context_is_one_line(capsys: pytest.CaptureFixture[s
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "the context holds 256" in captured.err
+
+
+@pytest.mark.slow
+def test_the_default_model_knows_a_capital(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--max-tokens", "3", "--num-gpu-blocks-override", "64"]
+    assert completed(capsys, "The capital of France is", *options).startswith(" Paris")

@@ -23,8 +23,7 @@ def test_pieces_are_the_whole_text(engine: Engine) -> None:
     with TextStream(engine, "the quick", PARAMS) as stream:
         pieces = list(stream)
     assert "".join(pieces) == expected == stream.output.outputs[0].text
-    assert len(pieces) > 1
-    assert all(pieces)
+    assert len([piece for piece in pieces if piece]) > 1
     assert stream.output.finished
 
 
