@@ -20,7 +20,7 @@ class BatchProgress:
         from tqdm import tqdm
 
         self._bar = tqdm(
-            total=self._total, unit="request", dynamic_ncols=True, disable=not sys.stderr.isatty(), file=sys.stderr
+            total=self._total, unit=" requests", dynamic_ncols=True, disable=not sys.stderr.isatty(), file=sys.stderr
         )
         return self
 

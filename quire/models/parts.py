@@ -7,8 +7,9 @@ from quire.layers.attention import Attention
 from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear, Source
 from quire.layers.norm import RMSNorm
+from quire.layers.rope import Rope, read_rope
 from quire.layers.weights import WeightPolicy
-from quire.models.decoder import GatedMLP, SelfAttention
+from quire.models.decoder import Decoder, DecoderLayer, GatedMLP, SelfAttention
 from quire.models.loading.hf_config import HFShape
 from quire.ops.functional import Activation
 
@@ -114,3 +115,15 @@ def sandwich_norms(
         return rms_norm(shape, f"{prefix}.{name}_layernorm", policy, offset=1.0)
 
     return (norm("input"), norm("pre_feedforward")), (norm("post_attention"), norm("post_feedforward"))
+
+
+def decoder(shape: HFShape, layers: list[DecoderLayer], policy: WeightPolicy) -> Decoder:
+    """What stands around the layers of Llama and its relatives: embedding, RMSNorm, head, one set of angles."""
+    fields = shape.fields
+    return Decoder(
+        embedding(shape, policy),
+        layers,
+        rms_norm(shape, "model.norm", policy),
+        head(shape, policy, tied=fields.flag("tie_word_embeddings", False)),
+        ropes=[Rope(read_rope(fields.values, shape.head_dim), policy.device)],
+    )

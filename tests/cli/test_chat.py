@@ -5,14 +5,18 @@ import json
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Self, cast
 
 import pytest
 
+from quire.cli.chat import _talk
+from quire.cli.chat_session import ChatSession
 from quire.cli.main import main
+from quire.cli.terminal import Terminal
 
 _PATIENCE = 120.0
 """Seconds to wait for a prompt that should have come; only a failure ever waits so long."""
@@ -131,7 +135,7 @@ class Person:
         os.close(other)
         self._seen = ""
 
-    def type(self, text: str) -> None:
+    def enter(self, text: str) -> None:
         os.write(self._end, text.encode())
 
     def read_until(self, mark: str) -> str:
@@ -144,22 +148,42 @@ class Person:
         return shown
 
     def leave(self) -> int:
-        code = self.process.wait(_PATIENCE)
+        return self.process.wait(_PATIENCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
         os.close(self._end)
-        return code
 
 
 def test_in_a_terminal(run_tiny: list[str]) -> None:
-    person = Person(["--max-tokens", "8", *run_tiny])
-    greeting = person.read_until(">>> ")
-    assert "tiny-chat, with a context of 256 tokens. /help" in greeting
-    person.type("/help\n")
-    assert "/save FILE" in person.read_until(">>> ")
-    person.type("Hello\n")
-    assert "Hello" in person.read_until(">>> ")
-    person.type("/foo\n")
-    assert "(There is no command /foo" in person.read_until(">>> ")
-    person.process.send_signal(signal.SIGINT)  # the pty is not the test's controlling terminal, so no key does it
-    assert "Ctrl-D or /exit leaves" in person.read_until(">>> ")
-    person.type("\x04")
-    assert person.leave() == 0
+    with Person(["--max-tokens", "8", *run_tiny]) as person:
+        greeting = person.read_until(">>> ")
+        assert "tiny-chat, with a context of 256 tokens. /help" in greeting
+        person.enter("/help\n")
+        assert "/save FILE" in person.read_until(">>> ")
+        person.enter("Hello\n")
+        assert "Hello" in person.read_until(">>> ")
+        person.enter("/foo\n")
+        assert "(There is no command /foo" in person.read_until(">>> ")
+        person.enter("\x04")
+        assert person.leave() == 0
+
+
+def test_ctrl_c_at_the_prompt_leaves_nobody_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter([KeyboardInterrupt, EOFError])
+
+    def read(prompt: str) -> str:
+        raise next(typed)
+
+    monkeypatch.setattr("builtins.input", read)
+    terminal = Terminal(interactive=True)
+    _talk(cast(ChatSession, SimpleNamespace(terminal=terminal)))
+    assert "Ctrl-D or /exit leaves" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """Phi-3: q, k, v and gate, up are each one tensor in the checkpoint; part of a head may stay unturned."""
 
 from quire.layers.linear import Linear, Source
-from quire.layers.rope import Rope, read_rope
 from quire.layers.weights import WeightPolicy
 from quire.models import parts
 from quire.models.decoder import Decoder, DecoderLayer, GatedMLP, SelfAttention
@@ -9,20 +8,13 @@ from quire.models.loading.hf_config import HFShape
 
 
 def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    fields = shape.fields
     layers = [
         DecoderLayer(
             _attention(shape, layer, policy), _mlp(shape, layer, policy), parts.layer_norms(shape, layer, policy)
         )
         for layer in range(shape.num_layers)
     ]
-    return Decoder(
-        parts.embedding(shape, policy),
-        layers,
-        parts.rms_norm(shape, "model.norm", policy),
-        parts.head(shape, policy, tied=fields.flag("tie_word_embeddings", False)),
-        ropes=[Rope(read_rope(fields.values, shape.head_dim), policy.device)],
-    )
+    return parts.decoder(shape, layers, policy)
 
 
 def _attention(shape: HFShape, layer: int, policy: WeightPolicy) -> SelfAttention:

@@ -1,6 +1,5 @@
 """Qwen2 and Qwen2.5: Llama's wiring with biases on q, k and v."""
 
-from quire.layers.rope import Rope, read_rope
 from quire.layers.weights import WeightPolicy
 from quire.models import parts
 from quire.models.decoder import Decoder, DecoderLayer
@@ -8,7 +7,6 @@ from quire.models.loading.hf_config import HFShape
 
 
 def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    fields = shape.fields
     layers = [
         DecoderLayer(
             parts.attention(shape, layer, policy, qkv_bias=True),
@@ -17,10 +15,4 @@ def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
         )
         for layer in range(shape.num_layers)
     ]
-    return Decoder(
-        parts.embedding(shape, policy),
-        layers,
-        parts.rms_norm(shape, "model.norm", policy),
-        parts.head(shape, policy, tied=fields.flag("tie_word_embeddings", False)),
-        ropes=[Rope(read_rope(fields.values, shape.head_dim), policy.device)],
-    )
+    return parts.decoder(shape, layers, policy)

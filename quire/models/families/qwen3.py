@@ -1,6 +1,5 @@
 """Qwen3: no biases; every query and key head is normed before it is turned."""
 
-from quire.layers.rope import Rope, read_rope
 from quire.layers.weights import WeightPolicy
 from quire.models import parts
 from quire.models.decoder import Decoder, DecoderLayer
@@ -18,10 +17,4 @@ def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
         )
         for layer in range(shape.num_layers)
     ]
-    return Decoder(
-        parts.embedding(shape, policy),
-        layers,
-        parts.rms_norm(shape, "model.norm", policy),
-        parts.head(shape, policy, tied=fields.flag("tie_word_embeddings", False)),
-        ropes=[Rope(read_rope(fields.values, shape.head_dim), policy.device)],
-    )
+    return parts.decoder(shape, layers, policy)
