@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quire.cli.options import CACHE, SCHEDULER, CacheOptions, ConfigFile, SchedulerOptions
+from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile, ModelOptions, SchedulerOptions
 from quire.cli.sampling_options import CHAT_SAMPLING, ChatSamplingOptions, SamplingSettings
-from quire.cli.starting import MODEL, ChosenModelOptions, start
+from quire.cli.starting import start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, InvalidRequest
 
@@ -32,7 +32,7 @@ def chat(
     chat_template: Template = None,
     config: ConfigFile = None,
     sampling: ChatSamplingOptions = CHAT_SAMPLING,
-    model: ChosenModelOptions = MODEL,
+    model: ModelOptions = MODEL,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:

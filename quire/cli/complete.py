@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quire.cli.options import CACHE, SCHEDULER, CacheOptions, ConfigFile, SchedulerOptions
+from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile, ModelOptions, SchedulerOptions
 from quire.cli.sampling_options import SAMPLING, SamplingOptions
-from quire.cli.starting import MODEL, ChosenModelOptions, start
+from quire.cli.starting import start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 
@@ -50,7 +50,7 @@ def complete(
     logprobs: Logprobs = None,
     config: ConfigFile = None,
     sampling: SamplingOptions = SAMPLING,
-    model: ChosenModelOptions = MODEL,
+    model: ModelOptions = MODEL,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:

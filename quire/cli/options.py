@@ -43,7 +43,7 @@ ParallelOptions = Annotated[ParallelConfig, _section("Parallelism", 4)]
 ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
 # cyclopts wants a default for a section whose fields all have one.
-CACHE, SCHEDULER, PARALLEL = CacheConfig(), SchedulerConfig(), ParallelConfig()
+MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
 SERVER, OBSERVE = ServerConfig(), ObserveConfig()
 
 ConfigFile = Annotated[
@@ -68,7 +68,6 @@ def apply_sources(app: App, commands: tuple[str, ...], arguments: ArgumentCollec
         used = {name: value for name, value in settings.items() if _argument(arguments, name) is not None}
         Dict(used, source=str(path), use_commands_as_keys=False)(app, commands, arguments)
     _check_whole_numbers(arguments)
-    _check_model(commands, arguments)
 
 
 def check_environment(environment: Iterable[str], known: Iterable[str]) -> None:
@@ -100,15 +99,6 @@ def _check_whole_numbers(arguments: ArgumentCollection) -> None:
                     continue
                 name = token.keyword or argument.name
                 raise ConfigError(f"{name} is {token.value!r}, but it must be a whole number.")
-
-
-def _check_model(commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    argument = _argument(arguments, "model")
-    if argument is not None and argument.required and not argument.tokens:
-        raise ConfigError(
-            f"quire {' '.join(commands)} needs a MODEL: a folder, a .gguf file or a hub id, here or as `model:` in "
-            f"--config or as {_PREFIX}MODEL."
-        )
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

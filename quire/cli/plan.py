@@ -6,6 +6,7 @@ from cyclopts import Parameter
 
 from quire.cli.options import (
     CACHE,
+    MODEL,
     PARALLEL,
     SCHEDULER,
     CacheOptions,
@@ -34,7 +35,7 @@ Json = Annotated[
 
 
 def plan(
-    model: ModelOptions,
+    model: ModelOptions = MODEL,
     *,
     device: Device = "h100",
     device_memory: DeviceMemory = None,

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from quire.cli.batch_progress import BatchProgress
 from quire.cli.interrupt import Interrupt
-from quire.cli.options import CACHE, SCHEDULER, CacheOptions, ConfigFile, SchedulerOptions
-from quire.cli.starting import MODEL, ChosenModelOptions, start
+from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile, ModelOptions, SchedulerOptions
+from quire.cli.starting import start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 
@@ -41,7 +41,7 @@ def run_batch(
     served_model_name: ServedName = None,
     chat_template: Template = None,
     config: ConfigFile = None,
-    model: ChosenModelOptions = MODEL,
+    model: ModelOptions = MODEL,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:

@@ -4,6 +4,7 @@ import sys
 
 from quire.cli.options import (
     CACHE,
+    MODEL,
     OBSERVE,
     PARALLEL,
     SCHEDULER,
@@ -22,7 +23,7 @@ _NOT_BUILT = 1
 
 
 def serve(
-    model: ModelOptions,
+    model: ModelOptions = MODEL,
     *,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
@@ -34,8 +35,8 @@ def serve(
     """Serve a model over HTTP."""
     asked = EngineConfig(model, cache, scheduler, parallel, server, observe)
     print(
-        f"quire: cannot serve {asked.model.model}: the settings are fine, but running models and the HTTP server "
-        "are not built yet; `quire plan` works.",
+        f"quire: cannot serve {asked.model.model}: the settings are fine, but the HTTP server is not built yet; "
+        "`quire chat`, `quire complete` and `quire run-batch` run models.",
         file=sys.stderr,
     )
     return _NOT_BUILT

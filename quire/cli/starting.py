@@ -3,33 +3,14 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Group, Parameter
-
-from quire.cli.help_panel import wide_panel
 from quire.config.engine import EngineConfig
-from quire.config.model import ModelConfig
-from quire.engine.fetch import DEFAULT_MODEL, find_here
+from quire.engine.fetch import find_here
 
 if TYPE_CHECKING:
     from quire.engine.engine import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenModel(ModelConfig):
-    """Which model to run."""
-
-    model: str = DEFAULT_MODEL
-    """A folder, a .gguf file or a hub id. smollm2 is SmolLM2-135M-Instruct, downloaded when it is first used."""
-
-
-MODEL = ChosenModel()
-ChosenModelOptions = Annotated[
-    ChosenModel, Parameter(name="*", group=Group("Model", sort_key=1, help_formatter=wide_panel))
-]
 
 
 @contextmanager

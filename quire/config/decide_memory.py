@@ -4,10 +4,18 @@ from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
-from quire.config.memory import MemoryBudget, activation_bytes, layer_bytes, sampler_bytes, weights_on_device
+from quire.config.memory import (
+    MemoryBudget,
+    activation_bytes,
+    layer_bytes,
+    sampler_bytes,
+    weights_on_device,
+    with_expanded_weights,
+)
 from quire.config.resolved import Choice
 from quire.config.sizes import GIB, decimal_size
 from quire.core.errors import ConfigError
+from quire.core.ggml_types import PACKED
 
 _DEFAULT_SHARE = {"cuda": 0.92, "cpu": 0.5}
 _DEFAULT_SWAP = 4 * GIB
@@ -18,6 +26,23 @@ _SHORTEST_USEFUL = 256
 def memory_share(asked: CacheConfig, device: DeviceFacts) -> float:
     """The share of a device's memory that quire takes."""
     return _DEFAULT_SHARE[device.kind] if asked.gpu_memory_utilization is None else asked.gpu_memory_utilization
+
+
+def decide_packed(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, choices: list[Choice]
+) -> bool:
+    """Whether weights that are stored packed stay so."""
+    wanted = asked.model.packed_weights
+    if not any(stored in PACKED for stored in model.weight_bytes):
+        if wanted != "auto":
+            raise ConfigError(f"--packed-weights is {wanted}, but {model.name} has no packed weights; leave it out.")
+        return False
+    expanded = weights_on_device(with_expanded_weights(model, dtype), dtype, asked.parallel)
+    room = int(device.memory_bytes * memory_share(asked.cache, device))
+    keep = wanted == "keep" or (wanted == "auto" and expanded > room // 2)
+    reason = f"expanded to {dtype} they take {decimal_size(expanded)} of {decimal_size(room)}"
+    choices.append(Choice("packed_weights", "keep" if keep else "expand", "asked for" if wanted != "auto" else reason))
+    return keep
 
 
 def decide_offload(

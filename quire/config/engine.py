@@ -18,7 +18,7 @@ from quire.core.nearest import did_you_mean
 class EngineConfig:
     """What was asked for; `resolve` turns it into concrete values."""
 
-    model: ModelConfig
+    model: ModelConfig = field(default_factory=ModelConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
@@ -36,6 +36,4 @@ class EngineConfig:
                 raise ConfigError(f"unknown setting {name!r}.{did_you_mean(name, known)}")
             check_value(sections[known[name]], name, value)
             chosen[known[name]][name] = value
-        if "model" not in settings:
-            raise ConfigError("the setting 'model' is missing; give a folder, a .gguf file or a hub id.")
         return cls(**{name: section(**chosen[name]) for name, section in sections.items()})

@@ -1,11 +1,12 @@
 """What one device's memory is spent on, as arithmetic over facts. Estimates err on the large side; decides nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quire.config.dtypes import DTYPE_BYTES, PLAIN_FLOATS, dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
+from quire.core.ggml_types import PACKED
 
 # Widest point of a layer, in multiples of the hidden size: the residual stream, its norm, attention's output and input
 # stay whole on every rank; queries, keys, values, the gated MLP's two halves and their product are cut.
@@ -55,6 +56,17 @@ def weights_on_device(model: ModelFacts, dtype: str, parallel: ParallelConfig) -
         most = len(stage_layers(model.num_layers, parallel.pipeline_parallel_size)[0])
         total = (total - embedding) * most // model.num_layers + embedding
     return -(-total // parallel.tensor_parallel_size)
+
+
+def with_expanded_weights(model: ModelFacts, dtype: str) -> ModelFacts:
+    """The same model with its packed weights in `dtype`."""
+    sizes: dict[str, int] = {}
+    for stored, size in model.weight_bytes.items():
+        kind = PACKED.get(stored)
+        name = stored if kind is None else dtype
+        expanded = size if kind is None else size // kind.num_bytes * kind.block * dtype_bytes(dtype)
+        sizes[name] = sizes.get(name, 0) + expanded
+    return replace(model, weight_bytes=sizes)
 
 
 def layer_bytes(model: ModelFacts, dtype: str, parallel: ParallelConfig) -> int:

@@ -7,14 +7,19 @@ from typing import Literal
 from quire.config.bounds import check
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+PackedWeights = Literal["auto", "keep", "expand"]
+
+DEFAULT_MODEL = "smollm2"
+"""What every command without a model uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Which model to run and in which numbers."""
 
-    model: str
-    """A folder with config.json and *.safetensors, a .gguf file, or a hub id such as meta-llama/Meta-Llama-3-8B."""
+    model: str = DEFAULT_MODEL
+    """A folder with config.json and *.safetensors, a .gguf file, or a hub id such as meta-llama/Meta-Llama-3-8B.
+    smollm2 is SmolLM2-135M-Instruct, downloaded when it is first used."""
     _: KW_ONLY
     revision: str | None = None
     """Branch, tag or commit of a hub id. Unset: its main branch."""
@@ -22,6 +27,9 @@ class ModelConfig:
     """What the model computes in. auto: the checkpoint's own where the device is fast at it."""
     max_model_len: int | None = None
     """Longest prompt plus answer, in tokens. Unset: the checkpoint's, or less where the KV cache holds less."""
+    packed_weights: PackedWeights = "auto"
+    """Weights that are stored packed, as in GGUF files: keep them so, or expand them once when they are loaded, which
+    takes more memory and less time. auto: expand where that takes at most half of what quire may use."""
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
     lazy_loading: bool = True

@@ -12,11 +12,13 @@ from quire.config.decide_memory import (
     decide_max_model_len,
     decide_num_blocks,
     decide_offload,
+    decide_packed,
     memory_budget,
 )
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape
+from quire.config.memory import with_expanded_weights
 from quire.config.resolved import (
     Choice,
     KVLayout,
@@ -38,8 +40,10 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
-    offloaded = decide_offload(asked, model, device, dtype, choices)
-    budget = memory_budget(asked, model, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes, offloaded)
+    keep_packed = decide_packed(asked, model, device, dtype, choices)
+    held = model if keep_packed else with_expanded_weights(model, dtype)
+    offloaded = decide_offload(asked, held, device, dtype, choices)
+    budget = memory_budget(asked, held, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
@@ -59,6 +63,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         queue_timeout=_queue_timeout(asked.scheduler, choices),
         weight_bytes=budget.weights,
         choices=tuple(choices),
+        keep_packed=keep_packed,
         offloaded_layers=offloaded,
     )
 

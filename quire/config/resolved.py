@@ -97,6 +97,8 @@ class Resolved:
     weight_bytes: int
     """Bytes of weights on one device."""
     choices: tuple[Choice, ...]
+    keep_packed: bool = False
+    """Whether weights that are stored packed stay so in memory."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)

@@ -110,6 +110,9 @@ class Engine:
                 field="prompt",
             )
         check_token_ids(request.params, self._model.vocab_size, request.bad_words)
+        for name, what in (("structured", "structured output"), ("adapter", "LoRA adapters")):
+            if getattr(request.params, name) is not None:
+                raise InvalidRequest(f"{name} is set, but {what} are not built yet; leave it out", field=name)
 
 
 def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:

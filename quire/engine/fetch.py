@@ -4,7 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from quire.models.loading.default_model import DEFAULT_MODEL, default_model_path
+from quire.config.model import DEFAULT_MODEL
+from quire.models.loading.default_model import default_model_path
 from quire.models.loading.hub import cached_folder, is_hub_id
 from quire.models.loading.locate import locate
 

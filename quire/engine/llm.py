@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.config.engine import EngineConfig
+from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import (
     BeamSearchOutput,
@@ -23,7 +24,6 @@ from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template
 from quire.engine.text.template_process import TemplateProcess
 from quire.engine.text.tokenizer import Tokenizer
-from quire.models.loading.default_model import DEFAULT_MODEL
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 

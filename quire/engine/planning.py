@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from quire.config.decide_memory import memory_budget
+from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import blocks_for, kv_tokens
-from quire.config.memory import MemoryBudget
+from quire.config.memory import MemoryBudget, with_expanded_weights
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
@@ -79,7 +79,11 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     resolved, problem = fit(asked, model, device, seq_len)
     limits = boundless.limits
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
-    cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
+    swap_bytes = (resolved or boundless).kv.num_cpu_blocks * boundless.kv.block_bytes
+    held = model
+    if not decide_packed(asked, model, device, boundless.dtype, []):
+        held = with_expanded_weights(model, boundless.dtype)
+    offloaded = decide_offload(asked, held, device, boundless.dtype, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(
         model=model,
@@ -89,7 +93,7 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         kv_dtype=boundless.kv.dtype,
         kv_bytes_per_token=boundless.kv.bytes_per_token,
         block_bytes=boundless.kv.block_bytes,
-        budget=memory_budget(asked, model, device, boundless.dtype, step, cpu_blocks * boundless.kv.block_bytes),
+        budget=memory_budget(asked, held, device, boundless.dtype, step, swap_bytes, offloaded),
         seq_len=seq_len or min(_USUAL_SEQ_LEN, longest),
         resolved=resolved,
         problem=problem,

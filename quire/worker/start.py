@@ -26,7 +26,6 @@ def start_worker(
     *,
     device: torch.device,
     seed: int = 0,
-    keep_quantized: bool = False,
     in_background: bool = False,
     progress: Progress | None = None,
 ) -> Worker:
@@ -37,7 +36,7 @@ def start_worker(
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
-    policy = WeightPolicy(getattr(torch, resolved.dtype), device, keep_quantized, kept)
+    policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept)
     model = build_model(shape, policy)
     if in_background:
         load = load_layer_by_layer(model, checkpoint, progress)

@@ -101,8 +101,6 @@ def test_reader_that_goes_away_is_no_traceback(tmp_path: Path, llama: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["plan"], "quire plan needs a MODEL"),
-        (["serve"], "quire serve needs a MODEL"),
         (["plan", "a", "b"], "unexpected argument 'b'"),
         (["plan", "a", "--block-size"], "--block-size requires an argument"),
         (["plan", "a", "--block-size", "8", "--block-size", "8"], "--block-size specified multiple times"),

@@ -10,6 +10,7 @@ from cyclopts import App
 from quire.cli.main import main
 from quire.cli.options import (
     CACHE,
+    MODEL,
     SCHEDULER,
     CacheOptions,
     ConfigFile,
@@ -33,7 +34,7 @@ def parse() -> Parse:
 
     @app.command
     def plan(
-        model: ModelOptions,
+        model: ModelOptions = MODEL,
         *,
         cache: CacheOptions = CACHE,
         scheduler: SchedulerOptions = SCHEDULER,

@@ -10,4 +10,4 @@ def test_serve_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
-    assert "are not built yet; `quire plan` works" in captured.err
+    assert "the HTTP server is not built yet; `quire chat`" in captured.err

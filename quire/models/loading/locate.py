@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import CheckpointError
-from quire.models.loading.default_model import DEFAULT_MODEL, fetch_default_model
+from quire.models.loading.default_model import fetch_default_model
 from quire.models.loading.hub import download, is_hub_id
 
 

@@ -1,13 +1,11 @@
 """One of each tokenizer for all tests of this folder; training one takes a moment."""
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tokenizers
 
-from quire.engine.text.template_process import TemplateProcess
 from tests.engine.text import vocabularies
 
 
@@ -39,10 +37,3 @@ def transformers() -> Any:
         import transformers
 
         return transformers
-
-
-@pytest.fixture(scope="session")
-def template_process() -> Iterator[TemplateProcess]:
-    process = TemplateProcess()
-    yield process
-    process.close()
