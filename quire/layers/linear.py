@@ -23,7 +23,7 @@ class Source:
 
 
 class Linear(nn.Module):
-    """Rows of all sources in order. Sources of one dense dtype are stored as one matrix."""
+    """Rows of all sources in order. Where nothing stays packed they are one matrix, and one product does for all."""
 
     bias: Tensor | None
 
@@ -71,16 +71,25 @@ class Linear(nn.Module):
             self._loaded[part] = GgufWeight(stored.kind, self._policy.place(stored.data), shape)
         else:
             values = dense(stored, self._policy.dtype)
-            values = values.t().contiguous() if self._transposed else values
-            self._loaded[part] = DenseWeight(self._policy.place(values))
+            self._take_dense(part, values.t() if self._transposed else values)
         if len(self._loaded) == len(self._sources):
-            self._join([self._loaded.pop(number) for number in range(len(self._sources))])
+            weights = [self._loaded.pop(number) for number in range(len(self._sources))]
+            self._parts = nn.ModuleList(dict.fromkeys(weights))  # parts that share a matrix are one
 
-    def _join(self, weights: list[Weight]) -> None:
-        plain = [weight for weight in weights if isinstance(weight, DenseWeight)]
-        if len(plain) == len(weights) > 1:
-            weights = [DenseWeight.stack(plain)]
-        self._parts = nn.ModuleList(weights)
+    def _take_dense(self, part: int, values: Tensor) -> None:
+        """Copy a part to its rows of one matrix for all, unless it is the only one or others may stay packed."""
+        if self._policy.keep_quantized or len(self._sources) == 1:
+            # where dtype and device are the file's, this is the mapped file itself, shared with other processes
+            self._loaded[part] = DenseWeight(self._policy.place(values.contiguous()))
+            return
+        stacked = next((weight for weight in self._loaded.values() if isinstance(weight, DenseWeight)), None)
+        if stacked is None:
+            rows = sum(source.rows for source in self._sources)
+            empty = torch.empty(rows, self._in_features, dtype=self._policy.dtype)
+            stacked = DenseWeight(self._policy.place(empty))
+        start = sum(source.rows for source in self._sources[:part])
+        stacked.values[start : start + self._sources[part].rows].copy_(values)
+        self._loaded[part] = stacked
 
     def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
         assert self.bias is not None

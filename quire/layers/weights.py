@@ -20,7 +20,7 @@ class WeightPolicy:
 
     dtype: torch.dtype
     device: torch.device
-    keep_quantized: bool = True
+    keep_quantized: bool = False
     """Hold quantized tensors as they are stored; otherwise they are expanded to `dtype` once, when they are loaded."""
     offloaded: frozenset[int] = frozenset()
     """Layers whose weights stay in host memory."""

@@ -1,6 +1,5 @@
 """Weights in a floating-point dtype that the device computes in."""
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -15,11 +14,6 @@ class DenseWeight(Weight):
     def __init__(self, values: Tensor) -> None:
         super().__init__()
         self.register_buffer("values", values, persistent=False)
-
-    @classmethod
-    def stack(cls, weights: list["DenseWeight"]) -> "DenseWeight":
-        """One matrix of several, so that one product does for all."""
-        return cls(torch.cat([weight.values for weight in weights]))
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.values)

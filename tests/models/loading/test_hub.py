@@ -173,3 +173,32 @@ def test_header_of_the_hub_is_checked_like_one_on_disk(monkeypatch: pytest.Monke
     monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda *_, **__: metadata)
     with pytest.raises(CheckpointError, match=r"me/tiny/model\.safetensors: tensor 't' is F32 of shape"):
         hub.fetch_header("me/tiny", None)
+
+
+def test_download_takes_what_a_model_needs_and_no_pickles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, object] = {}
+
+    def snapshot(repo: str, **options: object) -> str:
+        asked.update(options, repo=repo)
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr(hub, "_reach", lambda: None)
+    assert hub.download("owner/model", "main") == tmp_path
+    assert (asked["repo"], asked["revision"]) == ("owner/model", "main")
+    patterns = asked["allow_patterns"]
+    assert isinstance(patterns, list)
+    assert "*.safetensors" in patterns
+    assert not [pattern for pattern in patterns if "bin" in pattern or "pt" in pattern]
+
+
+def test_an_earlier_download_serves_when_the_hub_is_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def away() -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(hub, "_reach", away)
+    monkeypatch.setattr(hub, "cached_folder", lambda repo, revision: tmp_path)
+    assert hub.download("owner/model", None) == tmp_path
+    monkeypatch.setattr(hub, "cached_folder", lambda repo, revision: None)
+    with pytest.raises(CheckpointError, match="the hub could not be asked"):
+        hub.download("owner/model", None)
