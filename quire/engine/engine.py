@@ -1,5 +1,6 @@
 """Engine: a model that is ready to answer, with text on one side and steps on the other."""
 
+import logging
 import time
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,10 @@ from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.inline import InlineExecutor, local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.observe.choices import choices_text
 from quire.sampling.token_ids import check_token_ids
+
+_log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -123,6 +127,7 @@ def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:
     if facts.is_encoder:
         raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
     resolved = resolve(asked, facts, local_device_facts())
+    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)

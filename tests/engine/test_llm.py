@@ -199,6 +199,14 @@ def test_n_8_on_a_long_prompt_needs_little_more_than_one(llm):
     assert blocks_at_first_token(8) < 1.3 * blocks_at_first_token(1)
 
 
+def test_the_start_up_log_says_what_was_chosen_and_why(tiny, caplog):
+    with caplog.at_level("INFO", logger="quire"):
+        LLM(str(tiny.path), num_gpu_blocks_override=64, lazy_loading=False).close()
+    [record] = [record for record in caplog.records if record.message.startswith("starting ")]
+    assert "num_gpu_blocks" in record.message
+    assert "asked for" in record.message
+
+
 def test_a_missing_model_is_one_clear_error():
     with pytest.raises(quire.CheckpointError, match="there is no file or folder"):
         LLM(str(Path("/nowhere/at/all")))
