@@ -114,13 +114,14 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The LoRA adapter to apply, by name."""
 
     def __post_init__(self) -> None:
-        for name, value in (("stop", self.stop), ("bad_words", self.bad_words)):
-            if isinstance(value, str | list):
-                msgspec.structs.force_setattr(self, name, (value,) if isinstance(value, str) else tuple(value))
-        for name in ("stop_token_ids", "allowed_token_ids"):
+        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids"):
             value = getattr(self, name)
-            if isinstance(value, list):
+            if isinstance(value, str):
+                msgspec.structs.force_setattr(self, name, (value,))
+            elif isinstance(value, list):
                 msgspec.structs.force_setattr(self, name, tuple(value))
+            elif value is None and name != "allowed_token_ids":  # vLLM's way to say none
+                msgspec.structs.force_setattr(self, name, ())
         self._check_counts()
         self._check_numbers()
         self._check_flags()

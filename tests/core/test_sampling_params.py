@@ -75,6 +75,11 @@ def test_one_stop_string_is_a_list_of_one():
     assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
 
 
+def test_none_is_an_empty_list_as_in_vllm():
+    params = SamplingParams(stop=None, stop_token_ids=None, bad_words=None)
+    assert (params.stop, params.stop_token_ids, params.bad_words) == ((), (), ())
+
+
 def test_an_unknown_field_is_refused():
     with pytest.raises(TypeError, match="temprature"):
         SamplingParams(temprature=1.0)  # type: ignore[call-arg]
