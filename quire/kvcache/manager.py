@@ -147,11 +147,13 @@ class KVManager:
         if not self._has_windows:
             return
         table = self._tables[seq.id]
+        # drafts under verification count as computed and may be taken back: only up to the last token is it certain
+        certain = min(seq.num_computed, seq.num_tokens - 1)
         for group, spec in enumerate(self.groups):
             if spec.window is None:
                 continue
             blocks = table.blocks[group]
-            first = min(max(0, seq.num_computed - spec.window + 1) // self.block_size, len(blocks))
+            first = min(max(0, certain - spec.window + 1) // self.block_size, len(blocks))
             gone = range(table.trimmed[group], first)
             if not gone:
                 continue

@@ -189,6 +189,18 @@ def test_window_blocks_are_given_back_when_they_fall_out():
     assert NULL_BLOCK not in sliding[3:]
 
 
+def test_drafts_that_may_be_rejected_push_nothing_out_of_the_window():
+    book = Book(groups=(KVGroup((0,), window=6),))
+    seq = book.compute(book.open(range(10)))
+    book.kv.grow(seq, 13)
+    seq.num_computed, seq.num_pending = 13, 1  # three drafts are being verified behind token 10
+    book.kv.trim(seq)
+    check(book.kv)
+    # token 10 is certain to come next and looks back to 5, which lies in block 1
+    assert book.blocks(seq)[0] == NULL_BLOCK
+    assert NULL_BLOCK not in book.blocks(seq)[1:]
+
+
 def test_a_hit_needs_only_the_window_in_sliding_groups():
     book = Book(num_blocks=14, groups=(KVGroup((0,)), KVGroup((1,), window=6)))
     first = book.compute(book.open(range(20)), until=16)
