@@ -323,13 +323,17 @@ class Scheduler:
         return hit.num_blocks < len(table.names) and table.names[hit.num_blocks] in draft.computing
 
     def _cost_to_admit(self, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> int:
-        """Free blocks it takes to hold all tokens of a waiting sequence."""
+        """Free blocks it takes to hold all tokens of a waiting sequence, as far as it holds them at once."""
         total = seq.num_tokens + self._lookahead
+        chunk = self.limits.max_num_batched_tokens + self._lookahead
         if found is not None:
-            return self.kv.cost_of_hit(found[1], total, self.limits.max_num_batched_tokens)
-        if seq.status is Status.SWAPPED:
-            return self.kv.cost_of_return(seq, total)
-        return self.kv.cost_of_growth(seq, total)
+            cost = self.kv.cost_of_hit(found[1], total, chunk)
+        elif seq.status is Status.SWAPPED:
+            cost = self.kv.cost_of_return(seq, total)
+        else:
+            cost = self.kv.cost_of_growth(seq, total)
+        # blocks leave a sliding window as others come: without this bound a prompt could wait in an empty cache
+        return min(cost, self.kv.most_blocks(total, chunk))
 
     def _blocks_for_new(self, draft: StepDraft) -> int:
         """Free blocks that running sequences do not need soon."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from quire.config.resolved import KVGroup
 from quire.core.errors import RequestTooLarge
 from quire.core.request import Emitted, Request
 from quire.core.result import StepResult
@@ -77,6 +78,18 @@ def test_a_request_that_can_never_fit_is_refused_with_the_numbers():
     ):
         scheduler.add(make_request("a", [1] * 30))
     assert not scheduler.has_work
+
+
+@pytest.mark.parametrize("chunk", [9, 3])
+def test_a_long_prompt_behind_a_window_is_admitted_though_its_blocks_never_fit_at_once(chunk):
+    scheduler = make_scheduler(
+        groups=(KVGroup((0,), window=5),), num_blocks=17, block_size=1, max_num_seqs=2, max_num_batched_tokens=chunk
+    )
+    device = ReferenceDevice(scheduler)
+    prompt = [token % 3 for token in range(40)]
+    for name in ("first", "again", "longer"):  # the later ones find the window of the earlier one in the cache
+        scheduler.add(make_request(name, prompt if name != "longer" else [*prompt[:30], *prompt], max_tokens=4))
+        assert len(run_from(scheduler, device, steps=300)) == 1
 
 
 def test_without_max_tokens_the_cache_is_the_limit():
@@ -182,15 +195,18 @@ def test_parallel_samples_share_the_prompt():
     assert sorted(seq.index for seq in finished) == [0, 1, 2, 3]
 
 
-def run_from(scheduler: Scheduler, device: ReferenceDevice) -> list:
+def run_from(scheduler: Scheduler, device: ReferenceDevice, steps: int = 500) -> list:
     finished = scheduler.take_finished()
-    while scheduler.has_work:
+    for _ in range(steps):
+        if not scheduler.has_work:
+            break
         plan = scheduler.schedule(0.0)
         result = device.run(plan)
         if plan.rows:
             scheduler.update(result)
         check(scheduler.kv)
         finished += scheduler.take_finished()
+    assert not scheduler.has_work
     for seq in finished:
         assert seq.tokens[seq.num_prompt :] == expected_tokens(seq.request, seq.index, seq.max_total)
     return finished
