@@ -18,6 +18,7 @@ settings.register_profile(
     "slow",
     max_examples=2000,
     deadline=None,
+    derandomize=False,  # said outright: on machines that look like CI, Hypothesis would repeat the same examples
     print_blob=True,  # these runs are random: a failure prints what reproduces it
     suppress_health_check=[HealthCheck.too_slow],
 )
