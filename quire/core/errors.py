@@ -27,3 +27,27 @@ class InvalidRequest(QuireError, ValueError):  # noqa: N818 - reads as what it i
 
 class RequestTooLarge(InvalidRequest):
     """A request could never fit the model's context or the KV cache, however long it waited."""
+
+
+class RequestFailed(QuireError):
+    """A request was accepted and could not be completed, through no fault of its client."""
+
+
+class DeadlineExceeded(QuireError):
+    """A request's time was over before it had anything to show."""
+
+
+class Overloaded(QuireError):
+    """There is more work than can be done in time; `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unavailable(QuireError):
+    """Nothing can be taken in now: the engine is starting, or the server is on its way out."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

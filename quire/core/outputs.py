@@ -38,6 +38,21 @@ class CompletionOutput:
 
 
 @dataclass(slots=True)
+class Delta:
+    """What one sequence has said since it was last read."""
+
+    prompt: int
+    """Place of its prompt among those asked together."""
+    index: int
+    """Its place among the sequences of that prompt."""
+    text: str
+    token_ids: list[int]
+    logprobs: list[PositionLogprobs] | None
+    finish_reason: FinishReason | None
+    stop_reason: int | str | None
+
+
+@dataclass(slots=True)
 class RequestMetrics:
     """Seconds on the engine's clock."""
 
@@ -45,6 +60,8 @@ class RequestMetrics:
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
     finished_time: float | None = None
+    cached_tokens: int = 0
+    """Prompt tokens that the prefix cache already held."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,63 @@
+"""What an engine and a request tell about themselves, as plain numbers; observers turn them into metrics and traces."""
+
+import msgspec
+
+from quire.core.status import FinishReason
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An engine after a step. Counts named `total_` only grow while the engine lives."""
+
+    step: int = 0
+    running: int = 0
+    waiting: int = 0
+    held: int = 0
+    """Sequences that wait for a slow reader."""
+    step_seconds: float = 0.0
+    step_tokens: int = 0
+    """Tokens computed in the step, prompts and answers together."""
+    step_sequences: int = 0
+    num_blocks: int = 0
+    used_blocks: int = 0
+    cached_blocks: int = 0
+    """Blocks that are free to take and still hold a prefix someone may want again."""
+    block_size: int = 0
+    kv_waste: float = 0.0
+    """Share of the slots of used blocks that hold no token."""
+    host_blocks: int = 0
+    used_host_blocks: int = 0
+    total_prefix_tokens: int = 0
+    """Prompt tokens looked up in the prefix cache."""
+    total_prefix_hits: int = 0
+    """Of those, tokens that were found."""
+    total_preemptions_recompute: int = 0
+    total_preemptions_swap: int = 0
+    total_steps_failed: int = 0
+    memory_bytes: int = 0
+    """Resident memory of the engine's process."""
+    device_memory_bytes: int = 0
+    """Memory in use on the device; 0 where the device is the CPU."""
+    device_memory_total: int = 0
+
+
+class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request from beginning to end. Times are in seconds on the monotonic clock."""
+
+    id: str
+    endpoint: str = ""
+    """The route it came by, such as /v1/chat/completions."""
+    tenant: str = ""
+    model: str = ""
+    replica: int = 0
+    reason: FinishReason = "stop"
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    n: int = 1
+    max_tokens: int | None = None
+    arrival: float = 0.0
+    first_scheduled: float | None = None
+    first_token: float | None = None
+    finished: float = 0.0
+    moves: int = 0
+    """Engines that were lost under it."""

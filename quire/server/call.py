@@ -1,0 +1,20 @@
+"""Call: a body as the engine runs it and as its client reads the answer. Every API ends here."""
+
+from dataclasses import dataclass
+
+from quire.core.sampling_params import SamplingParams
+from quire.server.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a body asks for, ready to run."""
+
+    endpoint: str
+    """The route, such as /v1/chat/completions."""
+    prompts: list[list[int]]
+    texts: list[str | None]
+    """Each prompt as text, where it came as text."""
+    params: SamplingParams
+    stream: bool
+    writer: Writer

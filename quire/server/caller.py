@@ -1,0 +1,24 @@
+"""Caller: who is asking, as the gate found out; routes read it as `request.state.caller`."""
+
+from dataclasses import dataclass
+
+from quire.core.request import DEFAULT_TENANT
+from quire.server.account import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One request's sender. Without keys everyone is the default tenant."""
+
+    request_id: str
+    account: Account
+    """What the tenant may still use."""
+    tenant: str = DEFAULT_TENANT
+    priority: int | None = None
+    """The priority its key gives; None leaves it to the body."""
+    cache_salt: str | None = None
+    """Keeps its prefixes from other tenants; None shares them."""
+    models: frozenset[str] | None = None
+    """Models it may use; None: all."""
+    deadline: float | None = None
+    """Seconds its request may take, from X-Request-Deadline."""
