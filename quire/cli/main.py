@@ -19,6 +19,7 @@ _COMMANDS = {
     "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
     "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on devices that nobody has."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
+    "key": ("quire.cli.key:key", "Make an API key for the server."),
 }
 
 _HELP = ("--help", "-h")

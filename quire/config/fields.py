@@ -27,7 +27,9 @@ def check_value(section: type, name: str, value: object) -> None:
     """Raise a ConfigError unless `value` has the type that field `name` of `section` declares."""
     hint = get_type_hints(section)[name]
     if not _matches(hint, value):
-        raise ConfigError(f"{name} is {value!r} ({type(value).__name__}), but it must be {describe(hint)}.")
+        secret = any(field.name == name and field.metadata.get("secret") for field in fields(section))
+        given = f"a {type(value).__name__}" if secret else f"{value!r} ({type(value).__name__})"
+        raise ConfigError(f"{name} is {given}, but it must be {describe(hint)}.")
 
 
 def describe(hint: Any) -> str:

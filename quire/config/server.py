@@ -1,21 +1,128 @@
-"""Where the HTTP server listens."""
+"""Where the HTTP server listens, who may use it, and what it bears."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from quire.config.bounds import check
+from quire.core.errors import ConfigError
+
+_LONGEST_WAIT = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Where the HTTP server listens."""
+    """Where the HTTP server listens, who may use it, and what it bears."""
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 opens the server to the network."""
     port: int = 8000
     """TCP port to listen on; 0 picks a free one."""
+    uds: str | None = None
+    """Path of a unix socket to listen on instead of an address and a port; only its owner may connect."""
+    ssl_certfile: str | None = None
+    """PEM file of the TLS certificate, with its chain. Unset: plain HTTP."""
+    ssl_keyfile: str | None = None
+    """PEM file of the certificate's private key. Unset: it stands in --ssl-certfile."""
+    served_model_name: str | None = None
+    """Names by which clients ask for the model, with commas between; answers carry the first. Unset: the model's own."""
+    chat_template: str | None = None
+    """File with a Jinja chat template to use instead of the model's own."""
+    api_key: str | None = field(default=None, repr=False, metadata={"secret": True})
+    """One key that opens everything; set as QUIRE_API_KEY it stays out of the list of processes."""
+    keys: str | None = None
+    """YAML file of named keys with limits of their own; `quire key` writes it, SIGHUP reads it again."""
+    allowed_origins: str | None = None
+    """Origins whose web pages may call the server, separated by commas; * is any. Unset: its own pages only."""
+    max_body_mb: float = 32.0
+    """MiB of a request's body at most; files that are uploaded count as bodies."""
+    max_header_kb: float = 64.0
+    """KiB of a request's headers at most."""
+    max_connections: int = 10_000
+    """Connections at once; more are answered with 503."""
+    keep_alive: float = 75.0
+    """Seconds an idle connection stays open."""
+    replicas: int = 1
+    """Engines that share the work, each with a copy of the model."""
+    max_waiting_tokens: int | None = None
+    """Tokens that may wait for an engine; more work is refused with 429. Unset: decided from the KV cache."""
+    max_predicted_wait: float = 600.0
+    """Seconds; a request that would wait longer for its first token is refused with 429."""
+    step_timeout: float = 120.0
+    """Seconds a step may take before its engine counts as stuck and is replaced."""
+    slow_reader_timeout: float = 60.0
+    """Seconds a client may leave a full buffer unread before it is dropped."""
+    drain_timeout: float | None = None
+    """Seconds that running work may go on after SIGTERM. Unset: as long as it takes."""
+    store: str | None = None
+    """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
+    enable_docs: bool = True
+    """Offer /docs and /openapi.json."""
 
     def __post_init__(self) -> None:
+        self._check_places()
+        self._check_names()
+        self._check_secret()
+        self._check_counts()
+        self._check_seconds()
+
+    def names(self) -> tuple[str, ...]:
+        """What clients may call the model, as far as it was said."""
+        return _listed(self.served_model_name)
+
+    def origins(self) -> tuple[str, ...]:
+        """Whose pages may call the server, beside its own."""
+        return _listed(self.allowed_origins)
+
+    def _check_places(self) -> None:
         check(
             bool(self.host.strip()), "host", self.host, "an address or a host name", "127.0.0.1 stays on this machine"
         )
         check(0 <= self.port <= 65535, "port", self.port, "a port from 0 to 65535", "8000 is the usual one")
+        for name in ("uds", "ssl_certfile", "ssl_keyfile", "chat_template", "keys", "store"):
+            value = getattr(self, name)
+            if value is not None:
+                check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
+
+    def _check_names(self) -> None:
+        for name, allowed in (("served_model_name", "names"), ("allowed_origins", "origins")):
+            value = getattr(self, name)
+            if value is not None:
+                listed = _listed(value)
+                ok = all(listed) and len(set(listed)) == len(listed) and not any(" " in each for each in listed)
+                check(ok, name, value, f"different {allowed} with commas between them", "leave out the empty ones")
+        for origin in self.origins():
+            ok = origin == "*" or (origin.startswith(("http://", "https://")) and origin.count("/") == 2)
+            fix = "write them as a browser does, as in https://example.org, or * for any"
+            check(ok, "allowed_origins", self.allowed_origins, "origins with commas between them", fix)
+
+    def _check_secret(self) -> None:
+        key = self.api_key
+        if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
+            # What was given stays out of the message: it may be a real key with a mistake in it.
+            raise ConfigError(
+                f"--api-key has {len(key)} characters that a header cannot all carry, but it must be printable ASCII "
+                "without spaces; `quire key NAME` makes one."
+            )
+
+    def _check_counts(self) -> None:
+        check(self.replicas >= 1, "replicas", self.replicas, "1 or more", "1 is a single engine")
+        check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
+        if self.max_waiting_tokens is not None:
+            fix = "leave it out to have it decided"
+            check(self.max_waiting_tokens >= 1, "max_waiting_tokens", self.max_waiting_tokens, "1 or more", fix)
+        ok = 0.001 <= self.max_body_mb <= 4096  # NaN is no number that this holds for
+        check(ok, "max_body_mb", self.max_body_mb, "from 0.001 to 4096 MiB", "32 is the default")
+        check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
+
+    def _check_seconds(self) -> None:
+        for name in ("keep_alive", "max_predicted_wait", "step_timeout", "slow_reader_timeout", "drain_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
+                check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+
+
+def _listed(value: str | None) -> tuple[str, ...]:
+    return () if value is None else tuple(each.strip() for each in value.split(","))

@@ -17,7 +17,7 @@ class CheckpointError(QuireError):
     """A checkpoint is missing, unreadable, or says something that cannot be true."""
 
 
-class InvalidRequest(QuireError, ValueError):  # noqa: N818 - reads as what it is: the client's request is invalid
+class InvalidRequest(QuireError, ValueError):
     """A request asks for something that is not allowed; `field` names the offending field."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:

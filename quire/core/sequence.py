@@ -11,7 +11,7 @@ from quire.core.status import TRANSITIONS, Status
 NO_ROW = -1
 
 
-class IllegalTransition(QuireError):  # noqa: N818 - our own invariant, not a client's error
+class IllegalTransition(QuireError):
     """A sequence was asked to go from one state to one that may not follow it."""
 
 
@@ -28,6 +28,7 @@ class Sequence:
         "kv_variant",
         "max_total",
         "min_total",
+        "num_cached",
         "num_computed",
         "num_pending",
         "num_preemptions",
@@ -74,6 +75,8 @@ class Sequence:
         self.row = NO_ROW
         self.num_preemptions = 0
         self.first_granted: float | None = None
+        self.num_cached = 0
+        """Tokens the prefix cache held when it first got a row."""
 
     @property
     def num_tokens(self) -> int:

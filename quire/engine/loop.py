@@ -1,14 +1,37 @@
 """EngineLoop: schedule, execute, update. The one loop that every way of using quire runs."""
 
+import logging
 import time
 from collections import deque
+from dataclasses import dataclass
 
+from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import Status
+from quire.engine.blame import Blame
+from quire.engine.holds import Holds
 from quire.executor.base import Executor, StepHandle
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class StepFigures:
+    """The last step that was read."""
+
+    step: int = 0
+    tokens: int = 0
+    sequences: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    plan: StepPlan
+    handle: StepHandle
 
 
 class EngineLoop:
@@ -17,7 +40,11 @@ class EngineLoop:
     def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
         self._scheduler = scheduler
         self._executor = executor
-        self._in_flight: deque[StepHandle] = deque()
+        self._in_flight: deque[_Flight] = deque()
+        self.holds = Holds(scheduler)
+        self._blame = Blame(scheduler, self.holds)
+        self.num_failed_steps = 0
+        self.figures = StepFigures()
 
     @property
     def scheduler(self) -> Scheduler:
@@ -32,7 +59,9 @@ class EngineLoop:
         return self._scheduler.has_work
 
     def add(self, request: Request) -> list[Sequence]:
-        return self._scheduler.add(request)
+        sequences = self._scheduler.add(request)
+        self._blame.arrived(request.id)
+        return sequences
 
     def abort(self, request_id: str) -> None:
         self._scheduler.abort(request_id)
@@ -46,14 +75,41 @@ class EngineLoop:
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
         plan = self._scheduler.schedule(time.monotonic())
-        if not plan.is_empty:
-            handle = self._executor.execute(plan)
-            if plan.rows:
-                self._in_flight.append(handle)
-        update = StepUpdate([], [])
-        if self._in_flight and (len(self._in_flight) >= self._executor.max_in_flight or not plan.rows):
-            update = self._scheduler.update(self._in_flight.popleft().result())
-        return update, self._scheduler.take_finished()
+        step, update = plan.step, StepUpdate([], [])
+        try:
+            if not plan.is_empty:
+                handle = self._executor.execute(plan)
+                if plan.rows:
+                    self._in_flight.append(_Flight(plan, handle))
+            if self._in_flight and (len(self._in_flight) >= self._executor.max_in_flight or not plan.rows):
+                flight = self._in_flight.popleft()
+                step = flight.plan.step
+                update = self._read(flight)
+        except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
+            self._step_threw(step, error)
+        finished = self._scheduler.take_finished()
+        for seq in finished:
+            self.holds.forget(seq.request.id)
+        return update, finished
 
     def close(self) -> None:
         self._executor.close()
+
+    def _read(self, flight: _Flight) -> StepUpdate:
+        result = flight.handle.result()
+        update = self._scheduler.update(result)
+        self._blame.stepped()
+        plan = flight.plan
+        self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
+        return update
+
+    def _step_threw(self, step: int, error: Exception) -> None:
+        """Take the step back and find out who is to blame; raises where the device itself is gone."""
+        self.num_failed_steps += 1
+        sequences = self._scheduler.rollback(step)
+        self._in_flight.clear()
+        _log.error("step %d with %d sequences threw", step, len(sequences), exc_info=error)
+        self._executor.reset()
+        for request_id in self._blame.step_threw(sequences):
+            _log.error("request %s is to blame and fails: %s", request_id, error)
+            self._scheduler.abort(request_id, Status.FAILED)

@@ -25,5 +25,9 @@ class Executor(ABC):
         """Start a step."""
 
     @abstractmethod
+    def reset(self) -> None:
+        """A step threw and the scheduler has taken back all rows: forget them. Raises when the device is lost."""
+
+    @abstractmethod
     def close(self) -> None:
         """Free the device. Safe to call twice."""

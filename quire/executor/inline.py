@@ -34,6 +34,10 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         return _Done(self._worker.execute(plan))
 
+    def reset(self) -> None:
+        assert self._worker is not None, "the executor is closed"
+        self._worker.reset()
+
     def embedding(self, pooling: Pooling | None) -> EmbeddingExecutor:
         """Embeds with the worker's model; `pooling` None is what suits it."""
         assert self._worker is not None, "the executor is closed"

@@ -36,6 +36,10 @@ class BlockPool:
     def num_cached(self) -> int:
         return len(self._cached)
 
+    def cached_blocks(self) -> list[int]:
+        """The ids of cached blocks, the next to be evicted first."""
+        return list(self._cached)
+
     @property
     def num_used(self) -> int:
         return self.num_blocks - self.num_free

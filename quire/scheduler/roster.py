@@ -39,6 +39,8 @@ class Roster:
         self._kv = kv
         self._preemption = preemption
         self._costs = costs
+        self._held: set[int] = set()
+        """Sequences that may not run until they are let go; they stand in no queue meanwhile."""
         self._requests: dict[str, list[Sequence]] = {}
         self._unforked: dict[int, list[Sequence]] = {}
         """Siblings that share a first sequence's prompt as soon as it is computed, by that sequence's id."""
@@ -58,8 +60,20 @@ class Roster:
         return len(self.queue) + sum(len(siblings) for siblings in self._unforked.values())
 
     @property
+    def num_held(self) -> int:
+        return len(self._held)
+
+    @property
     def is_idle(self) -> bool:
         return not (self._requests or self._released)
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether there is anything that a step could do; held sequences alone leave nothing."""
+        return bool(self.running or len(self.queue) or self._released)
+
+    def request_ids(self) -> list[str]:
+        return list(self._requests)
 
     def sequences_of(self, request_id: str) -> list[Sequence]:
         """The sequences of a live request; none of one that has ended or never came."""
@@ -87,7 +101,7 @@ class Roster:
         self._requests[request.id] = sequences
         if request.resume:
             for seq in sequences:
-                self.queue.push(seq)
+                self._enqueue(seq)
         else:
             self._queue_first(sequences)
         return list(sequences)
@@ -130,8 +144,27 @@ class Roster:
         self._leave_row(seq)
         seq.become(Status.PAUSED)
         self.paused[seq.id] = seq
-        self.queue.push(seq)
+        self._enqueue(seq)
         self.stats.paused += 1
+
+    def hold(self, seq: Sequence) -> None:
+        """Take a sequence out of every step until it is let go. It keeps its blocks until someone needs them."""
+        if seq.is_finished or seq.id in self._held:
+            return
+        if seq.status is Status.RUNNING:
+            self._held.add(seq.id)
+            self.pause(seq)
+        else:
+            if not self._is_unforked(seq):
+                self.queue.remove(seq)
+            self._held.add(seq.id)
+
+    def let_go(self, seq: Sequence) -> None:
+        """A held sequence may run again."""
+        if seq.id in self._held:
+            self._held.remove(seq.id)
+            if not self._is_unforked(seq):
+                self.queue.push(seq)
 
     def free_blocks(self, besides: Sequence | None = None) -> bool:
         """Preempt whoever should lose its blocks first: a paused sequence, else a running one."""
@@ -167,13 +200,14 @@ class Roster:
             self._kv.release(seq, keep)
         elif seq.status is Status.PAUSED:
             del self.paused[seq.id]
-            self.queue.remove(seq)
+            self._dequeue(seq)
             self._kv.release(seq, keep)
         elif seq.status is Status.SWAPPED:
-            self.queue.remove(seq)
+            self._dequeue(seq)
             self._kv.drop_swapped(seq)
         elif not self._leave_siblings(seq):
-            self.queue.remove(seq)
+            self._dequeue(seq)
+        self._held.discard(seq.id)
         self._queue_first(self._unforked.pop(seq.id, []))
         seq.become(status)
         self.queue.finished(seq)
@@ -193,7 +227,7 @@ class Roster:
         if not sequences:
             return
         first, *siblings = sequences
-        self.queue.push(first)
+        self._enqueue(first)
         if siblings:
             self._unforked[first.id] = siblings
 
@@ -203,7 +237,7 @@ class Roster:
         self._kv.fork(parent, child)
         child.become(Status.PAUSED)
         self.paused[child.id] = child
-        self.queue.push(child)
+        self._enqueue(child)
 
     def _should_swap(self, seq: Sequence) -> bool:
         if self._preemption == "recompute" or not self._kv.can_swap_out(seq):
@@ -217,7 +251,7 @@ class Roster:
         seq.num_preemptions += 1
         if seq.status is Status.RUNNING:
             self._leave_row(seq)
-            self.queue.push(seq)
+            self._enqueue(seq)
         else:
             del self.paused[seq.id]
         seq.become(status)
@@ -228,6 +262,18 @@ class Roster:
         self._free_rows.append(seq.row)
         seq.row = NO_ROW
         seq.drafts = []
+
+    def _enqueue(self, seq: Sequence) -> None:
+        if seq.id not in self._held:
+            self.queue.push(seq)
+
+    def _dequeue(self, seq: Sequence) -> None:
+        if seq.id not in self._held:
+            self.queue.remove(seq)
+
+    def _is_unforked(self, seq: Sequence) -> bool:
+        """Whether it waits for a sibling to compute their prompt."""
+        return any(seq in siblings for siblings in self._unforked.values())
 
     def _leave_siblings(self, seq: Sequence) -> bool:
         """Take a sequence out of the siblings that wait for their prompt, where it is one."""

@@ -94,6 +94,16 @@ class Scheduler:
         if seq.status is Status.RUNNING:
             self._roster.pause(seq)
 
+    def hold(self, request_id: str) -> None:
+        """Leave a request out of every step until it is let go: its reader is slow, or others are on trial."""
+        for seq in self._roster.sequences_of(request_id):
+            self._roster.hold(seq)
+
+    def let_go(self, request_id: str) -> None:
+        """A held request may run again; one that is not held, or has ended, is left as it is."""
+        for seq in self._roster.sequences_of(request_id):
+            self._roster.let_go(seq)
+
     def take_finished(self) -> list[Sequence]:
         """Sequences that ended since the last call, each exactly once."""
         return self._roster.take_finished()
@@ -111,8 +121,26 @@ class Scheduler:
         return self._roster.num_waiting
 
     @property
+    def num_held(self) -> int:
+        return self._roster.num_held
+
+    def sequences_of(self, request_id: str) -> list[Sequence]:
+        """The sequences of a live request; none of one that has ended or never came."""
+        return self._roster.sequences_of(request_id)
+
+    @property
+    def live_requests(self) -> list[str]:
+        """Ids of all requests that have not ended."""
+        return self._roster.request_ids()
+
+    @property
     def has_work(self) -> bool:
         return bool(self._flights) or not self._roster.is_idle
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether a step now could do anything; where all that is live is held, only time can."""
+        return bool(self._flights) or self._roster.can_advance
 
     # -- a step ------------------------------------------------------------------------------------------------
 
@@ -343,7 +371,7 @@ class Scheduler:
     def _admit(self, draft: StepDraft, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> None:
         self._roster.seat(seq, found)
         if seq.first_granted is None:
-            seq.first_granted = self._now
+            seq.first_granted, seq.num_cached = self._now, seq.num_computed
         num_computed, num_deltas = seq.num_computed, len(draft.table_deltas)
         self._grant_chunk(draft, seq)
         self._promise_rest(draft, seq)

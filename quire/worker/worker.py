@@ -79,6 +79,13 @@ class Worker:
             elapsed=time.perf_counter() - start,
         )
 
+    def reset(self) -> None:
+        """Forget every row, and make sure that the device still computes: after some errors it never will again."""
+        for row in range(self._limits.max_num_seqs):
+            self._sampling.release(row)
+        self._prompts.clear()
+        torch.ones(1, device=self._device).item()
+
     def embedder(self, pooling: Pooling | None) -> Embedder:
         """An embedder with this worker's model, to be used between steps."""
         return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)

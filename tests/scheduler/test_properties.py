@@ -80,6 +80,7 @@ class Bookkeeping(RuleBasedStateMachine):
         self.live: dict[int, Sequence] = {}
         self.ended: Counter[int] = Counter()
         self.forked: set[str] = set()
+        self.held: set[str] = set()
 
     @rule(
         prompt=st.lists(st.integers(0, 1), min_size=1, max_size=24),
@@ -164,6 +165,23 @@ class Bookkeeping(RuleBasedStateMachine):
         (roster.preempt if preempt else roster.pause)(seq)
 
     @rule(data=st.data())
+    @precondition(lambda self: self.live)
+    def hold(self, data):
+        seq = self.live[data.draw(st.sampled_from(sorted(self.live)))]
+        # as if the next step began with it
+        self.scheduler.kv.begin_step(self.scheduler._step + 1, self.now)
+        self.scheduler.hold(seq.request.id)
+        assert not any(other.request.id == seq.request.id for other in self.scheduler.running)
+        self.held.add(seq.request.id)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.held)
+    def let_go(self, data):
+        request_id = data.draw(st.sampled_from(sorted(self.held)))
+        self.held.remove(request_id)
+        self.scheduler.let_go(request_id)
+
+    @rule(data=st.data())
     @precondition(lambda self: not self.results and self.scheduler.running)
     def fork_beam(self, data):
         parent = data.draw(st.sampled_from(self.scheduler.running))
@@ -182,11 +200,14 @@ class Bookkeeping(RuleBasedStateMachine):
     @invariant()
     def books_balance(self):
         if hasattr(self, "scheduler"):
+            assert not self.held & {seq.request.id for seq in self.scheduler.running}, "a held request runs"
             check(self.scheduler.kv)
 
     def teardown(self):
         if not hasattr(self, "scheduler"):
             return
+        for request_id in self.held:
+            self.scheduler.let_go(request_id)
         for _ in range(2000):
             if not self.scheduler.has_work:
                 break

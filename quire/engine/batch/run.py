@@ -11,8 +11,9 @@ from quire.core.outputs import RequestOutput
 from quire.engine.batch.lines import BadLine, BatchLine
 from quire.engine.batch.results import ResultFile
 from quire.engine.engine import Engine
-from quire.engine.openai.answers import chat_answer, completion_answer, error_answer
+from quire.engine.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.engine.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
+from quire.engine.openai.shapes import chat_answer, completion_answer, keep_last
 from quire.engine.text.chat_template import ChatTemplate
 
 _AHEAD = 2
@@ -110,6 +111,10 @@ class BatchRunner:
         self._jobs |= dict.fromkeys(job.waiting, job)
 
     def _prompts(self, body: ChatBody | CompletionBody) -> list[list[int]]:
+        context = self._engine.resolved.limits.max_model_len
+        return [keep_last(tokens, body, context) for tokens in self._encoded(body)]
+
+    def _encoded(self, body: ChatBody | CompletionBody) -> list[list[int]]:
         tokenizer = self._engine.tokenizer
         assert tokenizer is not None
         if isinstance(body, CompletionBody):
@@ -119,13 +124,16 @@ class BatchRunner:
                 else prompt
                 for prompt in body.prompts
             ]
-        text = self._template().render(
+        template = self._template()
+        body.check_template(template.accepts)
+        text = template.render(
             body.messages,
+            documents=body.documents,
             add_generation_prompt=body.add_generation_prompt,
             continue_final_message=body.continue_final_message,
             variables=body.template_variables,
         )
-        return [tokenizer.encode(text, add_special_tokens=False)]  # the template wrote the special tokens itself
+        return [tokenizer.encode(text, add_special_tokens=body.add_special_tokens)]
 
     def _step(self) -> list[dict[str, Any]]:
         finished: list[dict[str, Any]] = []
@@ -152,12 +160,13 @@ class BatchRunner:
         return _response(job.line, 200, self._answer(job.body, outputs))
 
     def _answer(self, body: ChatBody | CompletionBody, outputs: list[RequestOutput]) -> dict[str, Any]:
-        identity, created, name = secrets.token_hex(12), int(time.time()), self._names[0]
-        if isinstance(body, CompletionBody):
-            return completion_answer(identity, created, name, outputs)
-        assert self._engine.tokenizer is not None
-        top = body.params.logprobs or 0
-        return chat_answer(identity, created, name, outputs[0], self._engine.tokenizer, top)
+        name, tokenizer = self._names[0], self._engine.tokenizer
+        assert tokenizer is not None
+        head = AnswerHead(secrets.token_hex(12), int(time.time()), name, fingerprint(name))
+        if isinstance(body, ChatBody):
+            return chat_answer(head, body, tokenizer).whole(outputs)
+        prompts = [output.prompt_token_ids for output in outputs]
+        return completion_answer(head, body, tokenizer, prompts).whole(outputs)
 
     def _refused(self, line: BatchLine, error: QuireError) -> dict[str, Any]:
         self.counts.failed += 1

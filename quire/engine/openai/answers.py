@@ -1,45 +1,188 @@
-"""Finished requests as OpenAI's response bodies."""
+"""Finished requests as OpenAI's response bodies, and the parts that whole and streamed answers have in common."""
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from quire.core.outputs import CompletionOutput, PositionLogprobs, RequestOutput
-from quire.engine.text.tokenizer import Tokenizer
+from quire import __version__
+from quire.core.outputs import CompletionOutput, Delta, RequestOutput
+from quire.engine.openai.logprobs import LogprobWriter, prompt_logprobs
+from quire.engine.openai.options import AnswerOptions
 
 Body = dict[str, Any]
 
 
-def chat_answer(
-    identity: str, created: int, model: str, output: RequestOutput, tokenizer: Tokenizer, top: int = 0
-) -> Body:
-    """The body of a chat completion; `top` likeliest tokens are listed where logprobs were asked for."""
-    choices = [
-        {
-            "index": index,
-            "message": {"role": "assistant", "content": sequence.text, "refusal": None},
-            "logprobs": _chat_logprobs(sequence, tokenizer, top),
-            "finish_reason": sequence.finish_reason,
-            "stop_reason": sequence.stop_reason,
-        }
-        for index, sequence in enumerate(output.outputs)
-    ]
-    return _answer(f"chatcmpl-{identity}", "chat.completion", created, model, choices, [output])
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """What every body of one answer begins with."""
+
+    identity: str
+    created: int
+    """Seconds since 1970."""
+    model: str
+    fingerprint: str
+    """The same for answers of the same model by the same program."""
 
 
-def completion_answer(identity: str, created: int, model: str, outputs: Sequence[RequestOutput]) -> Body:
-    """The body of a text completion; choices of the first prompt come first."""
-    sequences = [sequence for output in outputs for sequence in output.outputs]
-    choices = [
-        {
+class ChatAnswer:
+    """The shapes of /v1/chat/completions."""
+
+    def __init__(self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, top: int) -> None:
+        """`top` likeliest tokens are listed where logprobs were asked for."""
+        self._head = head
+        self._options = options
+        self._logprobs = logprobs
+        self._top = top
+
+    def whole(self, outputs: Sequence[RequestOutput]) -> Body:
+        """A chat has one prompt, and so one output."""
+        (output,) = outputs
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": sequence.text, "refusal": None},
+                **self._about(sequence),
+                **_end(sequence),
+            }
+            for index, sequence in enumerate(output.outputs)
+        ]
+        more: Body = {}
+        if self._options.token_ids:
+            more["prompt_token_ids"] = output.prompt_token_ids
+        if self._options.prompt_logprobs and output.prompt_logprobs is not None:
+            more["prompt_logprobs"] = prompt_logprobs(output.prompt_logprobs)
+        return envelope(self._head, self._options, "chat.completion", choices) | {"usage": usage(outputs), **more}
+
+    def chunk(self, *choices: Body) -> Body:
+        return envelope(self._head, self._options, "chat.completion.chunk", list(choices))
+
+    def first(self, index: int, _place: int, prompt: list[int]) -> Body | None:
+        """The chunk that begins a message."""
+        message = {"role": "assistant", "content": "", "refusal": None}
+        chunk = self.chunk(_open(index, {"delta": message, "logprobs": None}))
+        return chunk | {"prompt_token_ids": prompt} if self._options.token_ids else chunk
+
+    def piece(self, index: int, delta: Delta) -> Body:
+        return self.chunk(_open(index, {"delta": {"content": delta.text}, **self._about(delta)}))
+
+    def last(self, index: int, delta: Delta) -> Body:
+        """The chunk that ends a message."""
+        return self.chunk({"index": index, "delta": {}, "logprobs": None, **_end(delta)})
+
+    def _about(self, said: CompletionOutput | Delta) -> Body:
+        found = None if said.logprobs is None else self._logprobs.chat(said.token_ids, said.logprobs, self._top)
+        return {"logprobs": found} | ({"token_ids": said.token_ids} if self._options.token_ids else {})
+
+
+class CompletionAnswer:
+    """The shapes of /v1/completions."""
+
+    def __init__(
+        self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, echoed: Sequence[str] = ()
+    ) -> None:
+        """`echoed` are the prompts as text, where they stand before the answers."""
+        self._head = head
+        self._options = options
+        self._logprobs = logprobs
+        self._echoed = echoed
+        self._offsets: dict[int, int] = {}
+        """Where the next token's text begins, for each choice of a stream."""
+
+    def whole(self, outputs: Sequence[RequestOutput]) -> Body:
+        """Choices of the first prompt come first."""
+        sequences = [(place, output, sequence) for place, output in enumerate(outputs) for sequence in output.outputs]
+        choices = [self._choice(index, *each) for index, each in enumerate(sequences)]
+        used = usage(outputs, answered=not self._options.prompt_only)
+        return envelope(self._head, self._options, "text_completion", choices) | {"usage": used}
+
+    def chunk(self, *choices: Body) -> Body:
+        return envelope(self._head, self._options, "text_completion", list(choices))
+
+    def first(self, index: int, place: int, prompt: list[int]) -> Body | None:
+        """The chunk that begins an answer with what is wanted of its prompt; None where that is nothing."""
+        if not self._options.echo and not self._options.token_ids:
+            return None
+        text = self._echoed[place] if self._options.echo else ""
+        self._offsets[index] = len(text)
+        ids = {"prompt_token_ids": prompt, "token_ids": []} if self._options.token_ids else {}
+        return self.chunk(_open(index, {"text": text, "logprobs": None, **ids}))
+
+    def piece(self, index: int, delta: Delta) -> Body:
+        found, start = None, self._offsets.get(index, 0)
+        if delta.logprobs is not None:
+            found = self._logprobs.text(delta.token_ids, delta.logprobs, start)
+            self._offsets[index] = start + self._logprobs.length(delta.token_ids)
+        return self.chunk(_open(index, {"text": delta.text, "logprobs": found, **self._ids(delta.token_ids)}))
+
+    def last(self, index: int, delta: Delta) -> Body:
+        """The chunk that ends an answer."""
+        return self.chunk({"index": index, "text": "", "logprobs": None, **self._end(delta)})
+
+    def _choice(self, index: int, place: int, output: RequestOutput, sequence: CompletionOutput) -> Body:
+        only_prompt = self._options.prompt_only
+        before = self._echoed[place] if self._options.echo else ""
+        choice: Body = {
             "index": index,
-            "text": sequence.text,
-            "logprobs": _text_logprobs(sequence),
-            "finish_reason": sequence.finish_reason,
-            "stop_reason": sequence.stop_reason,
+            "text": before if only_prompt else before + sequence.text,
+            "logprobs": self._text_logprobs(output, sequence),
+            **self._end(sequence),
+            **self._ids([] if only_prompt else sequence.token_ids),
         }
-        for index, sequence in enumerate(sequences)
-    ]
-    return _answer(f"cmpl-{identity}", "text_completion", created, model, choices, outputs)
+        if self._options.token_ids:
+            choice["prompt_token_ids"] = output.prompt_token_ids
+        if self._options.prompt_logprobs and output.prompt_logprobs is not None:
+            choice["prompt_logprobs"] = prompt_logprobs(output.prompt_logprobs)
+        return choice
+
+    def _text_logprobs(self, output: RequestOutput, sequence: CompletionOutput) -> Body | None:
+        if sequence.logprobs is None:
+            return None
+        answer = ([], []) if self._options.prompt_only else (sequence.token_ids, sequence.logprobs)
+        if not self._options.echo:
+            return self._logprobs.text(*answer)
+        before = output.prompt_logprobs or [None] * len(output.prompt_token_ids)
+        return self._logprobs.text([*output.prompt_token_ids, *answer[0]], [*before, *answer[1]])
+
+    def _end(self, said: CompletionOutput | Delta) -> Body:
+        # no token was asked for, and none was too many
+        return {"finish_reason": "length", "stop_reason": None} if self._options.prompt_only else _end(said)
+
+    def _ids(self, tokens: list[int]) -> Body:
+        return {"token_ids": tokens} if self._options.token_ids else {}
+
+
+def fingerprint(model: str) -> str:
+    return "fp_" + hashlib.sha256(f"{__version__} {model}".encode()).hexdigest()[:12]
+
+
+def envelope(head: AnswerHead, options: AnswerOptions, kind: str, choices: list[Body]) -> Body:
+    prefix = "cmpl" if kind == "text_completion" else "chatcmpl"
+    body: Body = {
+        "id": f"{prefix}-{options.request_id or head.identity}",
+        "object": kind,
+        "created": head.created,
+        "model": head.model,
+        "choices": choices,
+        "system_fingerprint": head.fingerprint,
+    }
+    return body if options.service_tier is None else body | {"service_tier": options.service_tier}
+
+
+def usage(outputs: Sequence[RequestOutput], *, answered: bool = True) -> Body:
+    """Tokens of all prompts and answers; `answered` false leaves out what was generated."""
+    read = sum(len(output.prompt_token_ids) for output in outputs)
+    written = sum(len(sequence.token_ids) for output in outputs for sequence in output.outputs) if answered else 0
+    return tokens_used(read, written, sum(output.metrics.cached_tokens for output in outputs))
+
+
+def tokens_used(read: int, written: int, cached: int | None) -> Body:
+    """A `usage` object; `cached` is None while it is not known."""
+    counts: Body = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    if cached is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": cached}
+        counts["completion_tokens_details"] = {"reasoning_tokens": 0}
+    return counts
 
 
 def error_answer(message: str, kind: str, field: str | None) -> Body:
@@ -47,47 +190,9 @@ def error_answer(message: str, kind: str, field: str | None) -> Body:
     return {"error": {"message": message, "type": kind, "param": field, "code": None}}
 
 
-def _answer(
-    identity: str, kind: str, created: int, model: str, choices: list[Body], outputs: Sequence[RequestOutput]
-) -> Body:
-    read = sum(len(output.prompt_token_ids) for output in outputs)
-    written = sum(len(sequence.token_ids) for output in outputs for sequence in output.outputs)
-    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-    return {"id": identity, "object": kind, "created": created, "model": model, "choices": choices, "usage": usage}
+def _open(index: int, said: Body) -> Body:
+    return {"index": index, **said, "finish_reason": None}
 
 
-def _chat_logprobs(sequence: CompletionOutput, tokenizer: Tokenizer, top: int) -> Body | None:
-    if sequence.logprobs is None:
-        return None
-
-    def entry(token: int, found: PositionLogprobs) -> Body:
-        bytes_ = list(tokenizer.token_bytes(token))
-        return {"token": found[token].decoded_token or "", "logprob": found[token].logprob, "bytes": bytes_}
-
-    pairs = zip(sequence.token_ids, sequence.logprobs, strict=True)
-    return {
-        "content": [
-            entry(token, found) | {"top_logprobs": [entry(other, found) for other in _likeliest(found, top)]}
-            for token, found in pairs
-        ]
-    }
-
-
-def _text_logprobs(sequence: CompletionOutput) -> Body | None:
-    if sequence.logprobs is None:
-        return None
-    tokens, values, top, offsets, length = [], [], [], [], 0
-    for token, found in zip(sequence.token_ids, sequence.logprobs, strict=True):
-        text = found[token].decoded_token or ""
-        tokens.append(text)
-        values.append(found[token].logprob)
-        top.append({found[other].decoded_token or "": found[other].logprob for other in found})
-        offsets.append(length)
-        length += len(text)
-    return {"tokens": tokens, "token_logprobs": values, "top_logprobs": top, "text_offset": offsets}
-
-
-def _likeliest(found: PositionLogprobs, count: int) -> list[int]:
-    """The chosen token is among them only when it is likely enough."""
-    ranked = sorted(found, key=lambda token: found[token].rank or 0)
-    return [token for token in ranked if (found[token].rank or 0) <= count][:count]
+def _end(said: CompletionOutput | Delta) -> Body:
+    return {"finish_reason": said.finish_reason, "stop_reason": said.stop_reason}

@@ -15,7 +15,7 @@ from quire.engine.simulation.row import Row
 from quire.engine.simulation.workload import END
 
 
-class ImpossiblePlan(QuireError):  # noqa: N818 - our own invariant, not a user's error
+class ImpossiblePlan(QuireError):
     """A plan that no worker could carry out: the scheduler and the rows have come apart."""
 
 

@@ -30,7 +30,7 @@ _NAME = "<template>"
 _MOST_MESSAGE = 500
 
 
-class Refusal(TemplateError):  # noqa: N818 - says what happened
+class Refusal(TemplateError):
     """The template itself refuses the conversation, by `raise_exception`."""
 
 

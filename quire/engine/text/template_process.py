@@ -38,7 +38,7 @@ class TemplateLimits:
     """Characters of the template itself."""
 
 
-class TemplateFailed(Exception):  # noqa: N818 - it is the template that failed, not this process
+class TemplateFailed(Exception):
     """The template did not give a text; `kind` is syntax, forbidden, refused, limit or failed."""
 
     def __init__(self, kind: str, message: str, line: int | None) -> None:
@@ -48,7 +48,7 @@ class TemplateFailed(Exception):  # noqa: N818 - it is the template that failed,
         self.line = line
 
 
-class _Died(Exception):  # noqa: N818 - says what happened
+class _Died(Exception):
     """The child ended in the middle of a request."""
 
 

@@ -1,0 +1,230 @@
+"""AsyncLLM: many clients, one or more engines in processes of their own. What the server is built on."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from quire.config.engine import EngineConfig
+from quire.config.model import DEFAULT_MODEL
+from quire.core.errors import InvalidRequest, RequestFailed
+from quire.core.outputs import RequestOutput
+from quire.core.pooling import Pooling
+from quire.core.request import DEFAULT_TENANT
+from quire.core.sampling_params import SamplingParams
+from quire.core.stats import EngineStats, FinishedRequest
+from quire.engine.requests import RequestMaker
+from quire.engine.serving.admission import Admission
+from quire.engine.serving.fleet import Fleet
+from quire.engine.serving.generation import Generation
+from quire.engine.serving.inquiries import Inquiries
+from quire.engine.serving.journal import Entry
+from quire.engine.serving.messages import Started
+from quire.engine.serving.reader import RequestReader
+from quire.engine.serving.texts import Texts
+from quire.models.loading.header import read_model_facts
+from quire.models.loading.locate import locate
+from quire.observe.metrics import Metrics
+
+_WAITING_CONTEXTS = 1024
+"""Unless said otherwise, prompts of so many whole contexts may wait; what they cost is a few bytes a token."""
+_log = logging.getLogger(__name__)
+
+
+class AsyncLLM:
+    """Requests of many clients, each streamed to its own. Use it as `async with`, or call `close`."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        metrics: Metrics | None = None,
+        tenant_weights: dict[str, float] | None = None,
+        on_finished: Callable[[FinishedRequest], None] | None = None,
+    ) -> None:
+        """Loads the tokenizer; engines are started by `start`."""
+        self.config = config
+        self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
+        self._path = locate(config.model.model, config.model.revision)
+        self.facts = read_model_facts(str(self._path))
+        self._on_finished = on_finished
+        self.inquiries = Inquiries()
+        self.fleet = Fleet(
+            config,
+            # one for all engines: a request that moves goes on with the same noise
+            seed=secrets.randbits(62),
+            tenant_weights=tenant_weights,
+            metrics=self.metrics,
+            on_other=self.inquiries.answered,
+            on_report=self._reported,
+            on_lost=self._engine_lost,
+        )
+        most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.max_position
+        self.admission = Admission(self.fleet.journal, most, config.server.max_predicted_wait)
+        self._texts: Texts | None = None
+        self._requests: RequestMaker | None = None
+        self._started: Started | None = None
+        self._generations: dict[str, Generation] = {}
+
+    @classmethod
+    async def create(cls, model: str = DEFAULT_MODEL, **settings: object) -> Self:
+        """Start it and wait until it takes requests. Every setting of the command line is a keyword argument."""
+        llm = cls(EngineConfig.from_flat(model=model, **settings))
+        await llm.start()
+        try:
+            await llm.ready()
+        except BaseException:
+            await llm.close()
+            raise
+        return llm
+
+    async def start(self) -> None:
+        """Start the engines, and read the tokenizer while they load."""
+        await self.fleet.start()
+        template = self.config.server.chat_template
+        file = None if template is None else Path(template)
+        self._texts = await asyncio.to_thread(Texts, self._path, file)
+        self._requests = RequestMaker(self._texts.tokenizer, self.facts)
+
+    async def ready(self) -> Started:
+        """Wait for the first engine; raises ConfigError where none can be started."""
+        self._started = await self.fleet.ready()
+        return self._started
+
+    @property
+    def texts(self) -> Texts:
+        assert self._texts is not None, "start() comes first"
+        return self._texts
+
+    @property
+    def max_model_len(self) -> int:
+        return self.facts.max_position if self._started is None else self._started.max_model_len
+
+    @property
+    def embedding_size(self) -> int:
+        return self.facts.hidden_size
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    async def generate(
+        self,
+        prompt: str | list[int],
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+    ) -> AsyncIterator[RequestOutput]:
+        """What there is so far, again and again until it is finished. Leaving the loop early ends the request."""
+        tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        text = prompt if isinstance(prompt, str) else None
+        identity = request_id or secrets.token_hex(12)
+        generation = self.open(identity, [(tokens, text)], sampling_params or SamplingParams())
+        self._generations[identity] = generation
+        try:
+            async for _ in generation.deltas():
+                [output] = generation.outputs()
+                yield output
+        finally:
+            self._generations.pop(identity, None)
+            generation.cancel()
+
+    async def abort(self, request_id: str) -> None:
+        """End a request of `generate`; one that has ended, or never was, is left as it is."""
+        generation = self._generations.get(request_id)
+        if generation is not None:
+            generation.cancel()
+
+    def open(
+        self,
+        request_id: str,
+        prompts: Sequence[tuple[list[int], str | None]],
+        params: SamplingParams,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        endpoint: str = "",
+        check_load: bool = True,
+    ) -> Generation:
+        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then."""
+        assert self._requests is not None, "start() comes first"
+        if self.facts.is_encoder:
+            raise InvalidRequest(f"{self.facts.name} is an encoder: it embeds texts and generates none", field="model")
+        several = len(prompts) > 1
+        requests = [
+            (
+                self._requests.make(f"{request_id}-{place}" if several else request_id, tokens, params, tenant=tenant),
+                text,
+            )
+            for place, (tokens, text) in enumerate(prompts)
+        ]
+        if check_load:
+            self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
+        generation = Generation(
+            requests,
+            self.texts.tokenizer,
+            self.fleet,
+            slow_reader_timeout=self.config.server.slow_reader_timeout,
+            metrics=self.metrics,
+            work=self.admission.work,
+            on_finished=lambda reader, entry: self._finished(reader, entry, endpoint),
+        )
+        generation.start()
+        return generation
+
+    async def embed(
+        self, request_id: str, prompts: list[list[int]], *, pooling: Pooling | None = None, normalize: bool = True
+    ) -> list[list[float]]:
+        """A vector for every prompt, by the engine with the least to do; another one where that is lost."""
+        answer = await self.inquiries.embed(self.fleet, request_id, prompts, pooling, normalize)
+        if answer.error is not None:
+            raise RequestFailed(answer.error)
+        return answer.vectors
+
+    async def close(self) -> None:
+        """End the engines; requests that are still live fail. Safe to call twice."""
+        await self.fleet.close()
+        if self._texts is not None:
+            self._texts.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _reported(self, replica: int, stats: EngineStats) -> None:
+        self.admission.stepped(replica, stats)
+
+    def _engine_lost(self, replica: int) -> None:
+        self.admission.lost(replica)
+        self.inquiries.lost(replica)
+
+    def _finished(self, reader: RequestReader, entry: Entry, endpoint: str) -> None:
+        request, metrics = reader.request, reader.metrics
+        for _ in range(request.params.num_sequences):
+            self.admission.answered(reader.num_output // request.params.num_sequences)
+        record = FinishedRequest(
+            id=request.id,
+            endpoint=endpoint,
+            tenant=request.tenant,
+            model=self.config.model.model,
+            replica=max(0, entry.replica),
+            reason=reader.finish_reason,
+            prompt_tokens=len(request.prompt),
+            cached_tokens=metrics.cached_tokens,
+            output_tokens=reader.num_output,
+            n=request.params.n,
+            max_tokens=request.params.max_tokens,
+            arrival=request.arrival,
+            first_scheduled=metrics.first_scheduled_time,
+            first_token=metrics.first_token_time,
+            finished=metrics.finished_time or request.arrival,
+            moves=entry.moves,
+        )
+        self.metrics.request_finished(record)
+        if self._on_finished is not None:
+            self._on_finished(record)

@@ -1,0 +1,57 @@
+"""From a prompt and parameters to the Request that an engine takes: words as tokens, every token id checked."""
+
+import time
+
+from quire.config.facts import ModelFacts
+from quire.core.errors import InvalidRequest
+from quire.core.request import DEFAULT_TENANT, Request
+from quire.core.sampling_params import SamplingParams
+from quire.engine.text.tokenizer import Tokenizer
+from quire.sampling.token_ids import check_token_ids
+
+
+class RequestMaker:
+    """Knows the model's vocabulary, and nothing of engines."""
+
+    def __init__(self, tokenizer: Tokenizer | None, model: ModelFacts) -> None:
+        self._tokenizer = tokenizer
+        self._model = model
+
+    def make(
+        self, request_id: str, tokens: list[int], params: SamplingParams, *, tenant: str = DEFAULT_TENANT
+    ) -> Request:
+        """Raises InvalidRequest for what the model cannot read or quire cannot do."""
+        request = Request(
+            id=request_id,
+            prompt=tuple(tokens),
+            params=params,
+            arrival=time.monotonic(),
+            tenant=tenant,
+            eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,
+            bad_words=tuple(self._bad_words(params)),
+            kv_variant=self._model.kv_variant(len(tokens)),
+        )
+        self._check(request)
+        return request
+
+    def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:
+        """A word is bad at the start of a text and behind a space."""
+        if not params.bad_words:
+            return []
+        if self._tokenizer is None:
+            raise InvalidRequest("bad_words need the tokenizer, which was not loaded", field="bad_words")
+        spellings = [spelling for word in params.bad_words for spelling in (word, " " + word.lstrip())]
+        encoded = [self._tokenizer.encode(spelling, add_special_tokens=False) for spelling in spellings]
+        return list(dict.fromkeys(tuple(tokens) for tokens in encoded if tokens))
+
+    def _check(self, request: Request) -> None:
+        largest, last = max(request.prompt), self._model.vocab_size - 1
+        if largest > last:
+            raise InvalidRequest(
+                f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
+                field="prompt",
+            )
+        check_token_ids(request.params, self._model.vocab_size, request.bad_words)
+        for name, what in (("structured", "structured output"), ("adapter", "LoRA adapters")):
+            if getattr(request.params, name) is not None:
+                raise InvalidRequest(f"{name} is set, but {what} are not built yet; leave it out", field=name)

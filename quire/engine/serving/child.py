@@ -1,0 +1,75 @@
+"""The engine's process: reads its settings, loads the model, and serves the front until it is told to stop.
+
+It ends by itself when its front is gone: standard input is a pipe that the front holds open.
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import struct
+import sys
+import time
+from threading import Thread
+
+import msgspec
+import zmq
+
+from quire.core.errors import QuireError
+from quire.engine.serving.messages import ChildSettings, StartFailed, encode
+from quire.observe.logs import configure_logging
+
+_LENGTH = struct.Struct("<I")
+_log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve as the settings on standard input say; 0 when told to stop."""
+    began = time.monotonic()
+    (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
+    settings = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=ChildSettings)
+    _follow_the_front()
+    configure_logging(settings.config.observe)
+    # the front dumps our stack with this before it kills us for being stuck
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    context = zmq.Context()
+    inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+    outbox.connect(settings.outbox)
+    inbox.bind(settings.inbox)
+    try:
+        _serve(settings, inbox, outbox, began)
+    except QuireError as error:
+        _log.error("%s", error)
+        outbox.send(encode(StartFailed(str(error))))
+        return 2
+    finally:
+        context.destroy(linger=1000)
+    return 0
+
+
+def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, began: float) -> None:
+    # torch is imported here, behind the sockets, so that a bad address is known at once
+    from quire.engine.serving.runner import start_runner
+
+    imported = time.monotonic()
+    runner = start_runner(settings, inbox, outbox)
+    loaded = time.monotonic()
+    seconds = [("importing torch", imported - began), ("loading the model", loaded - imported)]
+    outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
+    runner.run()
+
+
+def _follow_the_front() -> None:
+    """Die with the front, and leave Ctrl-C to it: it decides when this process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_wait_for_the_end, name="quire-front-watch", daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Embedding requests inside an engine's process: prompts become vectors one by one, between steps."""
+
+from collections import deque
+from collections.abc import Callable
+
+from quire.core.errors import QuireError
+from quire.engine.embedding import Embeddings
+from quire.engine.serving.messages import Embed, Embedded
+
+
+class EmbedJobs:
+    """Jobs in the order they came. Running streams wait for one prompt at most."""
+
+    def __init__(self, open_embeddings: Callable[[], Embeddings]) -> None:
+        """`open_embeddings` is called once, for the first job."""
+        self._open = open_embeddings
+        self._embeddings: Embeddings | None = None
+        self._jobs: deque[tuple[Embed, list[list[float]]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Embed) -> None:
+        self._jobs.append((job, []))
+
+    def advance(self) -> Embedded | None:
+        """Embed the next prompt; returns the answer of a job that is done by it."""
+        if not self._jobs:
+            return None
+        job, vectors = self._jobs[0]
+        problem: str | None = None
+        try:
+            vectors.append(self._embed(job, job.prompts[len(vectors)]))
+        except QuireError as error:
+            problem = str(error)
+        if problem is None and len(vectors) < len(job.prompts):
+            return None
+        self._jobs.popleft()
+        return Embedded(job.id, [] if problem else vectors, problem)
+
+    def _embed(self, job: Embed, prompt: list[int]) -> list[float]:
+        if self._embeddings is None:
+            self._embeddings = self._open()
+        [output] = self._embeddings.embed([prompt], pooling=job.pooling, normalize=job.normalize)
+        return output.outputs.embedding

@@ -1,0 +1,51 @@
+"""Texts: a model's tokenizer and chat template for a server, kept off the event loop where they take long."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quire.engine.text.chat_template import ChatTemplate
+from quire.engine.text.load import load_chat_template, load_tokenizer
+from quire.engine.text.template_process import TemplateProcess
+from quire.engine.text.tokenizer import Tokenizer
+
+_SHORT = 2048
+"""Characters that are tokenized in place: it takes less than a hop to a thread and back."""
+_THREADS = 4
+_T = TypeVar("_T")
+
+
+class Texts:
+    """Tokenizing and templates of one model."""
+
+    def __init__(self, path: Path, template_file: Path | None) -> None:
+        self.tokenizer: Tokenizer = load_tokenizer(path)
+        self._path = path
+        self._template_file = template_file
+        self._process = TemplateProcess()
+        self._template: ChatTemplate | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="quire-text")
+
+    def load_template(self) -> ChatTemplate:
+        """Compile the template, in a process of its own. Called in a thread, or before serving."""
+        if self._template is None:
+            self._template = load_chat_template(self._path, self.tokenizer, self._process, file=self._template_file)
+        return self._template
+
+    async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """The prompt for a conversation; options as `ChatTemplate.render` takes them."""
+        return await self._in_thread(lambda: self.load_template().render(messages, **options))
+
+    async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        if len(text) <= _SHORT:
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return await self._in_thread(lambda: self.tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def close(self) -> None:
+        self._process.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

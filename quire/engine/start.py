@@ -1,0 +1,58 @@
+"""From what was asked for to a loop that is ready to step, on this machine's device."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quire.config.engine import EngineConfig
+from quire.config.facts import ModelFacts
+from quire.config.resolve import resolve
+from quire.config.resolved import Resolved
+from quire.core.errors import ConfigError
+from quire.engine.assemble import make_scheduler
+from quire.engine.loop import EngineLoop
+from quire.engine.progress import LoadingBar
+from quire.executor.inline import local_device_facts, start_inline
+from quire.models.loading.header import read_model_facts
+from quire.observe.choices import choices_text
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedLoop:
+    """A loop and what it was made from."""
+
+    loop: EngineLoop
+    resolved: Resolved
+    facts: ModelFacts
+
+
+def start_loop(
+    asked: EngineConfig, path: Path, *, seed: int = 0, tenant_weights: Mapping[str, float] | None = None
+) -> StartedLoop:
+    """Load the model whose files are at `path`."""
+    _refuse_what_is_not_built(asked)
+    facts = read_model_facts(str(path))
+    if facts.is_encoder:
+        raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
+    resolved = resolve(asked, facts, local_device_facts())
+    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
+    lazy = asked.model.lazy_loading
+    with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
+        executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
+
+
+def _refuse_what_is_not_built(asked: EngineConfig) -> None:
+    """A setting is honoured or refused, never ignored."""
+    parallel = asked.parallel
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if getattr(parallel, name) != 1:
+            raise ConfigError(
+                f"{name} is {getattr(parallel, name)}; running on several devices is not built yet, so it must be 1 "
+                "(`quire plan` and `quire simulate` take more)"
+            )
+    if asked.scheduler.num_lookahead_tokens:
+        raise ConfigError("num_lookahead_tokens is for speculative decoding, which is not built yet; leave it out")

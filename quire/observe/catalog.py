@@ -1,0 +1,112 @@
+"""Every metric quire exports, as data: its name, kind, help, labels and buckets. Knows no metrics library.
+
+Where vLLM measures the same thing, a name after `quire_` is its name after `vllm:`, so that dashboards port.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["gauge", "counter", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. Every sample also carries `model_name`."""
+
+    name: str
+    """As queries write it: counters with their `_total`, histograms without `_bucket`."""
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_ENGINE = ("engine",)
+_WAITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560)
+_FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
+_GAPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 20, 40, 80)
+_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000)
+_DOUBLING = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(f"quire_{name}", "gauge", text, labels)
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(f"quire_{name}_total", "counter", text, labels)
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(f"quire_{name}", "histogram", text, labels, buckets)
+
+
+# --- engines ---------------------------------------------------------------------------------------------------------
+RUNNING = _gauge("num_requests_running", "Sequences that have a row on the device.", *_ENGINE)
+WAITING = _gauge("num_requests_waiting", "Sequences that wait for their turn.", *_ENGINE)
+HELD = _gauge("num_requests_held", "Sequences that wait for a slow reader.", *_ENGINE)
+KV_USAGE = _gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all of them.", *_ENGINE)
+KV_BLOCKS = _gauge("kv_blocks", "KV blocks by state; cached ones are free and hold a prefix.", "engine", "state")
+KV_WASTE = _gauge("kv_cache_waste_perc", "Share of the slots of used KV blocks that hold no token.", *_ENGINE)
+HOST_USAGE = _gauge("cpu_cache_usage_perc", "Share of the KV blocks of the CPU tier in use.", *_ENGINE)
+HOST_BLOCKS = _gauge("cpu_kv_blocks", "KV blocks of the CPU tier by state.", "engine", "state")
+CACHE_CONFIG = _gauge("cache_config_info", "Always 1; the labels say how the KV cache is cut.", "engine", "block_size",
+                      "num_gpu_blocks", "num_cpu_blocks")  # fmt: skip
+DEVICE_MEMORY = _gauge("device_memory_bytes", "Memory in use on the device; 0 where that is the CPU.", *_ENGINE)
+DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has.", *_ENGINE)
+DEVICE_USE = _gauge("device_utilization_perc", "Share of the time the device computed, as its driver says.", *_ENGINE)
+ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
+ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
+PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
+PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
+PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
+STEPS = _counter("engine_steps", "Steps the engine took.", *_ENGINE)
+STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed on their requests.", *_ENGINE)
+BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
+LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason")
+STEP_TOKENS = _histogram("iteration_tokens_total", "Tokens computed in a step, prompts and answers together.",
+                         (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384), *_ENGINE)  # fmt: skip
+BATCH_SIZE = _histogram("batch_size", "Sequences computed in a step.", _DOUBLING, *_ENGINE)
+STEP_SECONDS = _histogram("step_seconds", "Seconds a step took.", _GAPS, *_ENGINE)
+
+# --- requests --------------------------------------------------------------------------------------------------------
+PROMPT_TOKENS = _counter("prompt_tokens", "Prompt tokens of requests whose prompt has been computed.", *_ENGINE)
+PROMPT_CACHED = _counter("prompt_tokens_cached", "Prompt tokens of finished requests that came from a cache.", *_ENGINE)
+OUTPUT_TOKENS = _counter("generation_tokens", "Tokens generated.", *_ENGINE)
+FINISHED = _counter("request_success", "Requests that ended, by how.", "engine", "finished_reason")
+MOVED = _counter("requests_moved", "Times a request went on in another engine because its own was lost.", *_ENGINE)
+TTFT = _histogram("time_to_first_token_seconds", "From a request's arrival to its first token.", _FIRST, *_ENGINE)
+ITL = _histogram("inter_token_latency_seconds", "Between one token of a sequence and the next.", _GAPS, *_ENGINE)
+TPOT = _histogram("request_time_per_output_token_seconds", "A request's mean time a token, after its first.", _GAPS,
+                  *_ENGINE)  # fmt: skip
+E2E = _histogram("e2e_request_latency_seconds", "From a request's arrival to its end.", _WAITS, *_ENGINE)
+QUEUE = _histogram("request_queue_time_seconds", "From a request's arrival to its first step.", _WAITS, *_ENGINE)
+PREFILL = _histogram("request_prefill_time_seconds", "From first step to first token of a request.", _WAITS, *_ENGINE)
+DECODE = _histogram("request_decode_time_seconds", "From a request's first token to its end.", _WAITS, *_ENGINE)
+INFERENCE = _histogram("request_inference_time_seconds", "From a request's first step to its end.", _WAITS, *_ENGINE)
+REQUEST_PROMPT = _histogram("request_prompt_tokens", "Prompt tokens of a request.", _TOKENS, *_ENGINE)
+REQUEST_OUTPUT = _histogram("request_generation_tokens", "Tokens generated for a request.", _TOKENS, *_ENGINE)
+PARAMS_N = _histogram("request_params_n", "Answers a request asked for.", (1, 2, 5, 10, 20), *_ENGINE)
+PARAMS_MAX_TOKENS = _histogram("request_params_max_tokens", "max_tokens, where a request set it.", _TOKENS, *_ENGINE)
+
+# --- HTTP and the front ----------------------------------------------------------------------------------------------
+HTTP_REQUESTS = _counter("http_requests", "HTTP requests answered.", "handler", "method", "status")
+HTTP_SECONDS = _histogram("http_request_duration_seconds", "From an HTTP request to the last byte of its answer.",
+                          _WAITS, "handler", "method")  # fmt: skip
+REFUSED = _counter("requests_refused", "Requests turned away before any work, by why.", "reason")
+CONNECTIONS = _gauge("http_connections", "Open client connections.")
+READERS_PAUSED = _counter("slow_readers_paused", "Times a sequence was held because its client reads too slowly.")
+READERS_DROPPED = _counter("slow_readers_dropped", "Clients dropped because they did not go on reading.")
+FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's process.")
+
+ENGINE_METRICS = (
+    *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
+    *(DEVICE_MEMORY_TOTAL, DEVICE_USE, ENGINE_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
+    *(STEPS_FAILED, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
+)
+REQUEST_METRICS = (
+    *(PROMPT_TOKENS, PROMPT_CACHED, OUTPUT_TOKENS, FINISHED, MOVED, TTFT, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),
+    *(INFERENCE, REQUEST_PROMPT, REQUEST_OUTPUT, PARAMS_N, PARAMS_MAX_TOKENS),
+)
+FRONT_METRICS = (HTTP_REQUESTS, HTTP_SECONDS, REFUSED, CONNECTIONS, READERS_PAUSED, READERS_DROPPED, FRONT_MEMORY)
+ALL_METRICS = ENGINE_METRICS + REQUEST_METRICS + FRONT_METRICS

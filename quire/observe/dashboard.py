@@ -1,0 +1,303 @@
+"""The Grafana dashboard, made from the catalog of metrics: a query cannot name a metric that does not exist."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from quire.observe import catalog
+from quire.observe.catalog import Metric
+
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_WIDTH = 24
+"""Columns of Grafana's grid."""
+_HEIGHT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One set of lines: an expression and how its lines are called."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart over time."""
+
+    title: str
+    unit: str
+    """As Grafana calls it: s, bytes, percentunit, short, reqps."""
+    queries: tuple[Query, ...]
+    about: str = ""
+    top: float | None = None
+    """End of the axis, where there is one."""
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels under one heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def dashboard_json() -> str:
+    """The file that Grafana imports."""
+    return json.dumps(_dashboard(_rows()), indent=1, ensure_ascii=False) + "\n"
+
+
+def expressions(dashboard: dict[str, Any]) -> list[str]:
+    """Every query of a dashboard, those of its variables included."""
+    targets = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    variables = [variable["definition"] for variable in dashboard["templating"]["list"] if "definition" in variable]
+    return targets + variables
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+
+def _selected(metric: Metric, suffix: str = "", only: str = "") -> str:
+    wanted = ['model_name=~"$model_name"']
+    if "engine" in metric.labels:
+        wanted.append('engine=~"$engine"')
+    return f"{metric.name}{suffix}{{{','.join([*wanted, *([only] if only else [])])}}}"
+
+
+def _now(metric: Metric, *by: str, legend: str = "") -> Query:
+    total = "avg" if metric.name.endswith("_perc") else "sum"
+    return Query(f"{_over(total, by)}({_selected(metric)})", legend or _legend(metric, by))
+
+
+def _rate(metric: Metric, *by: str, legend: str = "") -> Query:
+    return Query(f"{_over('sum', by)}(rate({_selected(metric)}[$__rate_interval]))", legend or _legend(metric, by))
+
+
+def _over(total: str, by: tuple[str, ...]) -> str:
+    return f"{total} by ({', '.join(by)}) " if by else total
+
+
+def _share(part: Metric, whole: Metric, legend: str) -> Query:
+    top, bottom = (f"sum(rate({_selected(metric)}[$__rate_interval]))" for metric in (part, whole))
+    return Query(f"{top} / {bottom}", legend)
+
+
+def _quantiles(metric: Metric) -> tuple[Query, ...]:
+    buckets = f"sum by (le) (rate({_selected(metric, '_bucket')}[$__rate_interval]))"
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    found = [Query(f"histogram_quantile({share}, {buckets})", name) for name, share in shares.items()]
+    return (*found, _mean(metric, "mean"))
+
+
+def _mean(metric: Metric, legend: str) -> Query:
+    parts = (f"sum(rate({_selected(metric, suffix)}[$__rate_interval]))" for suffix in ("_sum", "_count"))
+    return Query(" / ".join(parts), legend)
+
+
+def _legend(metric: Metric, by: Iterable[str]) -> str:
+    values = [f"engine {{{{{label}}}}}" if label == "engine" else f"{{{{{label}}}}}" for label in by]
+    return " ".join(values) or metric.name.removeprefix("quire_").removesuffix("_total").replace("_", " ")
+
+
+# --- panels ----------------------------------------------------------------------------------------------------------
+
+
+def _rows() -> tuple[Row, ...]:
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _front())
+
+
+def _service() -> Row:
+    tokens = (
+        _rate(catalog.OUTPUT_TOKENS, legend="generated"),
+        _rate(catalog.PROMPT_TOKENS, legend="prompts"),
+        _rate(catalog.PROMPT_CACHED, legend="prompts, from the cache"),
+    )
+    sequences = (
+        _now(catalog.RUNNING, legend="running"),
+        _now(catalog.WAITING, legend="waiting"),
+        _now(catalog.HELD, legend="held for slow readers"),
+    )
+    failed = _selected(catalog.FINISHED, only='finished_reason="error"')
+    broken = _selected(catalog.HTTP_REQUESTS, only='status=~"5.."')
+    failures = (
+        Query(f"sum(rate({failed}[$__rate_interval]))", "requests that failed"),
+        Query(f"sum(rate({broken}[$__rate_interval]))", "HTTP 5xx"),
+    )
+    return Row(
+        "Service",
+        (
+            Panel("Tokens a second", "short", tokens),
+            Panel("Sequences", "short", sequences),
+            Panel("Requests by how they ended", "reqps", (_rate(catalog.FINISHED, "finished_reason"),), stacked=True),
+            Panel("Errors", "reqps", failures),
+        ),
+    )
+
+
+def _latency() -> Row:
+    titles = {
+        "Time to first token": catalog.TTFT,
+        "Between tokens": catalog.ITL,
+        "Time per output token, by request": catalog.TPOT,
+        "Whole request": catalog.E2E,
+        "In the queue": catalog.QUEUE,
+        "Prefill": catalog.PREFILL,
+        "Decode": catalog.DECODE,
+        "From first step to end": catalog.INFERENCE,
+    }
+    return Row("Latency", tuple(_distribution(title, metric, "s") for title, metric in titles.items()))
+
+
+def _requests() -> Row:
+    return Row(
+        "What is asked for",
+        (
+            _distribution("Prompt tokens of a request", catalog.REQUEST_PROMPT, "short"),
+            _distribution("Generated tokens of a request", catalog.REQUEST_OUTPUT, "short"),
+            _distribution("max_tokens", catalog.PARAMS_MAX_TOKENS, "short"),
+            Panel("Answers a request (n)", "short", (_mean(catalog.PARAMS_N, "mean"),)),
+        ),
+    )
+
+
+def _engine() -> Row:
+    busy = (_rate(catalog.BUSY_SECONDS, "engine"),)
+    losses = (_rate(catalog.LOST, "engine", "reason"), _rate(catalog.MOVED, legend="requests moved"))
+    return Row(
+        "Engines",
+        (
+            Panel("Busy", "percentunit", busy, "Share of the time inside steps.", top=1),
+            Panel("Steps a second", "short", (_rate(catalog.STEPS, "engine"),)),
+            _distribution("Seconds a step", catalog.STEP_SECONDS, "s"),
+            _distribution("Tokens a step", catalog.STEP_TOKENS, "short"),
+            _distribution("Sequences a step", catalog.BATCH_SIZE, "short"),
+            Panel("Preemptions", "short", (_rate(catalog.PREEMPTIONS, "engine", "mode"),)),
+            Panel("Failed steps", "short", (_rate(catalog.STEPS_FAILED, "engine"),)),
+            Panel("Engines lost and requests moved", "short", losses),
+            Panel("Engines up", "short", (_now(catalog.ENGINE_UP, legend="engines"),)),
+        ),
+    )
+
+
+def _memory() -> Row:
+    hits = _share(catalog.PREFIX_HITS, catalog.PREFIX_QUERIES, "tokens found")
+    device = (_now(catalog.DEVICE_MEMORY, "engine"), _now(catalog.DEVICE_MEMORY_TOTAL, legend="all there is"))
+    processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="front"))
+    return Row(
+        "Memory",
+        (
+            Panel("KV cache in use", "percentunit", (_now(catalog.KV_USAGE, "engine"),), top=1),
+            Panel("KV blocks", "short", (_now(catalog.KV_BLOCKS, "state"),), stacked=True),
+            Panel("KV slots wasted", "percentunit", (_now(catalog.KV_WASTE, "engine"),), catalog.KV_WASTE.help),
+            Panel("Prefix cache hits", "percentunit", (hits,), top=1),
+            Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
+            Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
+            Panel("Device memory", "bytes", device),
+            Panel("Device utilisation", "percentunit", (_now(catalog.DEVICE_USE, "engine"),), top=1),
+            Panel("Memory of processes", "bytes", processes),
+        ),
+    )
+
+
+def _front() -> Row:
+    readers = (_rate(catalog.READERS_PAUSED), _rate(catalog.READERS_DROPPED))
+    return Row(
+        "HTTP",
+        (
+            Panel("Requests by route", "reqps", (_rate(catalog.HTTP_REQUESTS, "method", "handler"),)),
+            Panel("Requests by status", "reqps", (_rate(catalog.HTTP_REQUESTS, "status"),), stacked=True),
+            _distribution("Seconds a request", catalog.HTTP_SECONDS, "s"),
+            Panel("Refused, by reason", "reqps", (_rate(catalog.REFUSED, "reason"),), stacked=True),
+            Panel("Open connections", "short", (_now(catalog.CONNECTIONS, legend="connections"),)),
+            Panel("Slow readers", "short", readers),
+        ),
+    )
+
+
+def _distribution(title: str, metric: Metric, unit: str) -> Panel:
+    return Panel(title, unit, _quantiles(metric), metric.help)
+
+
+# --- Grafana's shapes ------------------------------------------------------------------------------------------------
+
+
+def _dashboard(rows: Iterable[Row]) -> dict[str, Any]:
+    return {
+        "uid": "quire",
+        "title": "quire",
+        "description": "Made by scripts/dashboard from quire/observe/catalog.py; edit those, not this.",
+        "tags": ["llm", "quire"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "10s",
+        "time": {"from": "now-30m", "to": "now"},
+        "templating": {"list": _variables()},
+        "panels": _layout(rows),
+    }
+
+
+def _variables() -> list[dict[str, Any]]:
+    return [
+        {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+        _variable("model_name", "Model", f"label_values({catalog.ENGINE_UP.name}, model_name)"),
+        _variable("engine", "Engine", f'label_values({catalog.ENGINE_UP.name}{{model_name=~"$model_name"}}, engine)'),
+    ]
+
+
+def _variable(name: str, label: str, definition: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": _SOURCE,
+        "definition": definition,
+        "query": {"query": definition, "refId": name},
+        "includeAll": True,
+        "multi": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 2,
+        "sort": 3,
+    }
+
+
+def _layout(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Three or four panels abreast under each heading, whichever leaves fewer gaps."""
+    placed: list[dict[str, Any]] = []
+    top = 0
+    for row in rows:
+        heading = {"h": 1, "w": _WIDTH, "x": 0, "y": top}
+        placed.append({"type": "row", "title": row.title, "gridPos": heading, "collapsed": False, "panels": []})
+        top += 1
+        abreast = 4 if len(row.panels) % 4 == 0 else 3
+        width = _WIDTH // abreast
+        for index, panel in enumerate(row.panels):
+            y = top + _HEIGHT * (index // abreast)
+            placed.append(_panel(panel, {"h": _HEIGHT, "w": width, "x": width * (index % abreast), "y": y}))
+        top += _HEIGHT * -(-len(row.panels) // abreast)
+    return [{"id": number, **panel} for number, panel in enumerate(placed, start=1)]
+
+
+def _panel(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    drawn: dict[str, Any] = {"lineWidth": 1, "fillOpacity": 25 if panel.stacked else 8, "showPoints": "never"}
+    if panel.stacked:
+        drawn["stacking"] = {"mode": "normal", "group": "A"}
+    defaults = {"unit": panel.unit, "min": 0, "custom": drawn}
+    if panel.top is not None:
+        defaults["max"] = panel.top
+    return {
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": _SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": [
+            {"refId": chr(ord("A") + index), "expr": query.expression, "legendFormat": query.legend}
+            for index, query in enumerate(panel.queries)
+        ],
+    }

@@ -1,0 +1,119 @@
+"""Metrics: what the front tells, in plain numbers, of everything that happens; answers /metrics and figures of /stats.
+
+It lives on the front's event loop and takes no locks; its registry is its own.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from time import monotonic
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.openmetrics import exposition as openmetrics
+
+from quire.core.stats import EngineStats, FinishedRequest
+from quire.observe.engine_metrics import EngineMetrics, kv_usage
+from quire.observe.front_metrics import FrontMetrics
+from quire.observe.rates import Rates
+from quire.observe.request_metrics import RequestMetrics
+
+
+class Metrics:
+    """`routes` are the route templates that may appear as labels; paths outside them are counted together."""
+
+    def __init__(
+        self,
+        model_name: str = "",
+        replicas: int = 1,
+        routes: Collection[str] = (),
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._engines = EngineMetrics(model_name, replicas)
+        self._requests = RequestMetrics(model_name, replicas)
+        self._front = FrontMetrics(model_name, routes)
+        self._rates = Rates(clock)
+        self._registry = CollectorRegistry()
+        for collector in (self._engines, self._requests, self._front):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+
+    def engine(self, replica: int, stats: EngineStats) -> None:
+        """An engine after a step, or while idle."""
+        self._engines.step(replica, stats)
+
+    def engine_lost(self, replica: int, reason: str) -> None:
+        """An engine died or was given up; `reason` is one of a few words, such as `died` or `stalled`."""
+        self._engines.lost(replica, reason)
+
+    def first_token(self, replica: int, seconds: float, prompt_tokens: int, count: int = 1) -> None:
+        """A request's first tokens, `seconds` after its arrival; once a request."""
+        self._requests.first_token(replica, seconds, prompt_tokens, count)
+        self._rates.first_token(seconds, prompt_tokens, count)
+
+    def tokens(self, replica: int, seconds_since_last: float | None, count: int) -> None:
+        """More tokens of a sequence, `seconds_since_last` after those before; None where it had none before."""
+        if count <= 0:
+            return
+        each = None if seconds_since_last is None else max(seconds_since_last, 0.0) / count
+        self._requests.tokens(replica, each, count)
+        self._rates.tokens(each, count)
+
+    def request_finished(self, record: FinishedRequest) -> None:
+        """A request has ended, in whichever way."""
+        self._requests.finished(record)
+        self._rates.finished(record.reason == "error")
+
+    def http(self, route: str, method: str, status: int, seconds: float) -> None:
+        """An HTTP request was answered; `route` is its template, such as /v1/files/{file_id}."""
+        self._front.http(route, method, status, seconds)
+
+    def add_routes(self, routes: Iterable[str]) -> None:
+        """More templates that may appear as labels."""
+        self._front.add_routes(routes)
+
+    def refused(self, reason: str) -> None:
+        """A request was turned away; `reason` is one of a few words, such as `overloaded` or `key`."""
+        self._front.refused(reason)
+        self._rates.refused()
+
+    def connections(self, count: int) -> None:
+        """How many client connections are open."""
+        self._front.connections = count
+
+    def slow_reader_paused(self) -> None:
+        """A sequence is held because its client reads too slowly."""
+        self._front.readers_paused += 1
+
+    def slow_reader_dropped(self) -> None:
+        """A client was dropped because it did not go on reading."""
+        self._front.readers_dropped += 1
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """Everything as text with its content type: OpenMetrics where the Accept header asks for it."""
+        if "application/openmetrics-text" in accept:
+            text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+            return text, openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def snapshot(self) -> dict[str, Any]:
+        """Rates of the last seconds and every engine as it is now, for /stats."""
+        engines = [self._engine_now(replica, stats) for replica, stats in self._engines.latest().items()]
+        return {**self._rates.snapshot(), "engines": engines}
+
+    def _engine_now(self, replica: int, stats: EngineStats) -> dict[str, Any]:
+        return {
+            "engine": replica,
+            "up": self._engines.is_up(replica),
+            "step": stats.step,
+            "running": stats.running,
+            "waiting": stats.waiting,
+            "held": stats.held,
+            "kv_usage": kv_usage(stats),
+            "kv_waste": stats.kv_waste,
+            "blocks": {"total": stats.num_blocks, "used": stats.used_blocks, "cached": stats.cached_blocks},
+            "cpu_blocks": {"total": stats.host_blocks, "used": stats.used_host_blocks},
+            "memory_bytes": stats.memory_bytes,
+            "device_memory_bytes": stats.device_memory_bytes,
+            "device_memory_total": stats.device_memory_total,
+            "device_utilization": stats.device_utilization,
+        }

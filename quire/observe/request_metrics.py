@@ -1,0 +1,102 @@
+"""Metrics of requests: tokens as they come, and where a request's time went once it has ended. Tenants are no label."""
+
+from collections.abc import Iterator
+from typing import get_args
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from quire.core.stats import FinishedRequest
+from quire.core.status import FinishReason
+from quire.observe import catalog
+from quire.observe.families import histograms, numbers
+from quire.observe.histogram import Histogram
+
+_COUNTERS = tuple(metric for metric in catalog.REQUEST_METRICS if metric.labels == ("engine",) and not metric.buckets)
+_HISTOGRAMS = tuple(metric for metric in catalog.REQUEST_METRICS if metric.buckets)
+
+
+class _Engine:
+    """What came out of one replica, through all the processes it had."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys((metric.name for metric in _COUNTERS), 0)
+        self.ends: dict[str, int] = dict.fromkeys(get_args(FinishReason), 0)
+        self.histograms = {metric.name: Histogram(metric.buckets) for metric in _HISTOGRAMS}
+        # Looked up for every token; the rest can afford a dictionary.
+        self.gaps = self.histograms[catalog.ITL.name]
+        self.output_tokens = 0
+
+    def observe(self, metric: catalog.Metric, value: float) -> None:
+        self.histograms[metric.name].observe(max(value, 0.0))
+
+    def add(self, metric: catalog.Metric, amount: int) -> None:
+        self.counts[metric.name] += amount
+
+
+class RequestMetrics(Collector):
+    """One row a replica."""
+
+    def __init__(self, model: str, replicas: int) -> None:
+        self._model = model
+        self._engines = {replica: _Engine() for replica in range(replicas)}
+
+    def first_token(self, replica: int, seconds: float, prompt_tokens: int, count: int) -> None:
+        engine = self._engine(replica)
+        engine.observe(catalog.TTFT, seconds)
+        engine.add(catalog.PROMPT_TOKENS, prompt_tokens)
+        engine.output_tokens += count
+
+    def tokens(self, replica: int, seconds_each: float | None, count: int) -> None:
+        engine = self._engine(replica)
+        engine.output_tokens += count
+        if seconds_each is not None:
+            engine.gaps.observe(seconds_each, count)
+
+    def finished(self, record: FinishedRequest) -> None:
+        engine = self._engine(record.replica)
+        engine.ends[record.reason] += 1
+        engine.add(catalog.PROMPT_CACHED, record.cached_tokens)
+        engine.add(catalog.MOVED, record.moves)
+        engine.observe(catalog.REQUEST_PROMPT, record.prompt_tokens)
+        engine.observe(catalog.REQUEST_OUTPUT, record.output_tokens)
+        engine.observe(catalog.PARAMS_N, record.n)
+        if record.max_tokens is not None:
+            engine.observe(catalog.PARAMS_MAX_TOKENS, record.max_tokens)
+        _observe_times(engine, record)
+
+    def collect(self) -> Iterator[Family]:
+        """What prometheus_client calls to read everything."""
+        rows = [((str(replica),), engine) for replica, engine in self._engines.items()]
+        for metric in _COUNTERS:
+            counts = [(labels, engine.counts[metric.name]) for labels, engine in rows]
+            if metric is catalog.OUTPUT_TOKENS:
+                counts = [(labels, engine.output_tokens) for labels, engine in rows]
+            yield numbers(metric, self._model, counts)
+        ends = [((*labels, reason), count) for labels, engine in rows for reason, count in engine.ends.items()]
+        yield numbers(catalog.FINISHED, self._model, ends)
+        for metric in _HISTOGRAMS:
+            yield histograms(metric, self._model, [(labels, engine.histograms[metric.name]) for labels, engine in rows])
+
+    def _engine(self, replica: int) -> _Engine:
+        engine = self._engines.get(replica)
+        if engine is None:
+            engine = self._engines[replica] = _Engine()
+        return engine
+
+
+def _observe_times(engine: _Engine, record: FinishedRequest) -> None:
+    """Phases that a request never reached are not observed; one that ended in the queue was there all the time."""
+    engine.observe(catalog.E2E, record.finished - record.arrival)
+    scheduled, first = record.first_scheduled, record.first_token
+    engine.observe(catalog.QUEUE, (record.finished if scheduled is None else scheduled) - record.arrival)
+    if scheduled is None:
+        return
+    engine.observe(catalog.INFERENCE, record.finished - scheduled)
+    if first is None:
+        return
+    engine.observe(catalog.PREFILL, first - scheduled)
+    engine.observe(catalog.DECODE, record.finished - first)
+    tokens_each = record.output_tokens / record.n
+    if tokens_each > 1:
+        engine.observe(catalog.TPOT, (record.finished - first) / (tokens_each - 1))

@@ -1,0 +1,35 @@
+"""Bucket: an allowance that refills evenly, at so many a minute. Knows no clock: every call says what time it is."""
+
+_SECONDS = 60.0
+
+
+class Bucket:
+    """Holds a minute's allowance at most, and may be overdrawn: what is taken too much is waited for later."""
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self.per_minute = per_minute
+        self._level = float(per_minute)
+        self._then = now
+
+    def wait_for(self, amount: float, now: float) -> float:
+        """Seconds until `amount` is there; more than the bucket can hold is there when it is full."""
+        missing = min(amount, self.per_minute) - self.level(now)
+        return max(0.0, missing) * _SECONDS / self.per_minute
+
+    def take(self, amount: float, now: float) -> None:
+        self._level = self.level(now) - amount
+
+    def level(self, now: float) -> float:
+        """What is there; below 0 where more was taken than there was."""
+        self._level = min(self.per_minute, self._level + max(0.0, now - self._then) * self.per_minute / _SECONDS)
+        self._then = max(self._then, now)
+        return self._level
+
+    def seconds_to_full(self, now: float) -> float:
+        return self.wait_for(self.per_minute, now)
+
+    def resize(self, per_minute: int, now: float) -> None:
+        """Another allowance from now on; what has been used of the old one stays used."""
+        used = self.per_minute - self.level(now)
+        self.per_minute = per_minute
+        self._level = per_minute - used

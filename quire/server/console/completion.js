@@ -1,0 +1,60 @@
+// One streamed chat completion: its text so far, how it ended and how fast it came.
+import { ApiError, requestIdOf } from "./api.js";
+import { serverSentEvents } from "./stream.js";
+
+export class Completion {
+  text = "";
+  reasoning = "";
+  finish = null; // "stop", "length", …; null while it runs or when it broke off
+  tokens = null; // as the server counted them
+  requestId = null;
+  #pieces = 0;
+  #sent = performance.now();
+  #first = null;
+  #last = null;
+
+  // Runs to the end, calling `onChange` after each piece. Throws ApiError, or AbortError when `signal` aborts.
+  async run(api, body, signal, onChange) {
+    const response = await api.fetch("v1/chat/completions", {
+      method: "POST",
+      body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+      signal,
+    });
+    this.requestId = requestIdOf(response);
+    for await (const data of serverSentEvents(response.body)) {
+      if (data === "[DONE]") return;
+      if (this.#take(JSON.parse(data))) onChange();
+    }
+    if (this.finish === null) throw new ApiError("The stream broke off.", { requestId: this.requestId });
+  }
+
+  // Adds one chunk; says whether there is something new to show.
+  #take(chunk) {
+    if (chunk.error) throw new ApiError(String(chunk.error.message), { requestId: this.requestId });
+    if (chunk.usage) this.tokens = chunk.usage.completion_tokens;
+    const choice = chunk.choices?.[0];
+    if (!choice) return false;
+    this.finish = choice.finish_reason ?? this.finish;
+    const text = choice.delta?.content ?? "";
+    const reasoning = choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
+    if (!text && !reasoning) return false;
+    this.text += text;
+    this.reasoning += reasoning;
+    this.#pieces += 1;
+    this.#last = performance.now();
+    this.#first ??= this.#last;
+    return true;
+  }
+
+  // What the line under the answer says. Without the server's count, pieces stand for tokens.
+  get figures() {
+    const tokens = this.tokens ?? this.#pieces;
+    const seconds = this.#first === null ? 0 : (this.#last - this.#first) / 1000;
+    return {
+      tokens,
+      exact: this.tokens !== null,
+      rate: tokens > 1 && seconds > 0 ? (tokens - 1) / seconds : null,
+      firstToken: this.#first === null ? null : (this.#first - this.#sent) / 1000,
+    };
+  }
+}

@@ -1,0 +1,110 @@
+// How one turn of the conversation looks: a question, or an answer with its figures and what can be done with it.
+import { element } from "./dom.js";
+import { duration, count, rate } from "./format.js";
+import { renderMarkdown } from "./markdown.js";
+
+const ENDINGS = {
+  length: "cut off at the token limit",
+  content_filter: "cut off by a filter",
+  stopped: "stopped",
+};
+
+export function questionView(text) {
+  return element(
+    "article",
+    { className: "turn question", ariaLabel: "You" },
+    element("h3", { className: "who" }, "You"),
+    element("div", { className: "text" }, element("p", {}, text)),
+  );
+}
+
+// An answer that may still grow. `onRegenerate` is called when its button is pressed.
+export class AnswerView {
+  #text = element("div", { className: "text" });
+  #thoughts = element("p");
+  #reasoning = element("details", { className: "reasoning", hidden: true }, element("summary", {}, "Reasoning"), this.#thoughts);
+  #error = element("div", { className: "error", hidden: true });
+  #figures = element("p", { className: "figures" });
+  #actions = element("div", { className: "actions" });
+  #frame = null;
+
+  constructor(model, onRegenerate) {
+    this.element = element(
+      "article",
+      { className: "turn answer", ariaLabel: model },
+      element("h3", { className: "who" }, model),
+      this.#reasoning,
+      this.#text,
+      this.#error,
+      element("footer", {}, this.#figures, this.#actions),
+    );
+    if (navigator.clipboard) this.#actions.append(copyButton(() => this.#text.dataset.source ?? ""));
+    this.#actions.append(actionButton("Regenerate", onRegenerate));
+  }
+
+  // Draws at most once a frame, however fast tokens come.
+  grow(turn, onDrawn) {
+    this.element.classList.add("growing");
+    this.element.ariaBusy = "true";
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = null;
+      this.#draw(turn);
+      onDrawn();
+    });
+  }
+
+  // The answer as it ended: `turn` as the conversation keeps it.
+  end(turn) {
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
+    this.#frame = null;
+    this.element.classList.remove("growing");
+    this.element.ariaBusy = null;
+    this.#draw(turn);
+    this.#figures.textContent = figuresLine(turn);
+    if (turn.error) this.#showError(turn.error);
+  }
+
+  #draw({ text, reasoning }) {
+    renderMarkdown(this.#text, text);
+    this.#text.dataset.source = text;
+    this.#reasoning.hidden = !reasoning;
+    this.#thoughts.textContent = reasoning;
+  }
+
+  #showError({ message, requestId }) {
+    this.#error.hidden = false;
+    this.#error.setAttribute("role", "alert");
+    this.#error.replaceChildren(element("p", {}, message));
+    if (requestId) this.#error.append(element("p", { className: "request-id" }, "Request ", element("code", {}, requestId)));
+  }
+}
+
+function figuresLine({ figures, ending }) {
+  const parts = [];
+  if (figures?.tokens) {
+    parts.push(`${figures.exact ? "" : "about "}${count(figures.tokens)} token${figures.tokens === 1 ? "" : "s"}`);
+    if (figures.rate !== null) parts.push(`${rate(figures.rate)} tokens/s`);
+    parts.push(`first after ${duration(figures.firstToken)}`);
+  }
+  if (ENDINGS[ending]) parts.push(ENDINGS[ending]);
+  return parts.join(" · ");
+}
+
+function actionButton(name, onClick) {
+  const button = element("button", { type: "button", className: `quiet ${name.toLowerCase()}` }, name);
+  button.addEventListener("click", onClick);
+  return button;
+}
+
+function copyButton(source) {
+  const button = actionButton("Copy", async () => {
+    try {
+      await navigator.clipboard.writeText(source());
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return button;
+}

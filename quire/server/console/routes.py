@@ -1,0 +1,99 @@
+"""The console's pages and files: read once, served from memory by exact name, so that no path reaches the disk.
+
+They hold no data: what they show comes from routes that ask for a key where the server has keys.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+FOLDER = "/console/"
+"""Where the files below the pages are; the pages name them relative to their own address, so a prefix is no matter."""
+
+PAGES = {"/": "index.html", "/docs": "docs.html"}
+
+CONTENT_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml; charset=utf-8",
+}
+
+SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",  # the browser itself refuses innerHTML
+    )
+)
+
+HEADERS = {
+    "Cache-Control": "no-cache",  # kept, but asked for again each time: names stay the same over versions
+    "Content-Security-Policy": SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleFile:
+    """One file as it is sent."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+    def answer(self, if_none_match: str) -> Response:
+        headers = {**HEADERS, "ETag": self.etag}
+        if _names(if_none_match, self.etag):
+            return Response(status_code=304, headers=headers)
+        return Response(self.body, headers={**headers, "Content-Type": self.content_type})
+
+
+def _names(if_none_match: str, etag: str) -> bool:
+    """Whether an If-None-Match header names the tag; a proxy that compresses marks tags as weak."""
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return etag in tags or "*" in tags
+
+
+def read_files(folder: Path = Path(__file__).parent) -> dict[str, ConsoleFile]:
+    """Every file of the folder that a browser may have, by the path it is served at."""
+    files = {}
+    pages = {name: path for path, name in PAGES.items()}
+    for source in sorted(folder.iterdir()):
+        if source.suffix in CONTENT_TYPES:
+            body = source.read_bytes()
+            path = pages.get(source.name, FOLDER + source.name)
+            files[path] = ConsoleFile(body, CONTENT_TYPES[source.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+    return files
+
+
+def console_routes() -> list[Route]:
+    """A route for each file; anything else below /console/ is the app's own 404."""
+    return [Route(path, _handler(file), methods=["GET"]) for path, file in read_files().items()]
+
+
+def public_paths() -> frozenset[str]:
+    """The exact paths the gate lets through without a key: a page must load before it can ask for one."""
+    return frozenset(read_files())
+
+
+def _handler(file: ConsoleFile) -> Callable[[Request], Awaitable[Response]]:
+    async def send(request: Request) -> Response:
+        return file.answer(request.headers.get("if-none-match", ""))
+
+    return send

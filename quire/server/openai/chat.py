@@ -1,0 +1,71 @@
+"""POST /v1/chat/completions."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.engine.openai.answers import AnswerHead, fingerprint
+from quire.engine.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
+from quire.engine.openai.schema import body as body_schema
+from quire.engine.openai.shapes import chat_answer, keep_last
+from quire.server.body import read_json
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.openai.chunk_writer import OpenAIWriter
+from quire.server.operation import Operation
+from quire.server.schemas.answers import CHAT_COMPLETION
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+
+async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
+    """A chat body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_chat_body(body)
+    serving.check_model(asked.model, caller)
+    text, tokens = await encode_chat(asked, serving)
+    prompt = keep_last(tokens, asked, serving.max_model_len)
+    head = AnswerHead(caller.request_id, serving.now(), serving.names[0], fingerprint(serving.names[0]))
+    answer = chat_answer(head, asked, serving.tokenizer)
+    return Call(
+        endpoint=CHAT,
+        prompts=[prompt],
+        texts=[text if len(prompt) == len(tokens) else None],
+        params=asked.params,
+        stream=asked.stream,
+        writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
+        labels=asked.labels,
+    )
+
+
+async def encode_chat(asked: ChatBody, serving: "Serving") -> tuple[str, list[int]]:
+    """The conversation as the model reads it, in text and in tokens."""
+    asked.check_template(serving.accepts)
+    text = await serving.render(
+        asked.messages,
+        documents=asked.documents,
+        add_generation_prompt=asked.add_generation_prompt,
+        continue_final_message=asked.continue_final_message,
+        variables=asked.template_variables,
+    )
+    return text, await serving.encode(text, add_special_tokens=asked.add_special_tokens)
+
+
+async def chat(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_call(await read_json(request), serving, request.state.caller)
+    return await serving.respond(request, call)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="POST",
+        path=CHAT,
+        summary="The model's next message in a conversation.",
+        handler=chat,
+        body=body_schema(CHAT_FIELDS, required=("messages",)),
+        answer=CHAT_COMPLETION,
+        answer_types=("application/json", "text/event-stream"),
+    ),
+)

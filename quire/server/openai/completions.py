@@ -1,0 +1,68 @@
+"""POST /v1/completions."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.engine.openai.answers import AnswerHead, fingerprint
+from quire.engine.openai.body import COMPLETION_FIELDS, COMPLETIONS, CompletionBody, read_completion_body
+from quire.engine.openai.schema import body as body_schema
+from quire.engine.openai.shapes import completion_answer, keep_last
+from quire.server.body import read_json
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.openai.chunk_writer import OpenAIWriter
+from quire.server.operation import Operation
+from quire.server.schemas.answers import COMPLETION
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+
+async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
+    """A completion body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_completion_body(body)
+    serving.check_model(asked.model, caller)
+    whole = [await _encode(prompt, asked, serving) for prompt in asked.prompts]
+    prompts = [keep_last(tokens, asked, serving.max_model_len) for tokens in whole]
+    head = AnswerHead(caller.request_id, serving.now(), serving.names[0], fingerprint(serving.names[0]))
+    answer = completion_answer(head, asked, serving.tokenizer, prompts)
+    texts = [
+        given if isinstance(given, str) and len(cut) == len(tokens) else None
+        for given, cut, tokens in zip(asked.prompts, prompts, whole, strict=True)
+    ]
+    return Call(
+        endpoint=COMPLETIONS,
+        prompts=prompts,
+        texts=texts,
+        params=asked.params,
+        stream=asked.stream,
+        writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
+        labels=asked.labels,
+    )
+
+
+async def _encode(prompt: str | list[int], asked: CompletionBody, serving: "Serving") -> list[int]:
+    if not isinstance(prompt, str):
+        return prompt
+    return await serving.encode(prompt, add_special_tokens=asked.add_special_tokens)
+
+
+async def complete(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_call(await read_json(request), serving, request.state.caller)
+    return await serving.respond(request, call)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="POST",
+        path=COMPLETIONS,
+        summary="What follows each prompt.",
+        handler=complete,
+        body=body_schema(COMPLETION_FIELDS, required=("prompt",)),
+        answer=COMPLETION,
+        answer_types=("application/json", "text/event-stream"),
+    ),
+)

@@ -1,0 +1,48 @@
+"""The server's settings: lists in one text, and a key that shows up nowhere."""
+
+import dataclasses
+
+import pytest
+
+from quire.config.engine import EngineConfig
+from quire.config.fields import check_value
+from quire.config.server import ServerConfig
+from quire.core.errors import ConfigError
+
+SECRET = "swordfish-29"
+
+
+def test_lists_are_texts_with_commas() -> None:
+    config = ServerConfig(served_model_name="big, small", allowed_origins="https://a.org,http://b.org:8080")
+    assert config.names() == ("big", "small")
+    assert config.origins() == ("https://a.org", "http://b.org:8080")
+    assert ServerConfig(allowed_origins="*").origins() == ("*",)
+    assert ServerConfig().names() == ServerConfig().origins() == ()
+
+
+def test_the_key_is_never_shown() -> None:
+    config = EngineConfig(server=ServerConfig(api_key=SECRET))
+    assert config.server.api_key == SECRET
+    assert SECRET not in repr(config)
+    assert SECRET not in str(config.server)
+    assert dataclasses.replace(config.server, port=0).api_key == SECRET
+
+
+@pytest.mark.parametrize("key", ["", SECRET + " ", SECRET + "\n", SECRET + "é", "\x7f" + SECRET])
+def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+    with pytest.raises(ConfigError, match="--api-key") as caught:
+        ServerConfig(api_key=key)
+    assert SECRET not in str(caught.value)
+    assert "quire key" in str(caught.value)
+
+
+def test_a_key_of_the_wrong_type_is_refused_unseen() -> None:
+    with pytest.raises(ConfigError, match=r"api_key is a int, but it must be text") as caught:
+        check_value(ServerConfig, "api_key", 123456789)
+    assert "123456789" not in str(caught.value)
+
+
+def test_a_private_key_needs_a_certificate() -> None:
+    with pytest.raises(ConfigError, match="--ssl-keyfile has no effect without --ssl-certfile"):
+        ServerConfig(ssl_keyfile="key.pem")
+    assert ServerConfig(ssl_keyfile="key.pem", ssl_certfile="cert.pem").ssl_certfile == "cert.pem"

@@ -1,0 +1,282 @@
+"""A server with the console's routes and scripted answers: what the page sees is known, and can be asked for at will."""
+
+import asyncio
+import json
+import socket
+import threading
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from quire.server.console.routes import console_routes
+
+MODEL = "fake/model-1B"
+ANSWER = """Paged memory keeps a **table of contents** for every reader:
+
+1. A block holds `16` tokens.
+2. A table says *where* each block lies.
+   - Shared pages are lent, not copied.
+3. A page is copied only when someone writes on it.
+
+```python
+def slot(table: list[int], position: int) -> int:
+    return table[position // 16] * 16 + position % 16
+```
+
+Nothing is lost between two pages, so <b>under four percent</b> of the memory holds nothing at all."""
+ENDLESS = "count"
+"""A message that is answered until the client goes away."""
+BROKEN = "fail"
+"""A message that is answered with an error."""
+PACE = 0.01
+"""Seconds between two pieces of an answer: slow enough that a browser sees more than one."""
+
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "quire", "version": "0.1.0", "description": "An LLM serving engine."},
+    "paths": {
+        "/v1/models": {
+            "get": {
+                "summary": "The models this server answers for",
+                "responses": {"200": {"description": "The models", "content": {"application/json": {"schema": {}}}}},
+            }
+        },
+        "/v1/models/{model}": {
+            "get": {
+                "summary": "One model",
+                "parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "responses": {"200": {"description": "The model"}, "404": {"description": "No such model"}},
+            }
+        },
+        "/v1/chat/completions": {
+            "post": {
+                "summary": "The next message of a conversation",
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Chat"}}},
+                },
+                "responses": {"200": {"description": "The answer"}, "400": {"description": "A field is wrong"}},
+            }
+        },
+    },
+    "components": {
+        "schemas": {
+            "Chat": {
+                "type": "object",
+                "required": ["model", "messages"],
+                "properties": {
+                    "model": {"type": "string", "description": "One of /v1/models.", "examples": [MODEL]},
+                    "messages": {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": 4096,
+                        "items": {"$ref": "#/components/schemas/Message"},
+                    },
+                    "temperature": {"type": ["number", "null"], "minimum": 0, "maximum": 2, "default": 1.0},
+                    "stream": {"type": "boolean", "default": False},
+                    "stop": {
+                        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 16}]
+                    },
+                },
+            },
+            "Message": {
+                "type": "object",
+                "required": ["role", "content"],
+                "properties": {
+                    "role": {"enum": ["system", "user", "assistant"]},
+                    "content": {"type": "string", "maxLength": 1000000},
+                },
+            },
+        }
+    },
+}
+
+
+@dataclass
+class Script:
+    """What the fake says, and what it was asked."""
+
+    key: str | None = None
+    """When there is one, data is given only for it."""
+    num_blocks: int = 1024
+    replicas: int = 1
+    polls: int = 0
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)
+    """Set when a client went away from an endless answer."""
+
+
+def fake_app(script: Script) -> Starlette:
+    def guarded(handler: Any) -> Any:
+        async def check(request: Request) -> Response:
+            if script.key is not None and request.headers.get("authorization") != f"Bearer {script.key}":
+                return _error(401, "This server needs an API key: send it as 'Authorization: Bearer <key>'.")
+            answer: Response = await handler(request)
+            answer.headers["x-request-id"] = "req-4f1c"
+            return answer
+
+        return check
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": MODEL}, {"id": "fake/adapter"}]})
+
+    async def stats(request: Request) -> Response:
+        script.polls += 1
+        return JSONResponse(stats_at(script.polls, script))
+
+    async def blocks(request: Request) -> Response:
+        maps = [block_map(replica, script) for replica in range(script.replicas)]
+        return JSONResponse({"replicas": maps})
+
+    async def chat(request: Request) -> Response:
+        body = await request.json()
+        script.bodies.append(body)
+        said = body["messages"][-1]["content"]
+        if said == BROKEN:
+            return _error(400, "'temperature' is 9; it must be from 0 to 2.")
+        pieces = _count(script) if said == ENDLESS else _words(ANSWER)
+        return StreamingResponse(_events(pieces), media_type="text/event-stream")
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(OPENAPI)
+
+    routes = {"/v1/models": models, "/stats": stats, "/stats/blocks": blocks, "/openapi.json": openapi}
+    data = [Route(path, guarded(handler)) for path, handler in routes.items()]
+    return Starlette(routes=[*console_routes(), *data, Route("/v1/chat/completions", guarded(chat), methods=["POST"])])
+
+
+def _error(status: int, message: str) -> Response:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return JSONResponse({"error": error}, status, headers={"x-request-id": "req-4f1c"})
+
+
+async def _words(text: str) -> AsyncIterator[str]:
+    for word in text.split(" "):
+        yield word + " "
+        await asyncio.sleep(PACE)
+
+
+async def _count(script: Script) -> AsyncIterator[str]:
+    number = 0
+    try:
+        while True:
+            number += 1
+            yield f"{number} "
+            await asyncio.sleep(PACE)
+    finally:
+        script.left.set()
+
+
+async def _events(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
+        return f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': choices, 'usage': usage})}\n\n"
+
+    number = 0
+    try:
+        yield event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+        async for piece in pieces:
+            number += 1
+            yield event([{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+        yield event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+        yield event([], {"prompt_tokens": 12, "completion_tokens": number, "total_tokens": number + 12})
+        yield "data: [DONE]\n\n"
+    finally:
+        await pieces.aclose()  # type: ignore[attr-defined]
+
+
+def stats_at(poll: int, script: Script) -> dict[str, Any]:
+    """A load that rises and falls; the same for the same poll."""
+    wave = (poll * 7) % 60
+    busy = 2 + wave % 5
+    used = script.num_blocks * (20 + wave) // 100
+    requests = [
+        {
+            "id": f"chatcmpl-{index:08x}7d3e",
+            "tenant": ("default", "search", "batch")[index % 3],
+            "endpoint": ("/v1/chat/completions", "/v1/completions")[index % 2],
+            "status": "running" if index < busy else "waiting",
+            "prompt_tokens": 180 * (index + 1),
+            "output_tokens": (poll * 9) % 256 if index < busy else 0,
+            "max_tokens": 256,
+            "age_seconds": 0.4 + poll * 0.3 + (6 - index),
+            "replica": index % script.replicas,
+        }
+        for index in range(busy + wave % 3)
+    ]
+    engine = {"pid": 4217, "restarts": 0, "utilisation": used / script.num_blocks, "step": poll * 40}
+    return {
+        "model": MODEL,
+        "version": "0.1.0",
+        "uptime_seconds": 7380.0 + poll,
+        "ready": True,
+        "draining": False,
+        "running": busy,
+        "waiting": wave % 3,
+        "held": 0,
+        "throughput": {
+            "prompt_tokens_per_second": 900.0 + 40 * wave,
+            "generation_tokens_per_second": 160.0 + 6 * wave,
+            "requests_per_second": 1.5,
+        },
+        "latency": {
+            "ttft_p50": 0.08 + wave / 900,
+            "ttft_p95": 0.15 + wave / 400,
+            "itl_p50": 0.011 + wave / 9000,
+            "itl_p95": 0.019 + wave / 5000,
+        },
+        "memory": {"front_bytes": 96 << 20, "engine_bytes": 2300 << 20, "device_bytes": 0, "device_total": 0},
+        "kv": {
+            "num_blocks": script.num_blocks,
+            "used_blocks": used,
+            "cached_blocks": script.num_blocks // 5,
+            "block_size": 16,
+            "utilisation": used / script.num_blocks,
+            "waste": 0.021,
+            "host_blocks": 0,
+            "used_host_blocks": 0,
+            "prefix_hit_rate": 0.37,
+        },
+        "engines": [
+            {**engine, "replica": replica, "state": "ready", "running": busy, "waiting": 0, "step_seconds": 0.0123}
+            for replica in range(script.replicas)
+        ],
+        "requests": requests,
+        "totals": {"requests": 1204 + poll, "prompt_tokens": 310_233, "generation_tokens": 88_112, "errors": 0},
+    }
+
+
+def block_map(replica: int, script: Script) -> dict[str, Any]:
+    """Runs of used, shared and cached blocks whose border moves with every poll."""
+    border = script.num_blocks * (20 + (script.polls * 7) % 60) // 100
+    run = max(script.num_blocks // 40, 8)
+    states = bytearray(script.num_blocks)
+    for index in range(script.num_blocks):
+        if index < border:
+            states[index] = 2 if index % run < run // 6 else 1
+        elif index < border + script.num_blocks // 5:
+            states[index] = 3 if (index // 7) % 4 else 0
+    encoded = b64encode(bytes(states)).decode()
+    return {"replica": replica, "num_blocks": script.num_blocks, "block_size": 16, "states": encoded}
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[str]:
+    """The fake on a free port, in a thread of its own; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(fake_app(script), log_level="warning", ws="none", lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
