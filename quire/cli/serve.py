@@ -1,6 +1,4 @@
-"""`quire serve`: takes every setting and checks it; the server itself is not built yet."""
-
-import sys
+"""`quire serve`: the HTTP server."""
 
 from quire.cli.options import (
     CACHE,
@@ -19,8 +17,6 @@ from quire.cli.options import (
 )
 from quire.config.engine import EngineConfig
 
-_NOT_BUILT = 1
-
 
 def serve(
     model: ModelOptions = MODEL,
@@ -32,11 +28,7 @@ def serve(
     observe: ObserveOptions = OBSERVE,
     config: ConfigFile = None,
 ) -> int:
-    """Serve a model over HTTP."""
-    asked = EngineConfig(model, cache, scheduler, parallel, server, observe)
-    print(
-        f"quire: cannot serve {asked.model.model}: the settings are fine, but the HTTP server is not built yet; "
-        "`quire chat`, `quire complete` and `quire run-batch` run models.",
-        file=sys.stderr,
-    )
-    return _NOT_BUILT
+    """Serve a model over HTTP, as OpenAI's and Anthropic's clients expect it; the console is at /."""
+    from quire.server.run import run_server
+
+    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe))

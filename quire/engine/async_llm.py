@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +35,16 @@ _WAITING_CONTEXTS = 1024
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Totals:
+    """Counts since the start."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    errors: int = 0
+
+
 class AsyncLLM:
     """Requests of many clients, each streamed to its own. Use it as `async with`, or call `close`."""
 
@@ -51,6 +62,7 @@ class AsyncLLM:
         self._path = locate(config.model.model, config.model.revision)
         self.facts = read_model_facts(str(self._path))
         self._on_finished = on_finished
+        self.totals = Totals()
         self.inquiries = Inquiries()
         self.fleet = Fleet(
             config,
@@ -143,9 +155,12 @@ class AsyncLLM:
         *,
         tenant: str = DEFAULT_TENANT,
         endpoint: str = "",
-        check_load: bool = True,
+        charge: Callable[[int], None] | None = None,
     ) -> Generation:
-        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then."""
+        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then.
+
+        `charge` is told the tokens of each request, prompt and answer, when it has ended.
+        """
         assert self._requests is not None, "start() comes first"
         if self.facts.is_encoder:
             raise InvalidRequest(f"{self.facts.name} is an encoder: it embeds texts and generates none", field="model")
@@ -157,16 +172,16 @@ class AsyncLLM:
             )
             for place, (tokens, text) in enumerate(prompts)
         ]
-        if check_load:
-            self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
+        self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
         generation = Generation(
             requests,
             self.texts.tokenizer,
             self.fleet,
+            endpoint=endpoint,
             slow_reader_timeout=self.config.server.slow_reader_timeout,
             metrics=self.metrics,
             work=self.admission.work,
-            on_finished=lambda reader, entry: self._finished(reader, entry, endpoint),
+            on_finished=lambda reader, entry: self._finished(reader, entry, endpoint, charge),
         )
         generation.start()
         return generation
@@ -203,7 +218,9 @@ class AsyncLLM:
         self.admission.lost(replica)
         self.inquiries.lost(replica)
 
-    def _finished(self, reader: RequestReader, entry: Entry, endpoint: str) -> None:
+    def _finished(
+        self, reader: RequestReader, entry: Entry, endpoint: str, charge: Callable[[int], None] | None
+    ) -> None:
         request, metrics = reader.request, reader.metrics
         for _ in range(request.params.num_sequences):
             self.admission.answered(reader.num_output // request.params.num_sequences)
@@ -225,6 +242,12 @@ class AsyncLLM:
             finished=metrics.finished_time or request.arrival,
             moves=entry.moves,
         )
+        self.totals.requests += 1
+        self.totals.prompt_tokens += record.prompt_tokens
+        self.totals.generation_tokens += record.output_tokens
+        self.totals.errors += record.reason == "error"
+        if charge is not None:
+            charge(record.prompt_tokens + record.output_tokens)
         self.metrics.request_finished(record)
         if self._on_finished is not None:
             self._on_finished(record)

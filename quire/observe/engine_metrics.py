@@ -137,7 +137,9 @@ class EngineMetrics(Collector):
         yield numbers(catalog.KV_BLOCKS, self._model, _by_state(rows, _block_states))
         yield numbers(catalog.HOST_USAGE, self._model, [((name,), _host_usage(stats)) for name, stats in rows])
         yield numbers(catalog.HOST_BLOCKS, self._model, _by_state(rows, _host_block_states))
-        layouts = [(name, stats.block_size, stats.num_blocks, stats.host_blocks) for name, stats in rows if stats.num_blocks]
+        layouts = [
+            (name, stats.block_size, stats.num_blocks, stats.host_blocks) for name, stats in rows if stats.num_blocks
+        ]
         yield numbers(catalog.CACHE_CONFIG, self._model, [(tuple(map(str, layout)), 1) for layout in layouts])
 
     def _device(self) -> Iterator[Family]:

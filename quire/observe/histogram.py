@@ -6,7 +6,7 @@ from itertools import accumulate
 
 
 class Histogram:
-    """Not safe across threads: the front's event loop fills and reads it. Half a microsecond an observation."""
+    """Not safe across threads: the front's event loop fills and reads it. About 0.3 µs an observation."""
 
     __slots__ = ("bounds", "counts", "sum")
 

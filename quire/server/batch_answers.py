@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from quire.core.sampling_params import MAX_PRIORITY
 from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import MAX_PRIORITY
 from quire.server.account import Account
 from quire.server.batch_record import Sender
 from quire.server.batch_run import Answer

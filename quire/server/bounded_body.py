@@ -71,5 +71,5 @@ class BoundedBody:
 
     def _too_large(self, given: str) -> BodyTooLarge:
         return BodyTooLarge(
-            f"the body has {given}, but the server takes {self._most:,} bytes at most; send less, or raise --max-body-mb."
+            f"the body has {given}, but the server takes {self._most:,} at most; send less, or raise --max-body-mb."
         )

@@ -15,7 +15,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 def presented_key(headers: Headers, *, socket: bool) -> bytes | None:
-    """The key in `Authorization` (Bearer, or Basic with it as the password), `x-api-key`, or a socket's subprotocols."""
+    """The key in `Authorization` (Bearer, or Basic with it as password), `x-api-key`, or a socket's subprotocols."""
     headers = list(headers)
     authorization = only(headers, b"authorization")
     if authorization is not None:

@@ -36,6 +36,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._caps = caps
         self._in_headers = True
         self._header_bytes = 0
+        self._silent_bytes = 0
+        """Bytes read since the last of a body."""
         self._refusal: QuireError | None = None
         self._header_timer: TimerHandle | None = None
 
@@ -52,23 +54,34 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed what may still be headers by itself, so that their bytes are counted before the parser keeps them."""
-        while data and not self.transport.is_closing():
-            if not self._in_headers:
-                super().data_received(data)
-                return
-            room = self._caps.header_bytes - self._header_bytes
-            if room <= 0:
-                self._refuse(self._too_large(f"more than {self._header_bytes:,} bytes"))
-                return
-            piece, data = data[:room], data[room:]
+        while data and not self.transport.is_closing() and self.transport.get_protocol() is self:
+            piece, data = data[: self._room()], data[self._room() :]
             self._header_bytes += len(piece)
+            self._silent_bytes += len(piece)
             super().data_received(piece)
+            if self._room() <= 0 and not self.transport.is_closing():
+                self._refuse(self._too_large(f"more than {self._caps.header_bytes:,} bytes"))
+
+    def _room(self) -> int:
+        """Bytes that may be read before something must have come of them.
+
+        Behind the headers that bounds the trailers of a chunked body, which the parser keeps as well.
+        """
+        return self._caps.header_bytes - (self._header_bytes if self._in_headers else self._silent_bytes)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if not self._in_headers:  # not the first request of the connection: some of its headers may be read already
             self._in_headers, self._header_bytes = True, 0
         self._start_timer()
+
+    def on_body(self, body: bytes) -> None:
+        self._silent_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._silent_bytes = 0
+        super().on_message_complete()
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -81,7 +94,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise self._refused(self._too_large(f"more than {self._caps.headers} headers"))
 
     def on_headers_complete(self) -> None:
-        self._in_headers = False
+        self._in_headers, self._silent_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
 
@@ -90,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(self._refusal or InvalidRequest("this is not HTTP/1.1 as it should be; check what sent it."))
 
     def _refused(self, error: QuireError) -> httptools.HttpParserError:
-        """To be raised inside the parser, which turns it into an error of its own; `send_400_response` tells this one."""
+        """To be raised inside the parser, which makes an error of its own of it; `send_400_response` tells this one."""
         self._refusal = error
         return httptools.HttpParserError(str(error))
 

@@ -75,6 +75,10 @@ class KeyRing:
     def account(self, key: Key) -> Account:
         return self._accounts[key.name]
 
+    def account_of(self, tenant: str) -> Account:
+        """The account of a tenant by its name; one that has no key any more has no limits to keep either."""
+        return self._accounts.get(tenant) or Account()
+
     def weights(self) -> dict[str, float]:
         """Tenant → its weight in a fair schedule."""
         return {key.name: key.weight for key in self._by_digest.values()}

@@ -186,7 +186,7 @@ class _Entry:
         except (yaml.YAMLError, ValueError):
             value = None
         if not _FIELDS[field].fits(value):
-            raise self._wrong(name, f"has a {field} that is not {_FIELDS[field].allowed}")
+            raise self._wrong(name, f"gives {field} as something else than {_FIELDS[field].allowed}")
         return value
 
     def _digest(self, name: str, node: yaml.Node) -> str:

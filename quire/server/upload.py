@@ -55,7 +55,13 @@ async def read_upload(request: Request, most_bytes: int) -> Upload:
         raise InvalidRequest(f"the body is not a form that can be read: {error.message}") from None
     except ValueError:  # names of character sets go from the header to Python's codecs
         raise InvalidRequest("the body is not a form that can be read") from None
-    return _sorted_out(items)
+    try:
+        return _sorted_out(items)
+    except InvalidRequest:
+        # a file whose end never came is known to the parser alone
+        for file in parser._files_to_close_on_error:
+            file.close()
+        raise
 
 
 async def _bounded(request: Request, most_bytes: int) -> AsyncGenerator[bytes, None]:

@@ -9,7 +9,7 @@ from quire.observe import catalog
 from quire.observe.metrics import Metrics
 from tests.observe.samples import busy_metrics, finished, names, read, value
 
-VLLM_NAMES = """
+VLLM = """
 num_requests_running num_requests_waiting kv_cache_usage_perc prompt_tokens_total generation_tokens_total
 prompt_tokens_cached_total time_to_first_token_seconds_bucket inter_token_latency_seconds_bucket
 request_time_per_output_token_seconds_bucket e2e_request_latency_seconds_bucket request_queue_time_seconds_bucket
@@ -17,8 +17,8 @@ request_prefill_time_seconds_bucket request_decode_time_seconds_bucket request_i
 request_prompt_tokens_bucket request_generation_tokens_bucket request_params_n_bucket request_params_max_tokens_bucket
 request_success_total num_preemptions_total prefix_cache_queries_total prefix_cache_hits_total
 iteration_tokens_total_bucket cache_config_info
-""".split()
-"""What vLLM exports after `vllm:`."""
+"""
+"""Names that vLLM exports after `vllm:`."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def metrics() -> Metrics:
 
 
 def test_dashboards_made_for_vllm_find_their_names() -> None:
-    assert {f"quire_{name}" for name in VLLM_NAMES} <= names(busy_metrics())
+    assert {f"quire_{name}" for name in VLLM.split()} <= names(busy_metrics())
 
 
 def test_everything_in_the_catalog_is_exported_and_nothing_else_of_ours() -> None:
@@ -46,7 +46,8 @@ def test_openmetrics_where_it_is_asked_for() -> None:
     text, content_type = metrics.render("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert content_type.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
-    assert "quire_num_requests_running" in {family.name for family in read_openmetrics(text.decode())}
+    families = read_openmetrics(text.decode())  # type: ignore[no-untyped-call]
+    assert "quire_num_requests_running" in {family.name for family in families}
     assert metrics.render("*/*")[1].startswith("text/plain")
 
 

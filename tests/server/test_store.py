@@ -455,5 +455,5 @@ def test_store_that_cannot_be_used_says_what_to_do(tmp_path: Path, broken: str) 
         database.close()
     else:
         (tmp_path / "files").write_bytes(b"a file where the folder should be")
-    with pytest.raises(ConfigError, match="move it away|choose another"):
+    with pytest.raises(ConfigError, match=r"move it away|choose another"):
         Store(tmp_path)

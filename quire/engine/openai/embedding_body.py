@@ -6,8 +6,8 @@ from quire.core.errors import InvalidRequest
 from quire.core.pooling import POOLINGS, Pooling
 from quire.engine.openai.body import read_truncation
 from quire.engine.openai.fields import Fields, object_of, refuse
-from quire.engine.openai.options import LONGEST_MODEL, MODEL, read_labels
 from quire.engine.openai.options import IDENTIFIERS as _IDENTIFIERS
+from quire.engine.openai.options import LONGEST_MODEL, MODEL, read_labels
 from quire.engine.openai.prompts import MOST_TOKENS, PROMPTS, TEXTS, read_prompts, read_texts
 from quire.engine.openai.schema import Schema, either, flag, whole, words
 
@@ -68,6 +68,8 @@ class ScoreBody:
     first: list[str]
     """One text, or as many as `second`."""
     second: list[str]
+    names: tuple[str, str] = ("text_1", "text_2")
+    """What the body calls the two."""
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
@@ -94,13 +96,14 @@ def read_score_body(values: object) -> ScoreBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     body = Fields(object_of(values), known=SCORE_FIELDS)
     left, first = _texts(body, "text_1", "queries")
-    _, second = _texts(body, "text_2", "documents")
+    right, second = _texts(body, "text_2", "documents")
     if len(first) not in {1, len(second)}:
         raise refuse(left, f"a list of {len(first)}", f"one text or as many as the other side, {len(second)}")
     return ScoreBody(
         model=body.text("model", longest=LONGEST_MODEL),
         first=first,
         second=second,
+        names=(left, right),
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),
         labels=read_labels(body),

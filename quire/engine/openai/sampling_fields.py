@@ -38,7 +38,7 @@ SAMPLING: dict[str, Schema] = {
     "presence_penalty": number(-2, 2),
     "frequency_penalty": number(-2, 2),
     "repetition_penalty": number(0, 100, low_open=True),
-    "bad_words": items(_BAD_WORD, MAX_BAD_WORDS),
+    "bad_words": either(_BAD_WORD, items(_BAD_WORD, MAX_BAD_WORDS)),
     "allowed_token_ids": items(TOKEN_ID, MAX_ALLOWED_TOKEN_IDS, least=1),
     "skip_special_tokens": flag(),
     "prompt_logprobs": whole(0, MAX_LOGPROBS, description="Likeliest tokens to list at each place of the prompt."),

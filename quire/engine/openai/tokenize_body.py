@@ -6,8 +6,7 @@ from quire.core.errors import InvalidRequest
 from quire.engine.openai.body import CHAT_FIELDS, ChatBody, read_chat_body
 from quire.engine.openai.fields import Fields, object_of, refuse
 from quire.engine.openai.options import LONGEST_MODEL, MODEL
-from quire.engine.openai.prompts import MOST_TOKENS, TEXT
-from quire.engine.openai.prompts import read_texts, read_tokens
+from quire.engine.openai.prompts import MOST_TOKENS, TEXT, read_texts, read_tokens
 from quire.engine.openai.schema import TOKEN_ID, Schema, flag
 
 _OF_CHATS = (

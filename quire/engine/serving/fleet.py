@@ -79,7 +79,8 @@ class Fleet:
         self._on_report = on_report
         self._on_lost = on_lost
         self._context = zmq.asyncio.Context()
-        self._folder = tempfile.mkdtemp(prefix="quire-")  # mode 0700: nobody else reaches the sockets in it
+        self.folder = tempfile.mkdtemp(prefix="quire-")
+        """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
         self._epoch = 0
         self._routing = Routing()
         self._probation = Probation()
@@ -128,7 +129,7 @@ class Fleet:
         for entry in self.journal.entries():
             self._lose(entry, "the server is shutting down")
         self._context.destroy(linger=0)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class Fleet:
 
     def _new_replica(self, number: int) -> Replica:
         self._epoch += 1
-        address = f"ipc://{self._folder}/{self._epoch}"
+        address = f"ipc://{self.folder}/{self._epoch}"
         settings = ChildSettings(self._config, self._seed, f"{address}.in", f"{address}.out", number, self._weights)
         return Replica(
             settings,

@@ -28,6 +28,7 @@ class Generation:
         tokenizer: Tokenizer,
         fleet: Fleet,
         *,
+        endpoint: str,
         slow_reader_timeout: float,
         metrics: Metrics,
         work: Callable[[int, SamplingParams], float],
@@ -58,7 +59,7 @@ class Generation:
             for place, (request, text) in enumerate(requests)
         ]
         self._entries = [
-            Entry(request, reader, work=work(len(request.prompt), request.params))
+            Entry(request, reader, endpoint, work=work(len(request.prompt), request.params))
             for (request, _), reader in zip(requests, self._readers, strict=True)
         ]
 
@@ -77,8 +78,11 @@ class Generation:
             await self._next()
         self._raise_error()
 
-    async def deltas(self) -> AsyncIterator[list[Delta]]:
-        """Everything new, again and again until all is finished; raises where a request failed."""
+    async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
+        """Everything new, again and again until all is finished; raises where a request failed.
+
+        After `idle` seconds without news it yields nothing, as a sign that it is still there.
+        """
         self.is_streaming = True
         while True:
             deltas = [delta for reader in self._readers for delta in reader.take_deltas()]
@@ -87,8 +91,8 @@ class Generation:
                 yield deltas
             elif self.is_finished:
                 return
-            else:
-                await self._next()
+            elif not await self._next(idle):
+                yield []
 
     async def wait(self) -> list[RequestOutput]:
         """Wait for the end of all; raises where a request failed."""
@@ -115,11 +119,17 @@ class Generation:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    async def _next(self) -> None:
+    async def _next(self, patience: float | None = None) -> bool:
+        """Wait for news; false when none came in time."""
         self._raise_error()
         self._news.clear()
-        await self._news.wait()
+        try:
+            async with asyncio.timeout(patience):
+                await self._news.wait()
+        except TimeoutError:
+            return False
         self._raise_error()
+        return True
 
     def _raise_error(self) -> None:
         error: QuireError | None = next((reader.error for reader in self._readers if reader.error is not None), None)

@@ -34,6 +34,8 @@ class Entry:
 
     request: Request
     listener: Listener
+    endpoint: str = ""
+    """The route it came by."""
     replica: int = -1
     """The engine that has it."""
     emitted: dict[int, list[int]] = field(default_factory=dict)
@@ -73,6 +75,13 @@ class Entry:
     @property
     def is_over(self) -> bool:
         return not self.emitted
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in a word."""
+        if self.is_held:
+            return "held"
+        return "running" if self.has_begun else "waiting"
 
     @property
     def num_emitted(self) -> int:

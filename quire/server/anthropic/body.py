@@ -90,7 +90,7 @@ def _conversation(body: Fields) -> Conversation:
     given = body.list("messages", MOST_MESSAGES)
     if not given:
         raise refuse("messages", given, "a list of at least one message")
-    turns = [_message(each, f"messages[{place}]", last=each is given[-1]) for place, each in enumerate(given)]
+    turns = [_message(each, f"messages[{place}]", last=place == len(given) - 1) for place, each in enumerate(given)]
     prefilled = turns[-1]["role"] == "assistant"
     if prefilled and not turns[-1]["content"]:
         turns, prefilled = turns[:-1], False
@@ -154,7 +154,7 @@ def _block(given: object, where: str) -> str:
         raise refuse(where, given, '{"type": "text", "text": ...}')
     block = Fields(given, known=("type", "text", "cache_control", "citations"), where=f"{where}.")
     _check_cache_control(block.get("cache_control"), f"{where}.cache_control")
-    if block.get("citations"):
+    if block.get("citations") not in (None, []):
         raise refuse(f"{where}.citations", block.get("citations"), "empty or left out, for citations are not supported")
     text = block.text("text")
     if not text:

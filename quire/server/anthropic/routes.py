@@ -1,6 +1,5 @@
 """Anthropic's Messages API: POST /v1/messages and /v1/messages/count_tokens."""
 
-import logging
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -12,6 +11,7 @@ from quire.server.anthropic.writer import MessagesWriter
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 from quire.server.store_limits import new_id
 
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = "/v1/messages/count_tokens"
-_log = logging.getLogger(__name__)
 
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /v1/messages, ready to run."""
     asked = read_messages_body(body)
     serving.check_model(asked.conversation.model, caller)
-    if asked.labels:
-        _log.info("request %s is for %r", caller.request_id, asked.labels)
+    note_labels(asked.labels, caller)
     text, prompt = await _prompt(asked.conversation, serving)
     assert asked.params.max_tokens is not None
     writer = MessagesWriter(

@@ -71,6 +71,7 @@ export class Schemas {
 
 function range(low, high, unit) {
   if (low === undefined && high === undefined) return null;
-  const bounds = low === undefined ? `at most ${high}` : high === undefined ? `at least ${low}` : `${low} to ${high}`;
+  const [least, most] = [low, high].map((bound) => bound?.toLocaleString("en", { maximumFractionDigits: 6 }));
+  const bounds = low === undefined ? `at most ${most}` : high === undefined ? `at least ${least}` : `${least} to ${most}`;
   return unit ? `${bounds} ${unit}` : bounds;
 }

@@ -51,7 +51,8 @@ function bodyInput({ type, schema }, schemas, model) {
   if (type.startsWith("multipart/")) return filesInput(schemas.resolve(schema));
   const example = schemas.example(schema);
   if (model && typeof example === "object" && "model" in example) example.model = model;
-  const area = element("textarea", { rows: 8, spellcheck: false, value: JSON.stringify(example, null, 2) });
+  const text = JSON.stringify(example, null, 2);
+  const area = element("textarea", { rows: text.split("\n").length + 1, spellcheck: false, value: text });
   return { labels: [element("label", { className: "field" }, "Body", area)], value: () => area.value };
 }
 

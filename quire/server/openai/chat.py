@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.answers import AnswerHead, fingerprint
 from quire.engine.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
 from quire.engine.openai.schema import body as body_schema
 from quire.engine.openai.shapes import chat_answer, keep_last
@@ -13,6 +12,7 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.openai.chunk_writer import OpenAIWriter
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.operation import Operation
 from quire.server.schemas.answers import CHAT_COMPLETION
 
@@ -24,10 +24,10 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A chat body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_chat_body(body)
     serving.check_model(asked.model, caller)
+    note_labels(asked.labels, caller)
     text, tokens = await encode_chat(asked, serving)
     prompt = keep_last(tokens, asked, serving.max_model_len)
-    head = AnswerHead(caller.request_id, serving.now(), serving.names[0], fingerprint(serving.names[0]))
-    answer = chat_answer(head, asked, serving.tokenizer)
+    answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer)
     return Call(
         endpoint=CHAT,
         prompts=[prompt],
@@ -35,7 +35,6 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         params=asked.params,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
-        labels=asked.labels,
     )
 
 

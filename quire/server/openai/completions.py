@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.answers import AnswerHead, fingerprint
 from quire.engine.openai.body import COMPLETION_FIELDS, COMPLETIONS, CompletionBody, read_completion_body
 from quire.engine.openai.schema import body as body_schema
 from quire.engine.openai.shapes import completion_answer, keep_last
@@ -13,6 +12,7 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.openai.chunk_writer import OpenAIWriter
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.operation import Operation
 from quire.server.schemas.answers import COMPLETION
 
@@ -24,10 +24,10 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A completion body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_completion_body(body)
     serving.check_model(asked.model, caller)
+    note_labels(asked.labels, caller)
     whole = [await _encode(prompt, asked, serving) for prompt in asked.prompts]
     prompts = [keep_last(tokens, asked, serving.max_model_len) for tokens in whole]
-    head = AnswerHead(caller.request_id, serving.now(), serving.names[0], fingerprint(serving.names[0]))
-    answer = completion_answer(head, asked, serving.tokenizer, prompts)
+    answer = completion_answer(answer_head(serving, caller), asked, serving.tokenizer, prompts)
     texts = [
         given if isinstance(given, str) and len(cut) == len(tokens) else None
         for given, cut, tokens in zip(asked.prompts, prompts, whole, strict=True)
@@ -39,7 +39,6 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         params=asked.params,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
-        labels=asked.labels,
     )
 
 

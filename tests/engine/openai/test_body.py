@@ -7,6 +7,7 @@ import pytest
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
 from quire.engine.openai.body import read_chat_body, read_completion_body
+from quire.engine.openai.options import AnswerOptions
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -73,8 +74,27 @@ def test_parts_of_text_are_put_together() -> None:
     ("given", "field"),
     [
         ({"temprature": 1}, "temprature"),
-        ({"tools": []}, "tools"),
-        ({"user": "me"}, "user"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"user": 5}, "user"),
+        ({"functions": []}, "functions"),
+        ({"chat_template": "{{ messages }}"}, "chat_template"),
+        ({"audio": {}}, "audio"),
+        ({"store": True}, "store"),
+        ({"modalities": ["audio"]}, "modalities"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"prompt_cache_key": "x"}, "prompt_cache_key"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options"),
+        ({"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
+        ({"request_id": "a b"}, "request_id"),
+        ({"metadata": {"a": 5}}, "metadata"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"n": 1, "best_of": 2}, "best_of"),
+        ({"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}}, "reasoning_effort"),
+        ({"documents": ["x"]}, "documents"),
+        ({"tools": ["x"], "tool_choice": "none"}, "tools"),
+        ({"messages": [USER] * 2049}, "messages"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"temperature": "hot"}, "temperature"),
@@ -121,7 +141,15 @@ def test_what_is_not_honoured_is_refused(given: dict[str, Any], field: str) -> N
         ({"prompt": [[]]}, "prompt"),
         ({"prompt": [True]}, "prompt"),
         ({"prompt": {"a": 1}}, "prompt"),
-        ({"echo": True}, "echo"),
+        ({"echo": True, "stream": True, "logprobs": 1}, "echo"),
+        ({"echo": True, "logprobs": 1, "prompt_logprobs": 2}, "prompt_logprobs"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 0, "echo": True, "min_tokens": 1}, "min_tokens"),
+        ({"stream": True, "best_of": 2}, "best_of"),
+        ({"prompt": ["x"] * 2049}, "prompt"),
+        ({"prompt": ["x"] * 100, "n": 100}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": [[1], [1 << 31]]}, "prompt"),
         ({"suffix": "x"}, "suffix"),
         ({"messages": [USER]}, "messages"),
         ({"best_of": 0}, "best_of"),
@@ -133,11 +161,72 @@ def test_what_a_completion_refuses(given: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("body", [None, [], "x", 5])
-def test_a_body_is_an_object(body: object) -> None:
-    for read in (read_chat_body, read_completion_body):
-        with pytest.raises(InvalidRequest, match="body is"):
-            read(body)
+def test_prompts_alone_are_asked_for_with_one_token_that_is_left_out() -> None:
+    body = read_completion_body({"prompt": "x", "echo": True, "max_tokens": 0, "logprobs": 2})
+    assert body.options.prompt_only
+    assert body.options.echo
+    assert not body.options.prompt_logprobs
+    assert (body.params.max_tokens, body.params.logprobs, body.params.prompt_logprobs) == (1, 2, 2)
+
+
+def test_what_the_answer_looks_like() -> None:
+    given = {
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True, "include_obfuscation": False},
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "service_tier": "auto",
+        "request_id": "mine:1",
+    }
+    expected = AnswerOptions(
+        include_usage=True,
+        continuous_usage=True,
+        token_ids=True,
+        tokens_as_ids=True,
+        service_tier="default",
+        request_id="mine:1",
+    )
+    assert read_chat_body({"messages": [USER], **given}).options == expected
+    assert read_completion_body({"prompt": "x", **given}).options == expected
+
+
+def test_who_it_is_for() -> None:
+    given = {"user": "u", "safety_identifier": "s", "metadata": {"team": "t"}, "store": False}
+    assert read_chat_body({"messages": [USER], **given}).labels == {
+        "user": "u",
+        "safety_identifier": "s",
+        "metadata.team": "t",
+    }
+
+
+def test_tools_that_may_not_be_called_are_left_out() -> None:
+    for given in ({"tools": []}, {"tools": [{"type": "function"}], "tool_choice": "none"}):
+        assert read_chat_body({"messages": [USER], **given}).messages == [USER]
+
+
+def test_template_variables_must_be_read_by_the_template() -> None:
+    body = read_chat_body(
+        {"messages": [USER], "reasoning_effort": "low", "chat_template_kwargs": {"a": [1]}, "documents": [{"text": "d"}]}
+    )
+    assert body.template_variables == {"a": [1], "reasoning_effort": "low"}
+    body.check_template({"a", "reasoning_effort", "documents"}.__contains__)
+    fields = {"a": "chat_template_kwargs", "reasoning_effort": "reasoning_effort", "documents": "documents"}
+    for missing, field in fields.items():
+        with pytest.raises(InvalidRequest, match="chat template") as caught:
+            body.check_template(set(fields).difference({missing}).__contains__)
+        assert caught.value.field == field
+
+
+def test_free_form_values_are_bounded() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}, list(range(20_000)), 1 << 64, {"a": [-(1 << 64)]}):
+        with pytest.raises(InvalidRequest) as caught:
+            read_chat_body({"messages": [USER], "chat_template_kwargs": {"x": value}})
+        assert caught.value.field == "chat_template_kwargs"
+    shallow = {"x": [[[{"a": [1, None, "b", 1.5, True]}]]]}
+    assert read_chat_body({"messages": [USER], "chat_template_kwargs": shallow}).template_variables == shallow
 
 
 def test_near_misses_are_guessed() -> None:

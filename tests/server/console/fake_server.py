@@ -32,7 +32,7 @@ def slot(table: list[int], position: int) -> int:
 ```
 
 Nothing is lost between two pages, so <b>under four percent</b> of the memory holds nothing at all."""
-ENDLESS = "count"
+ENDLESS = "Count from one to ten thousand."
 """A message that is answered until the client goes away."""
 BROKEN = "fail"
 """A message that is answered with an error."""
@@ -197,6 +197,7 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
     wave = (poll * 7) % 60
     busy = 2 + wave % 5
     used = script.num_blocks * (20 + wave) // 100
+    utilisation = used / max(script.num_blocks, 1)
     requests = [
         {
             "id": f"chatcmpl-{index:08x}7d3e",
@@ -211,7 +212,7 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
         }
         for index in range(busy + wave % 3)
     ]
-    engine = {"pid": 4217, "restarts": 0, "utilisation": used / script.num_blocks, "step": poll * 40}
+    engine = {"pid": 4217, "restarts": 0, "utilisation": utilisation, "step": poll * 40}
     return {
         "model": MODEL,
         "version": "0.1.0",
@@ -238,7 +239,7 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
             "used_blocks": used,
             "cached_blocks": script.num_blocks // 5,
             "block_size": 16,
-            "utilisation": used / script.num_blocks,
+            "utilisation": utilisation,
             "waste": 0.021,
             "host_blocks": 0,
             "used_host_blocks": 0,

@@ -1,0 +1,110 @@
+"""The application: every route, and the gate in front of them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from quire.config.engine import EngineConfig
+from quire.observe.logs import RequestLog
+from quire.server import status
+from quire.server.anthropic import routes as anthropic
+from quire.server.batch_runner import Batches
+from quire.server.console.routes import console_routes
+from quire.server.errors import exception_handlers
+from quire.server.gate import Caps, guarded
+from quire.server.keys import KeyRing
+from quire.server.openai import batches, chat, completions, embeddings, files, models, score, tokenize
+from quire.server.openapi import openapi_document
+from quire.server.operation import Operation
+from quire.server.responses import routes as responses
+from quire.server.serving import Serving
+from quire.server.websocket import PATH as STREAM
+from quire.server.websocket import ReadCall, StreamSocket
+
+OPERATIONS: tuple[Operation, ...] = (
+    *chat.OPERATIONS,
+    *completions.OPERATIONS,
+    *responses.OPERATIONS,
+    *anthropic.OPERATIONS,
+    *embeddings.OPERATIONS,
+    *score.OPERATIONS,
+    *tokenize.OPERATIONS,
+    *models.OPERATIONS,
+    *files.OPERATIONS,
+    *batches.OPERATIONS,
+    *status.OPERATIONS,
+)
+_READERS: dict[str, ReadCall] = {
+    "/v1/chat/completions": chat.read_call,
+    "/v1/completions": completions.read_call,
+    "/v1/responses": responses.read_call,
+    "/v1/messages": anthropic.read_call,
+}
+"""What a WebSocket can start."""
+_DOCUMENT = "/openapi.json"
+_MEBIBYTE, _KIBIBYTE = 2**20, 2**10
+
+
+def make_app(serving: Serving, stored: Batches, keys: KeyRing | None, config: EngineConfig) -> ASGIApp:
+    """Everything behind one entry; `keys` None lets everyone in."""
+    server = config.server
+    app = Starlette(routes=_routes(server.enable_docs), exception_handlers=exception_handlers())
+    app.state.serving = serving
+    app.state.batches = stored
+    serving.metrics.add_routes(route.path for route in app.routes if isinstance(route, Route | WebSocketRoute))
+    caps = Caps(body_bytes=int(server.max_body_mb * _MEBIBYTE), header_bytes=int(server.max_header_kb * _KIBIBYTE))
+    return guarded(
+        app,
+        keys=keys,
+        drain=serving.drain,
+        metrics=serving.metrics,
+        log=RequestLog(config.observe),
+        caps=caps,
+        origins=server.origins(),
+    )
+
+
+def _routes(with_docs: bool) -> list[BaseRoute]:
+    routes: list[BaseRoute] = list(_by_path(OPERATIONS))
+    routes.append(WebSocketRoute(STREAM, _stream))
+    hidden = frozenset() if with_docs else frozenset({"/docs"})
+    routes.extend(route for route in console_routes() if route.path not in hidden)
+    if with_docs:
+        document = openapi_document(OPERATIONS, version("quire"))
+
+        async def openapi(request: Request) -> Response:
+            return JSONResponse(document)
+
+        routes.append(Route(_DOCUMENT, openapi, methods=["GET"]))
+    return routes
+
+
+def _by_path(operations: Iterable[Operation]) -> Iterator[Route]:
+    """One route a path, so that a wrong method is told which ones there are."""
+    found: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        found.setdefault(operation.path, {})[operation.method] = operation
+    for path, methods in found.items():
+        yield Route(path, _Methods(methods).answer, methods=list(methods))
+
+
+class _Methods:
+    """The operations of one path."""
+
+    def __init__(self, operations: Mapping[str, Operation]) -> None:
+        self._operations = operations
+
+    async def answer(self, request: Request) -> Response:
+        # HEAD is what GET says of itself
+        operation = self._operations[request.method if request.method != "HEAD" else "GET"]
+        return await operation.handler(request)
+
+
+async def _stream(socket: WebSocket) -> None:
+    await StreamSocket(socket, _READERS).run()

@@ -1,0 +1,25 @@
+"""What OpenAI's answers begin with, and the note of whom they are for."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quire.engine.openai.answers import AnswerHead, fingerprint
+from quire.server.caller import Caller
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+_log = logging.getLogger(__name__)
+
+
+def answer_head(serving: "Serving", caller: Caller) -> AnswerHead:
+    name = serving.names[0]
+    return AnswerHead(caller.request_id, int(time.time()), name, fingerprint(name))
+
+
+def note_labels(labels: Mapping[str, str], caller: Caller) -> None:
+    """The client's own identifiers (user, safety_identifier, metadata) are in the log beside the request's id."""
+    if labels:
+        _log.info("request %s is for %r", caller.request_id, dict(labels))

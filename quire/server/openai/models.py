@@ -1,0 +1,72 @@
+"""GET /v1/models and /v1/models/{model}."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.server.caller import Caller
+from quire.server.operation import Operation
+from quire.server.schemas.answers import MODEL, MODELS
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+
+async def models(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    caller: Caller = request.state.caller
+    names = [name for name in serving.names if caller.models is None or name in caller.models]
+    return JSONResponse({"object": "list", "data": [_card(name, serving) for name in names]})
+
+
+async def model(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    name: str = request.path_params["model"]
+    serving.check_model(name, request.state.caller)
+    return JSONResponse(_card(name, serving))
+
+
+def _card(name: str, serving: "Serving") -> Body:
+    return {
+        "id": name,
+        "object": "model",
+        "created": serving.created,
+        "owned_by": "quire",
+        "root": serving.names[0],
+        "parent": None,
+        "max_model_len": serving.max_model_len,
+        "permission": [_permission(name, serving.created)],
+    }
+
+
+def _permission(name: str, created: int) -> Body:
+    """Clients of OpenAI's first years read it."""
+    return {
+        "id": f"modelperm-{name}",
+        "object": "model_permission",
+        "created": created,
+        "allow_create_engine": False,
+        "allow_sampling": True,
+        "allow_logprobs": True,
+        "allow_search_indices": False,
+        "allow_view": True,
+        "allow_fine_tuning": False,
+        "organization": "*",
+        "group": None,
+        "is_blocking": False,
+    }
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(method="GET", path="/v1/models", summary="What the model is called.", handler=models, answer=MODELS),
+    Operation(
+        method="GET",
+        # names such as org/model have slashes in them
+        path="/v1/models/{model:path}",
+        summary="One name of the model.",
+        handler=model,
+        answer=MODEL,
+    ),
+)

@@ -1,0 +1,84 @@
+"""POST /v1/score, also known as /score: how alike texts are, pair by pair or one with each of several."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.engine.openai.embedding_body import SCORE_FIELDS, ScoreBody, read_score_body
+from quire.engine.openai.schema import Schema
+from quire.engine.openai.schema import body as body_schema
+from quire.server.body import read_json
+from quire.server.caller import Caller
+from quire.server.openai.head import answer_head, note_labels
+from quire.server.openai.json_response import json_response
+from quire.server.openai.vectors import encode_texts
+from quire.server.operation import Operation
+from quire.server.schemas.answers import SCORES
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+PATHS = ("/v1/score", "/score")
+_NAMES = (("text_1", "text_2"), ("queries", "documents"))
+
+
+async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+    """The answer to a score body. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_score_body(body)
+    serving.check_model(asked.model, caller)
+    note_labels(asked.labels, caller)
+    left = await _encode(asked, asked.first, serving, asked.names[0])
+    right = await _encode(asked, asked.second, serving, asked.names[1])
+    vectors = await serving.embed([*left, *right], caller)
+    first, second = vectors[: len(left)], vectors[len(left) :]
+    first = first * len(second) if len(first) == 1 else first
+    head, used = answer_head(serving, caller), sum(map(len, [*left, *right]))
+    return {
+        "id": f"score-{head.identity}",
+        "object": "list",
+        "created": head.created,
+        "model": head.model,
+        "data": [
+            {"index": index, "object": "score", "score": sum(a * b for a, b in zip(one, other, strict=True))}
+            for index, (one, other) in enumerate(zip(first, second, strict=True))
+        ],
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+    }
+
+
+async def _encode(asked: ScoreBody, texts: list[str], serving: "Serving", field: str) -> list[list[int]]:
+    return await encode_texts(
+        texts,
+        serving,
+        field=field,
+        add_special_tokens=asked.add_special_tokens,
+        truncate=asked.truncate_prompt_tokens,
+    )
+
+
+async def score(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    return json_response(await answer(await read_json(request), serving, request.state.caller))
+
+
+def _schema() -> Schema:
+    """One name of each side; the other two would be refused beside them."""
+    others = {name for names in _NAMES for name in names}
+    shared = {name: schema for name, schema in SCORE_FIELDS.items() if name not in others}
+    sides = [{name: SCORE_FIELDS[name] for name in names} for names in _NAMES]
+    return {"anyOf": [body_schema({**side, **shared}, required=tuple(side)) for side in sides]}
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    Operation(
+        method="POST",
+        path=path,
+        summary="How alike texts are: the cosine of the angle between their vectors.",
+        handler=score,
+        body=_schema(),
+        answer=SCORES,
+    )
+    for path in PATHS
+)

@@ -1,0 +1,75 @@
+"""POST /tokenize and /detokenize, in vLLM's shapes."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.core.errors import InvalidRequest
+from quire.engine.openai.schema import body as body_schema
+from quire.engine.openai.tokenize_body import (
+    DETOKENIZE_FIELDS,
+    TOKENIZE_CHAT_FIELDS,
+    TOKENIZE_TEXT_FIELDS,
+    read_detokenize_body,
+    read_tokenize_body,
+)
+from quire.server.body import read_json
+from quire.server.openai.chat import encode_chat
+from quire.server.openai.json_response import json_response
+from quire.server.operation import Operation
+from quire.server.schemas.answers import DETOKENIZED, TOKENIZED
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+
+async def tokenize(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    asked = read_tokenize_body(await read_json(request))
+    serving.check_model(asked.model, request.state.caller)
+    if isinstance(asked.prompt, str):
+        tokens = await serving.encode(asked.prompt, add_special_tokens=asked.add_special_tokens)
+    else:
+        _, tokens = await encode_chat(asked.prompt, serving)
+    spelled = [serving.tokenizer.id_to_token(token) for token in tokens] if asked.spelled else None
+    body: Body = {"count": len(tokens), "max_model_len": serving.max_model_len, "tokens": tokens}
+    return json_response(body | {"token_strs": spelled})
+
+
+async def detokenize(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    asked = read_detokenize_body(await read_json(request))
+    serving.check_model(asked.model, request.state.caller)
+    highest, size = max(asked.tokens, default=0), serving.tokenizer.vocab_size
+    if highest >= size:
+        raise InvalidRequest(
+            f"token id {highest} is not in the vocabulary, which goes from 0 to {size - 1}", field="tokens"
+        )
+    return json_response({"prompt": serving.tokenizer.decode(asked.tokens, skip_special_tokens=False)})
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="POST",
+        path="/tokenize",
+        summary="The tokens of a text or a conversation.",
+        handler=tokenize,
+        body={
+            "anyOf": [
+                body_schema(TOKENIZE_TEXT_FIELDS, required=("prompt",)),
+                body_schema(TOKENIZE_CHAT_FIELDS, required=("messages",)),
+            ]
+        },
+        answer=TOKENIZED,
+    ),
+    Operation(
+        method="POST",
+        path="/detokenize",
+        summary="The text of tokens, special ones included.",
+        handler=detokenize,
+        body=body_schema(DETOKENIZE_FIELDS, required=("tokens",)),
+        answer=DETOKENIZED,
+    ),
+)

@@ -1,0 +1,130 @@
+"""Bodies of OpenAI's Responses API as items and sampling parameters. Every field is honoured or refused.
+
+`prompt_cache_key` helps OpenAI find the machine that has a prefix; here requests go where their prefix is anyway.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import MAX_LOGPROBS, MAX_TOKENS, SamplingParams
+from quire.engine.openai.fields import Fields, object_of, refuse
+from quire.engine.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, LONGEST_MODEL, read_labels
+from quire.engine.openai.sampling_fields import SAMPLING, read_params
+from quire.engine.text.tokenizer import MOST_CHARACTERS
+from quire.server.responses.items import Item, read_input
+
+LOGPROBS = "message.output_text.logprobs"
+LONGEST_ID = 128
+MOST_INCLUDED = 16
+
+SAMPLING_FIELDS = tuple(name for name in SAMPLING if name != "n")
+"""As in chat completions; a response is one answer."""
+FIELDS = (
+    *("input", "instructions", "model", "previous_response_id", "store", "stream", "stream_options"),
+    *("max_output_tokens", "top_logprobs", "include", "truncation", "text", "reasoning", "background"),
+    *("tools", "tool_choice", "parallel_tool_calls", "service_tier", "prompt_cache_key", "prompt_cache_retention"),
+    *(*IDENTIFIERS, *SAMPLING_FIELDS, "logit_bias"),
+)
+_UNSUPPORTED = {
+    "conversation": "use previous_response_id to go on with a stored response",
+    "context_management": 'truncation "auto" drops the oldest messages; leave it out',
+    "max_tool_calls": "tools are not supported; leave it out",
+    "moderation": "nothing is moderated here; leave it out",
+    "n": "a response is one answer; send the request again for another",
+    "prompt": "there are no stored prompts; write it into input",
+    "prompt_cache_options": "every prefix is cached; leave it out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseBody:
+    """A body of /v1/responses."""
+
+    model: str | None
+    items: list[Item]
+    instructions: str | None
+    previous: str | None
+    """The stored response that it goes on with."""
+    params: SamplingParams
+    store: bool
+    stream: bool
+    truncate: bool
+    """Whether the oldest messages are dropped when all do not fit."""
+    labels: dict[str, str]
+    echo: dict[str, Any]
+    """Fields that the answer repeats."""
+
+
+def read_response_body(values: object) -> ResponseBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=FIELDS, unsupported=_UNSUPPORTED)
+    _check_what_is_fixed(body)
+    top, most = _top_logprobs(body), body.whole("max_output_tokens", 1, MAX_TOKENS)
+    if most is not None and (body.whole("min_tokens") or 0) > most:
+        raise refuse("min_tokens", body.get("min_tokens"), f"at most max_output_tokens, which is {most}")
+    labels = read_labels(body)
+    params = read_params(body, max_tokens=most, logprobs=top)
+    store, truncation = body.flag("store", True), body.one_of("truncation", ("auto", "disabled")) or "disabled"
+    instructions = body.text("instructions", longest=MOST_CHARACTERS)
+    previous = body.text("previous_response_id", longest=LONGEST_ID)
+    echo = {
+        "instructions": instructions,
+        "max_output_tokens": most,
+        "metadata": body.object("metadata") or {},
+        "parallel_tool_calls": body.flag("parallel_tool_calls", True),
+        "previous_response_id": previous,
+        "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
+        "safety_identifier": labels.get("safety_identifier"),
+        "service_tier": "default",
+        "store": store,
+        "temperature": params.temperature,
+        "tool_choice": body.one_of("tool_choice", ("auto", "none")) or "auto",
+        "top_logprobs": top or 0,
+        "top_p": params.top_p,
+        "truncation": truncation,
+        "user": labels.get("user"),
+    }
+    return ResponseBody(
+        model=body.text("model", longest=LONGEST_MODEL),
+        items=read_input(body.get("input")),
+        instructions=instructions,
+        previous=previous,
+        params=params,
+        store=store,
+        stream=body.flag("stream"),
+        truncate=truncation == "auto",
+        labels=labels,
+        echo=echo,
+    )
+
+
+def read_include(given: object) -> tuple[str, ...]:
+    """What an answer is to hold beside the usual."""
+    if not isinstance(given, list) or len(given) > MOST_INCLUDED or any(each != LOGPROBS for each in given):
+        raise refuse("include", given, f'a list of nothing but "{LOGPROBS}", for nothing else is supported')
+    return tuple(given)
+
+
+def _top_logprobs(body: Fields) -> int | None:
+    """Either field asks for them."""
+    included = LOGPROBS in read_include(body.list("include", MOST_INCLUDED) or [])
+    top = body.whole("top_logprobs", 0, MAX_LOGPROBS) or 0
+    return top if included or top else None
+
+
+def _check_what_is_fixed(body: Fields) -> None:
+    if body.get("tools") not in (None, []):
+        raise refuse("tools", body.get("tools"), "empty or left out, for tools are not supported")
+    body.only("background", False)
+    body.only("prompt_cache_retention", "in_memory")
+    # Two words for the only tier there is.
+    body.one_of("service_tier", ("auto", "default"))
+    Fields(body.object("reasoning") or {}, known=(), where="reasoning.")
+    text = Fields(body.object("text") or {}, known=("format", "verbosity"), where="text.")
+    text.only("format", {"type": "text"})
+    text.only("verbosity", "medium")
+    options = body.object("stream_options")
+    if options is not None and not body.flag("stream"):
+        raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
+    Fields(options or {}, known=("include_obfuscation",), where="stream_options.").only("include_obfuscation", False)

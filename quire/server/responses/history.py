@@ -1,0 +1,88 @@
+"""Stored responses: each with all that was said before it, so that going on with one is a single read.
+
+A link to the response before would be smaller, but a conversation would break when its oldest turn makes room.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quire.core.errors import InvalidRequest
+from quire.server.errors import NotFound
+from quire.server.responses.items import Item
+from quire.server.store import Order, Store
+from quire.server.store_limits import RESPONSE
+from quire.server.writer import Body
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """A piece of the list of items."""
+
+    items: list[Item]
+    has_more: bool
+
+
+class History:
+    """The stored responses of one tenant."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store = store
+        self._tenant = tenant
+
+    async def before(self, previous: str | None) -> list[Item]:
+        """All that was said up to and with the response called `previous`."""
+        if previous is None:
+            return []
+        stored = await self._store.get(RESPONSE, self._tenant, previous)
+        if stored is None:
+            raise InvalidRequest(
+                f"there is no stored response {previous!r}; it may have been deleted, have made room for newer ones, "
+                "or been created with store set to false.",
+                field="previous_response_id",
+            )
+        items: list[Item] = [*stored["items"], *stored["response"]["output"]]
+        return items
+
+    def keep(self, items: list[Item], response: Body) -> None:
+        """Store a response and the items it answers, without waiting for the disk."""
+        document = {"response": response, "items": items}
+        self._store.put_soon(RESPONSE, self._tenant, response["id"], document)
+
+    async def get(self, identity: str) -> Body:
+        response: Body = (await self._stored(identity))["response"]
+        return response
+
+    async def delete(self, identity: str) -> None:
+        if not await self._store.delete(RESPONSE, self._tenant, identity):
+            raise _not_found(identity)
+
+    async def input_items(self, identity: str, after: str | None, limit: int, order: Order) -> ItemPage:
+        """What a response answers, all that was said before it included."""
+        items: list[Item] = (await self._stored(identity))["items"]
+        if order == "desc":
+            items = items[::-1]
+        start = 0
+        if after is not None:
+            start = 1 + next((place for place, item in enumerate(items) if item["id"] == after), -1)
+            if start == 0:
+                raise InvalidRequest(f"after is {after[:80]!r}, and the response has no such item", field="after")
+        return ItemPage(items[start : start + limit], has_more=len(items) > start + limit)
+
+    async def _stored(self, identity: str) -> Body:
+        found = await self._store.get(RESPONSE, self._tenant, identity)
+        if found is None:
+            raise _not_found(identity)
+        return found
+
+
+def keeper(history: History, items: list[Item], *, store: bool) -> "partial[None]":
+    """What a writer does with a response that has ended."""
+    return partial(history.keep, items) if store else partial(_forget)
+
+
+def _forget(response: Body) -> None:
+    """A response that is not to be stored."""
+
+
+def _not_found(identity: str) -> NotFound:
+    return NotFound(f"there is no stored response {identity[:80]!r}; it may have been deleted or made room for others.")

@@ -1,0 +1,44 @@
+"""From messages to the tokens of a prompt, the oldest turns dropped where the client allows it."""
+
+from typing import TYPE_CHECKING
+
+from quire.server.responses.items import Message
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+_SHARE_FOR_ANSWER = 4
+"""At least one part in so many of the context is kept free for the answer, even when it may be shorter."""
+
+
+async def whole_prompt(serving: "Serving", messages: list[Message]) -> tuple[str, list[int]]:
+    """Text and tokens."""
+    text = await serving.render(messages)
+    # The template wrote the special tokens itself.
+    return text, await serving.encode(text, add_special_tokens=False)
+
+
+async def fitting_prompt(serving: "Serving", messages: list[Message], max_tokens: int | None) -> tuple[str, list[int]]:
+    """As few of the oldest turns dropped as leave room for the answer; what the system says at the start stays."""
+    prompt = await whole_prompt(serving, messages)
+    room = _room(serving.max_model_len, max_tokens)
+    if len(prompt[1]) <= room:
+        return prompt
+    head = 1 if messages[0]["role"] == "system" else 0
+    # Templates want a conversation to begin with the user.
+    starts = [place for place, message in enumerate(messages) if message["role"] == "user" and place > head]
+    low, high = 0, len(starts) - 1
+    while low <= high:  # the fewer turns, the fewer tokens: the first start that fits is found by halving
+        middle = (low + high) // 2
+        tried = await whole_prompt(serving, [*messages[:head], *messages[starts[middle] :]])
+        # Where not even the last turn fits, it is what is tried last, and the engine says by how much it is too long.
+        if len(tried[1]) <= room or low == len(starts) - 1:
+            prompt, high = tried, middle - 1
+        else:
+            low = middle + 1
+    return prompt
+
+
+def _room(context: int, max_tokens: int | None) -> int:
+    least = context // _SHARE_FOR_ANSWER
+    return context - min(max(max_tokens or least, least), context // 2)

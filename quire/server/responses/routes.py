@@ -1,0 +1,126 @@
+"""OpenAI's Responses API: create a response, read and delete stored ones, list what they answered."""
+
+import time
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.core.errors import InvalidRequest
+from quire.server.body import read_json
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.openai.head import note_labels
+from quire.server.openai.paging import page_body
+from quire.server.operation import Operation
+from quire.server.responses import schemas
+from quire.server.responses.body import read_response_body
+from quire.server.responses.history import History, keeper
+from quire.server.responses.items import messages_of
+from quire.server.responses.prompt import fitting_prompt, whole_prompt
+from quire.server.responses.query import check_retrieve_query, read_items_query
+from quire.server.responses.writer import ResponseWriter
+from quire.server.store_limits import new_id
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+RESPONSES = "/v1/responses"
+_ONE = "/v1/responses/{response_id}"
+
+
+async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
+    """A body of /v1/responses, ready to run."""
+    asked = read_response_body(body)
+    serving.check_model(asked.model, caller)
+    note_labels(asked.labels, caller)
+    history = History(serving.store, caller.tenant)
+    items = [*await history.before(asked.previous), *asked.items]
+    if asked.store:
+        await serving.store.check_room()
+    messages = messages_of(asked.instructions, items)
+    if asked.truncate:
+        text, prompt = await fitting_prompt(serving, messages, asked.params.max_tokens)
+    else:
+        text, prompt = await whole_prompt(serving, messages)
+    writer = ResponseWriter(
+        new_id("resp_"),
+        int(time.time()),
+        serving.names[0],
+        asked.echo,
+        serving.tokenizer,
+        top_logprobs=asked.params.logprobs,
+        keep=keeper(history, items, store=asked.store),
+    )
+    return Call(RESPONSES, [prompt], [text], asked.params, asked.stream, writer)
+
+
+async def _create(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_call(await read_json(request), serving, request.state.caller)
+    response = await serving.respond(request, call)
+    if not call.stream:
+        await serving.store.flush()  # who has the whole answer finds it stored, whatever happens next
+    return response
+
+
+async def _retrieve(request: Request) -> Response:
+    check_retrieve_query(request)
+    return JSONResponse(await _history(request).get(request.path_params["response_id"]))
+
+
+async def _delete(request: Request) -> Response:
+    identity = request.path_params["response_id"]
+    await _history(request).delete(identity)
+    return JSONResponse({"id": identity, "object": "response", "deleted": True})
+
+
+async def _input_items(request: Request) -> Response:
+    asked = read_items_query(request)
+    identity = request.path_params["response_id"]
+    page = await _history(request).input_items(identity, asked.after, asked.limit, asked.order)
+    return JSONResponse(page_body(page.items, page.has_more))
+
+
+async def _cancel(request: Request) -> Response:
+    identity = request.path_params["response_id"]
+    await _history(request).get(identity)
+    raise InvalidRequest(
+        f"the response {identity} has ended; only responses that run in the background can be cancelled, and "
+        "background is not supported."
+    )
+
+
+def _history(request: Request) -> History:
+    caller: Caller = request.state.caller
+    return History(request.app.state.serving.store, caller.tenant)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST",
+        RESPONSES,
+        "Create a response, as OpenAI's Responses API",
+        _create,
+        body=schemas.create_body(),
+        answer=schemas.RESPONSE_ANSWER,
+        answer_types=("application/json", "text/event-stream"),
+    ),
+    Operation("GET", _ONE, "A stored response", _retrieve, answer=schemas.RESPONSE_ANSWER, query=schemas.INCLUDE_QUERY),
+    Operation("DELETE", _ONE, "Delete a stored response", _delete, answer=schemas.DELETED_ANSWER),
+    Operation(
+        "GET",
+        f"{_ONE}/input_items",
+        "What a stored response answers",
+        _input_items,
+        answer=schemas.ITEMS_ANSWER,
+        query=schemas.PAGE_QUERY,
+    ),
+    Operation(
+        "POST",
+        f"{_ONE}/cancel",
+        "Refused: nothing runs in the background",
+        _cancel,
+        answer=schemas.RESPONSE_ANSWER,
+    ),
+)

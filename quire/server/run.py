@@ -1,0 +1,136 @@
+"""From settings to a server that answers, and back to a free port."""
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quire.config.engine import EngineConfig
+from quire.core.stats import FinishedRequest
+from quire.engine.async_llm import AsyncLLM
+from quire.observe.logs import configure_logging
+from quire.observe.traces import make_tracer
+from quire.server.address import bind, url_of
+from quire.server.key_source import KeySource
+from quire.server.startup import StartUp
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+_log = logging.getLogger(__name__)
+
+
+def run_server(config: EngineConfig) -> int:
+    """Serve until a signal; returns the exit code."""
+    import uvloop
+
+    configure_logging(config.observe)
+    return uvloop.run(_Run(config).serve())
+
+
+class _Run:
+    """One server from start to end."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._startup = StartUp()
+        self._tracer = make_tracer(config.observe)
+        self._serving: Serving | None = None
+
+    async def serve(self) -> int:
+        server = self._config.server
+        # whatever is wrong with the settings is found out before anything takes its time
+        keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
+        listening = bind(server)
+        llm = AsyncLLM(
+            self._config,
+            tenant_weights={} if keys.ring is None else keys.ring.weights(),
+            on_finished=self._finished,
+        )
+        self._startup.done("reading settings")
+        try:
+            # engines load in processes of their own, while this one reads the tokenizer and makes its routes
+            await llm.start()
+            self._startup.done("reading the tokenizer")
+            return await self._serve_on(listening, llm, keys)
+        finally:
+            await llm.close()
+            listening.close()
+            if self._tracer is not None:
+                self._tracer.close()
+
+    async def _serve_on(self, listening: socket.socket, llm: AsyncLLM, keys: KeySource) -> int:
+        from quire.server.account import Account
+        from quire.server.app import make_app
+        from quire.server.batch_answers import batch_answers
+        from quire.server.batch_runner import Batches
+        from quire.server.drain import Drain
+        from quire.server.listen import listen
+        from quire.server.serving import Serving
+        from quire.server.store import Store
+
+        folder = _store_folder(self._config.server.store)
+        serving = Serving(llm, _names(self._config), Store(folder), Drain())
+        self._serving = serving
+        ring, everyone = keys.ring, Account()
+        batches = Batches(
+            serving.store,
+            folder / "batches",
+            batch_answers(serving, lambda tenant: everyone if ring is None else ring.account_of(tenant)),
+        )
+        app = make_app(serving, batches, ring, self._config)
+        self._startup.done("making routes")
+        await batches.start()
+        told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))
+        serving_task = asyncio.create_task(
+            listen(
+                app,
+                self._config.server,
+                listening,
+                serving.drain,
+                on_drain=_nothing,
+                on_abort=lambda: None,
+                on_reload=keys.reload,
+            )
+        )
+        try:
+            await asyncio.wait({told, serving_task}, return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                told.result()  # raises where no engine can be started
+            return await serving_task
+        finally:
+            for task in (told, serving_task):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving_task
+            await batches.close()
+            await asyncio.to_thread(serving.store.close)
+
+    async def _tell_when_ready(self, llm: AsyncLLM, url: str) -> None:
+        _log.info("listening on %s while the engine loads", url)
+        started = await llm.ready()
+        _log.info("ready on %s, %s", url, self._startup.told(started))
+
+    def _finished(self, record: FinishedRequest) -> None:
+        traceparent = None if self._serving is None else self._serving.take_trace(record.id)
+        if self._tracer is not None:
+            self._tracer.trace_request(record, traceparent)
+
+
+def _names(config: EngineConfig) -> tuple[str, ...]:
+    """What clients may call the model: what was said, or what it was started by."""
+    return config.server.names() or (config.model.model,)
+
+
+def _store_folder(asked: str | None) -> Path:
+    if asked is not None:
+        return Path(asked).expanduser()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "quire"
+
+
+async def _nothing() -> None:
+    """All work comes through the gate, which counts it."""

@@ -1,0 +1,99 @@
+"""What the routes about the server itself answer, as JSON schemas."""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_NUMBER = {"type": "number"}
+_COUNT = {"type": "integer"}
+_TEXT = {"type": "string"}
+_FLAG = {"type": "boolean"}
+_MAYBE = {"type": ["number", "null"]}
+
+
+def _object(properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+HEALTH: Schema = {"type": "object", "properties": {"status": _TEXT, "reason": _TEXT}, "required": ["status"]}
+VERSION = _object({"version": _TEXT})
+BLOCKS = _object(
+    {"replicas": _list(_object({"replica": _COUNT, "num_blocks": _COUNT, "block_size": _COUNT, "states": _TEXT}))}
+)
+CHECKS = _object(
+    {
+        "engines": _list(_object({"replica": _COUNT, "problem": {"type": ["string", "null"]}, "used_blocks": _COUNT})),
+        "live_requests": _COUNT,
+    }
+)
+_ENGINE = _object(
+    {
+        "replica": _COUNT,
+        "state": _TEXT,
+        "pid": _COUNT,
+        "restarts": _COUNT,
+        "running": _COUNT,
+        "waiting": _COUNT,
+        "utilisation": _NUMBER,
+        "step": _COUNT,
+        "step_seconds": _NUMBER,
+    }
+)
+_REQUEST = _object(
+    {
+        "id": _TEXT,
+        "tenant": _TEXT,
+        "endpoint": _TEXT,
+        "status": _TEXT,
+        "prompt_tokens": _COUNT,
+        "output_tokens": _COUNT,
+        "max_tokens": {"type": ["integer", "null"]},
+        "age_seconds": _NUMBER,
+        "replica": _COUNT,
+    }
+)
+STATS = _object(
+    {
+        "model": _TEXT,
+        "version": _TEXT,
+        "uptime_seconds": _NUMBER,
+        "ready": _FLAG,
+        "draining": _FLAG,
+        "running": _COUNT,
+        "waiting": _COUNT,
+        "held": _COUNT,
+        "throughput": _object(
+            {
+                "prompt_tokens_per_second": _NUMBER,
+                "generation_tokens_per_second": _NUMBER,
+                "requests_per_second": _NUMBER,
+            }
+        ),
+        "latency": _object({"ttft_p50": _MAYBE, "ttft_p95": _MAYBE, "itl_p50": _MAYBE, "itl_p95": _MAYBE}),
+        "memory": _object(
+            {"front_bytes": _COUNT, "engine_bytes": _COUNT, "device_bytes": _COUNT, "device_total": _COUNT}
+        ),
+        "kv": _object(
+            {
+                "num_blocks": _COUNT,
+                "used_blocks": _COUNT,
+                "cached_blocks": _COUNT,
+                "block_size": _COUNT,
+                "utilisation": _NUMBER,
+                "waste": _NUMBER,
+                "host_blocks": _COUNT,
+                "used_host_blocks": _COUNT,
+                "prefix_hit_rate": _MAYBE,
+            }
+        ),
+        "engines": _list(_ENGINE),
+        "requests": _list(_REQUEST),
+        "totals": _object(
+            {"requests": _COUNT, "prompt_tokens": _COUNT, "generation_tokens": _COUNT, "errors": _COUNT}
+        ),
+    }
+)

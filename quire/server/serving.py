@@ -1,0 +1,173 @@
+"""Serving: what every route needs: the model, its names, its texts, and the way from a Call to an answer."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.config.engine import EngineConfig
+from quire.core.errors import Unavailable
+from quire.core.outputs import RequestOutput
+from quire.core.pooling import Pooling
+from quire.core.sampling_params import SamplingParams
+from quire.engine.async_llm import AsyncLLM
+from quire.engine.serving.generation import Generation
+from quire.engine.text.tokenizer import Tokenizer
+from quire.observe.metrics import Metrics
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.drain import Drain
+from quire.server.errors import UnknownModel
+from quire.server.store import Store
+from quire.server.streams import EventStream, TextStream, until_gone
+
+
+class Serving:
+    """One model behind the routes. Lives on the event loop."""
+
+    def __init__(self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain) -> None:
+        """`names` are what clients may call the model; answers carry the first."""
+        self.llm = llm
+        self.names = names
+        self.store = store
+        self.drain = drain
+        self.created = int(time.time())
+        self.began = time.monotonic()
+        self._traces: dict[str, str] = {}
+
+    # -- the model ---------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.llm.config
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.llm.metrics
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.llm.texts.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self.llm.max_model_len
+
+    @property
+    def embedding_size(self) -> int:
+        return self.llm.embedding_size
+
+    def now(self) -> int:
+        """Seconds since 1970, as answers carry them."""
+        return int(time.time())
+
+    def check_model(self, name: str | None, caller: Caller) -> None:
+        """Raise UnknownModel unless the caller may use a model by this name; None is the one there is."""
+        if name is not None and name not in self.names:
+            raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self.names[0]!r} does.")
+        if caller.models is not None and not caller.models & set(self.names):
+            raise UnknownModel(f"this key may not use the model {self.names[0]!r}; ask for a key that may.")
+
+    # -- texts -------------------------------------------------------------------------------------------------
+
+    async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """The prompt for a conversation, by the model's chat template."""
+        return await self.llm.texts.render(messages, **options)
+
+    def accepts(self, variable: str) -> bool:
+        """Whether the chat template looks at a variable."""
+        return self.llm.texts.load_template().accepts(variable)
+
+    async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return await self.llm.texts.encode(text, add_special_tokens=add_special_tokens)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    async def respond(self, request: Request, call: Call) -> Response:
+        """Run a call for a client over HTTP."""
+        caller: Caller = request.state.caller
+        as_text = call.stream and wants_text(request.headers.get("accept", ""))
+        if as_text:
+            TextStream.check(call)
+        generation = self.open(call, caller, request.headers.get("traceparent"))
+        try:
+            if not call.stream:
+                outputs = await until_gone(request.receive, generation.wait())
+                return JSONResponse(call.writer.whole(outputs))
+            await until_gone(request.receive, generation.accepted())
+        except BaseException:
+            generation.cancel()
+            raise
+        return (TextStream if as_text else EventStream)(generation, call.writer, caller.request_id)
+
+    async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
+        """Run a call to its end; whoever stops waiting ends it."""
+        generation = self.open(call, caller)
+        try:
+            return await generation.wait()
+        finally:
+            generation.cancel()
+
+    def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Generation:
+        """Start a call's requests; raises what is wrong with them, or that there is no room for them."""
+        tokens = sum(len(prompt) for prompt in call.prompts)
+        caller.account.check_tokens(tokens)
+        if traceparent is not None:
+            self._traces[caller.request_id] = traceparent
+        return self.llm.open(
+            caller.request_id,
+            list(zip(call.prompts, call.texts, strict=True)),
+            _as_the_caller_may(call.params, caller),
+            tenant=caller.tenant,
+            endpoint=call.endpoint,
+            charge=caller.account.charge,
+        )
+
+    async def embed(
+        self,
+        prompts: list[list[int]],
+        caller: Caller,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+    ) -> list[list[float]]:
+        """A vector for every prompt."""
+        tokens = sum(len(prompt) for prompt in prompts)
+        caller.account.check_tokens(tokens)
+        if not self.llm.fleet.is_ready:
+            raise Unavailable("no engine is ready yet; try again in a moment")
+        vectors = await self.llm.embed(caller.request_id, prompts, pooling=pooling, normalize=normalize)
+        caller.account.charge(tokens)
+        return vectors
+
+    def take_trace(self, request_id: str) -> str | None:
+        """The traceparent header that a finished request came with."""
+        return self._traces.pop(request_id, None)
+
+    async def close(self) -> None:
+        await self.llm.close()
+        await asyncio.to_thread(self.store.close)
+
+
+def wants_text(accept: str) -> bool:
+    """Whether a client asks for plain text rather than events: `curl -H 'Accept: text/plain'`."""
+    kinds = [part.split(";", maxsplit=1)[0].strip() for part in accept.split(",")]
+    return "text/plain" in kinds and "text/event-stream" not in kinds
+
+
+def _as_the_caller_may(params: SamplingParams, caller: Caller) -> SamplingParams:
+    """What the caller's key and headers say of a request, on top of what its body says."""
+    changes: dict[str, Any] = {}
+    if caller.deadline is not None:
+        changes["deadline"] = min(caller.deadline, params.deadline or caller.deadline)
+    if caller.priority is not None:
+        # a body may make itself less urgent than its key, never more
+        changes["priority"] = max(caller.priority, params.priority)
+    if caller.cache_salt is not None:
+        both = f"{caller.cache_salt}\0{params.cache_salt or ''}"
+        changes["cache_salt"] = hashlib.sha256(both.encode()).hexdigest()
+    return msgspec.structs.replace(params, **changes) if changes else params

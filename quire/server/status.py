@@ -1,0 +1,223 @@
+"""Routes about the server itself: /health, /ready, /version, /metrics, /stats, and what /debug/ offers."""
+
+import asyncio
+import base64
+import resource
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
+from quire.engine.serving.fleet import Slot
+from quire.server.operation import Operation
+from quire.server.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+_MOST_STEPS = 1000
+_PROFILE_SECONDS = 120.0
+_RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
+_PAGE = resource.getpagesize()
+
+
+async def health(request: Request) -> Response:
+    """200 while engines make progress or are on their way back, 503 otherwise."""
+    serving: Serving = request.app.state.serving
+    fleet = serving.llm.fleet
+    if fleet.is_healthy:
+        return JSONResponse({"status": "ok"})
+    return JSONResponse({"status": "failing", "reason": fleet.failure or "no engine makes progress"}, 503)
+
+
+async def ready(request: Request) -> Response:
+    """200 when new work is taken in: an engine is loaded and the server is not shutting down."""
+    serving: Serving = request.app.state.serving
+    if serving.drain.begun:
+        return JSONResponse({"status": "draining"}, 503)
+    if not serving.llm.fleet.is_ready:
+        return JSONResponse({"status": "starting"}, 503)
+    return JSONResponse({"status": "ready"})
+
+
+async def tell_version(request: Request) -> Response:
+    return JSONResponse({"version": version("quire")})
+
+
+async def metrics(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    text, kind = serving.metrics.render(request.headers.get("accept", ""))
+    return Response(text, headers={"content-type": kind})
+
+
+async def stats(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    return JSONResponse(snapshot(serving))
+
+
+async def blocks(request: Request) -> Response:
+    """The state of every KV block of every engine, for the console's map."""
+    serving: Serving = request.app.state.serving
+    llm = serving.llm
+    slots = [slot for slot in llm.fleet.slots if slot.replica.started is not None]
+    states = await asyncio.gather(*(llm.inquiries.blocks(slot.replica) for slot in slots))
+    return JSONResponse(
+        {
+            "replicas": [
+                {
+                    "replica": slot.replica.number,
+                    "num_blocks": len(found),
+                    "block_size": slot.replica.stats.block_size,
+                    "states": base64.b64encode(found).decode(),
+                }
+                for slot, found in zip(slots, states, strict=True)
+            ]
+        }
+    )
+
+
+async def check(request: Request) -> Response:
+    """Proof that no engine has lost a block: its books, checked now."""
+    serving: Serving = request.app.state.serving
+    llm = serving.llm
+    slots = [slot for slot in llm.fleet.slots if slot.replica.is_ready]
+    found = await asyncio.gather(*(llm.inquiries.check(slot.replica) for slot in slots))
+    engines = [
+        {"replica": slot.replica.number, "problem": each.problem, "used_blocks": each.used_blocks}
+        for slot, each in zip(slots, found, strict=True)
+    ]
+    return JSONResponse({"engines": engines, "live_requests": len(llm.fleet.journal)})
+
+
+async def profile(request: Request) -> Response:
+    """Record the next steps of an engine, as a trace that Perfetto opens."""
+    serving: Serving = request.app.state.serving
+    steps = _whole(request, "steps", 10, 1, _MOST_STEPS)
+    slots = serving.llm.fleet.slots
+    replica = slots[_whole(request, "replica", 0, 0, len(slots) - 1)].replica
+    if not replica.is_ready:
+        raise Unavailable("that engine is not ready")
+    path = Path(serving.llm.fleet.folder) / f"profile-{time.monotonic_ns()}.json"
+    try:
+        async with asyncio.timeout(_PROFILE_SECONDS):
+            done = await serving.llm.inquiries.profile(replica, steps, str(path))
+    except TimeoutError:
+        raise Unavailable(
+            f"the engine has not made {steps} steps within {_PROFILE_SECONDS:g} s; send it requests meanwhile"
+        ) from None
+    if done.problem is not None:
+        raise RequestFailed(f"the profile could not be written: {done.problem}")
+    remove = BackgroundTask(path.unlink, missing_ok=True)
+    return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
+
+
+def snapshot(serving: "Serving") -> dict[str, Any]:
+    """Everything a person or a script wants to know at a glance."""
+    fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
+    engines = [slot.replica.stats for slot in fleet.slots]
+    used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
+    asked = sum(each.total_prefix_tokens for each in engines)
+    return {
+        "model": serving.names[0],
+        "version": version("quire"),
+        "uptime_seconds": time.monotonic() - serving.began,
+        "ready": fleet.is_ready and not serving.drain.begun,
+        "draining": serving.drain.begun,
+        "running": sum(each.running for each in engines),
+        "waiting": sum(each.waiting for each in engines),
+        "held": sum(each.held for each in engines),
+        "throughput": {name: rates[name] for name in _RATES},
+        "latency": {
+            f"{name}_{share}": rates[f"{name}_seconds"][share] for name in ("ttft", "itl") for share in ("p50", "p95")
+        },
+        "memory": {
+            "front_bytes": _memory(),
+            "engine_bytes": sum(each.memory_bytes for each in engines),
+            "device_bytes": sum(each.device_memory_bytes for each in engines),
+            "device_total": sum(each.device_memory_total for each in engines),
+        },
+        "kv": {
+            "num_blocks": total,
+            "used_blocks": used,
+            "cached_blocks": sum(each.cached_blocks for each in engines),
+            "block_size": max((each.block_size for each in engines), default=0),
+            "utilisation": used / total if total else 0.0,
+            "waste": max((each.kv_waste for each in engines), default=0.0),
+            "host_blocks": sum(each.host_blocks for each in engines),
+            "used_host_blocks": sum(each.used_host_blocks for each in engines),
+            "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
+        },
+        "engines": [_engine(slot) for slot in fleet.slots],
+        "requests": _requests(serving),
+        "totals": asdict(serving.llm.totals),
+    }
+
+
+def _engine(slot: Slot) -> dict[str, Any]:
+    replica, stats = slot.replica, slot.replica.stats
+    return {
+        "replica": replica.number,
+        "state": "ready" if replica.is_ready else "starting",
+        "pid": replica.pid,
+        "restarts": slot.restarts,
+        "running": stats.running,
+        "waiting": stats.waiting,
+        "utilisation": stats.used_blocks / stats.num_blocks if stats.num_blocks else 0.0,
+        "step": stats.step,
+        "step_seconds": stats.step_seconds,
+    }
+
+
+def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
+    now = time.monotonic()
+    return [
+        {
+            "id": entry.request.id,
+            "tenant": entry.request.tenant,
+            "endpoint": entry.endpoint,
+            "status": entry.state,
+            "prompt_tokens": len(entry.request.prompt),
+            "output_tokens": entry.num_emitted,
+            "max_tokens": entry.request.params.max_tokens,
+            "age_seconds": now - entry.request.arrival,
+            "replica": entry.replica,
+        }
+        for entry in serving.llm.fleet.journal.entries()[:most]
+    ]
+
+
+def _memory() -> int:
+    """Resident bytes of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+def _whole(request: Request, name: str, default: int, low: int, high: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        raise InvalidRequest(f"{name} is {text[:40]!r}; it must be a whole number from {low} to {high}.", field=name)
+    return int(text)
+
+
+_STEPS = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("GET", "/health", "Whether engines make progress.", health, answer=HEALTH, statuses=(200, 503)),
+    Operation("GET", "/ready", "Whether new work is taken in.", ready, answer=HEALTH, statuses=(200, 503)),
+    Operation("GET", "/version", "The version of the server.", tell_version, answer=VERSION),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", metrics, answer_types=("text/plain",)),
+    Operation("GET", "/stats", "What the server is doing, at a glance.", stats, answer=STATS),
+    Operation("GET", "/stats/blocks", "The state of every KV block.", blocks, answer=BLOCKS),
+    Operation("GET", "/debug/check", "Whether every KV block is accounted for.", check, answer=CHECKS),
+    Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query={"steps": _STEPS}),
+)

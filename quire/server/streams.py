@@ -1,0 +1,170 @@
+"""Streams: a generation as it is sent while it grows: server-sent events, or nothing but its text.
+
+The one place where answers are streamed over HTTP; what the events say is each API's writer's to know.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from quire.core.errors import InvalidRequest, QuireError
+from quire.core.outputs import Delta
+from quire.engine.serving.generation import Generation
+from quire.server.call import Call
+from quire.server.errors import error_object
+from quire.server.writer import Event, Writer
+
+_KEEP_ALIVE = 15.0
+"""Seconds of silence after which a comment is sent, so that no proxy takes a waiting request for a dead one."""
+_ABORT = "quire.abort"
+"""The extension of an ASGI scope by which a connection is cut without waiting for its client."""
+_T = TypeVar("_T")
+
+
+class _Stream(Response):
+    """Sends a generation until it is finished, fails, or its client goes away."""
+
+    charset = "utf-8"
+
+    def __init__(self, generation: Generation, writer: Writer, request_id: str) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._generation = generation
+        self._writer = writer
+        self._request_id = request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        self._generation.on_drop = lambda: _cut(scope, sending)
+        try:
+            await until_gone(receive, sending)
+        except ClientDisconnect:
+            pass
+        finally:
+            self._generation.cancel()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for part in self._parts():
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        yield self._opening()
+        try:
+            async for deltas in self._generation.deltas(idle=_KEEP_ALIVE):
+                yield self._pieces(deltas) if deltas else self._keep_alive()
+            yield self._closing()
+        except QuireError as error:
+            yield self._failure(error)
+
+    @abstractmethod
+    def _opening(self) -> bytes: ...
+
+    @abstractmethod
+    def _pieces(self, deltas: list[Delta]) -> bytes: ...
+
+    @abstractmethod
+    def _keep_alive(self) -> bytes: ...
+
+    @abstractmethod
+    def _closing(self) -> bytes: ...
+
+    @abstractmethod
+    def _failure(self, error: QuireError) -> bytes: ...
+
+
+class EventStream(_Stream):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+    def _opening(self) -> bytes:
+        return encode_events(self._writer.opening())
+
+    def _pieces(self, deltas: list[Delta]) -> bytes:
+        return encode_events(event for delta in deltas for event in self._writer.piece(delta))
+
+    def _keep_alive(self) -> bytes:
+        return b": still here\n\n"
+
+    def _closing(self) -> bytes:
+        return encode_events(self._writer.closing(self._generation.outputs()))
+
+    def _failure(self, error: QuireError) -> bytes:
+        return encode_events(self._writer.failure(error_object(error, self._request_id)))
+
+
+class TextStream(_Stream):
+    """The text alone, for people with `curl`."""
+
+    media_type = "text/plain"
+
+    @staticmethod
+    def check(call: Call) -> None:
+        """Raise unless the call has one text; several would run into each other."""
+        if len(call.prompts) > 1 or call.params.num_sequences > 1:
+            raise InvalidRequest(
+                "as plain text only one answer can be streamed; ask for one prompt and n 1, or accept "
+                "text/event-stream.",
+                field="n",
+            )
+
+    def _opening(self) -> bytes:
+        return b""
+
+    def _pieces(self, deltas: list[Delta]) -> bytes:
+        return "".join(delta.text for delta in deltas).encode()
+
+    def _keep_alive(self) -> bytes:
+        return b""
+
+    def _closing(self) -> bytes:
+        return b"\n"
+
+    def _failure(self, error: QuireError) -> bytes:
+        return f"\n[{error_object(error, self._request_id)['message']}]\n".encode()
+
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    """Events as a stream carries them."""
+    return b"".join(_encoded(event) for event in events)
+
+
+def _encoded(event: Event) -> bytes:
+    data = event.data.encode() if isinstance(event.data, str) else msgspec.json.encode(event.data)
+    name = b"" if event.name is None else b"event: " + event.name.encode() + b"\n"
+    return name + b"data: " + data + b"\n\n"
+
+
+async def until_gone(receive: Receive, work: "Coroutine[Any, Any, _T] | asyncio.Future[_T]") -> _T:
+    """Do some work while its client is there; raises ClientDisconnect, and stops, as soon as it is not."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done() or working.cancelled():
+            raise ClientDisconnect
+        return await working
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _cut(scope: Scope, sending: "asyncio.Future[None]") -> None:
+    """Cut the connection of a client that does not read; what it was still to be sent is thrown away."""
+    sending.cancel()
+    abort = scope.get("extensions", {}).get(_ABORT)
+    if abort is not None:
+        abort()
