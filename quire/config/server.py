@@ -24,7 +24,7 @@ class ServerConfig:
     ssl_keyfile: str | None = None
     """PEM file of the certificate's private key. Unset: it stands in --ssl-certfile."""
     served_model_name: str | None = None
-    """Names by which clients ask for the model, with commas between; answers carry the first. Unset: the model's own."""
+    """Names by which clients ask for the model, with commas between; the first is canonical. Unset: the model's own."""
     chat_template: str | None = None
     """File with a Jinja chat template to use instead of the model's own."""
     api_key: str | None = field(default=None, repr=False, metadata={"secret": True})

@@ -88,9 +88,10 @@ def _no_password() -> str:
 def _why_not(config: ServerConfig, error: OSError) -> str:
     place = f"{config.host} port {config.port}"
     if error.errno == errno.EADDRINUSE:
+        shows = f"`ss -ltnp 'sport = :{config.port}'` shows which"
         return (
-            f"cannot listen on {place}: another program does, perhaps another quire; `ss -ltnp 'sport = :{config.port}'` "
-            "shows which. Stop it, give another --port, or --port 0 for any free one."
+            f"cannot listen on {place}: another program does, perhaps another quire; {shows}. Stop it, give another "
+            "--port, or --port 0 for any free one."
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"cannot listen on {place}: the system does not allow it; ports below 1024 are root's, try --port 8000."

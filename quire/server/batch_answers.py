@@ -13,13 +13,14 @@ from quire.server.batch_record import Sender
 from quire.server.batch_run import Answer
 from quire.server.call import Call
 from quire.server.caller import Caller
-from quire.server.openai import chat, completions
+from quire.server.openai import chat, completions, embeddings
+from quire.server.responses import routes as responses
 from quire.server.serving import Serving
 
 BATCH_PRIORITY = 1_000_000
 """Added to what a request asks for itself; smaller goes first."""
 
-ReadCall = Callable[[dict[str, Any], Serving, Caller], Awaitable[Call]]
+ReadCall = Callable[[object, Serving, Caller], Awaitable[Call]]
 
 
 def batch_answers(serving: Serving, accounts: Callable[[str], Account]) -> dict[str, Answer]:
@@ -27,6 +28,8 @@ def batch_answers(serving: Serving, accounts: Callable[[str], Account]) -> dict[
     return {
         "/v1/chat/completions": _generating(serving, accounts, chat.read_call),
         "/v1/completions": _generating(serving, accounts, completions.read_call),
+        "/v1/embeddings": _embedding(serving, accounts),
+        "/v1/responses": _generating(serving, accounts, responses.read_call),
     }
 
 
@@ -39,6 +42,13 @@ def _generating(serving: Serving, accounts: Callable[[str], Account], read_call:
         priority = min(BATCH_PRIORITY + max(0, call.params.priority), MAX_PRIORITY)
         call = replace(call, params=msgspec.structs.replace(call.params, priority=priority))
         return call.writer.whole(await serving.complete(call, replace(caller, priority=priority)))
+
+    return answer
+
+
+def _embedding(serving: Serving, accounts: Callable[[str], Account]) -> Answer:
+    async def answer(body: dict[str, Any], sender: Sender, request_id: str) -> dict[str, Any]:
+        return await embeddings.answer(body, serving, _caller(sender, accounts, request_id))
 
     return answer
 

@@ -40,7 +40,12 @@ class BatchJournal:
     @classmethod
     async def open(cls, path: Path) -> "BatchJournal":
         """Raises a ConfigError where another process has it open, or where it is not a journal."""
-        return cls(path, await asyncio.to_thread(ResultFile, path))
+        opening = asyncio.ensure_future(asyncio.to_thread(ResultFile, path))
+        try:
+            return cls(path, await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            (await opening).__exit__(None, None, None)  # else it would stay locked
+            raise
 
     def covers(self, line: BatchLine) -> bool:
         """Whether a line has its result."""

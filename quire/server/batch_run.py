@@ -57,6 +57,7 @@ class BatchRun:
         self._slots = slots
         self._path = journal
         self._clock = clock
+        self._changing = asyncio.Lock()
         self._stopped = asyncio.Event()
         if record.status == "cancelling":
             self._stopped.set()
@@ -77,16 +78,18 @@ class BatchRun:
         finally:
             await journal.close()
 
-    async def cancel(self) -> None:
-        """Stop what is running; `run` then ends the batch as cancelled."""
-        self.record.become("cancelling", self._clock())
-        self._stopped.set()
-        await self._save()
+    async def cancel(self) -> bool:
+        """Stop what is running; `run` then ends the batch as cancelled. False where it is too late for that."""
+        async with self._changing:
+            if self.record.status not in ("validating", "in_progress"):
+                return self.record.status in ("cancelling", "cancelled")
+            self._stopped.set()
+            await self._change("cancelling")
+            return True
 
     async def fail(self, problems: list[Problem]) -> None:
         self.record.errors = problems
-        await self._become("failed")
-        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        await self._end("failed")
 
     async def _validate(self) -> None:
         checked = await check_lines(self._input(), self.record.endpoint)
@@ -94,13 +97,15 @@ class BatchRun:
             await self.fail(checked.problems)
             return
         self.record.counts.total = checked.total
-        if not self._stopped.is_set():
-            await self._become("in_progress")
+        async with self._changing:
+            if not self._stopped.is_set():
+                await self._change("in_progress")
 
     async def _work(self, journal: BatchJournal) -> None:
         self.record.counts.completed, self.record.counts.failed = await journal.counts()
         self.record.ending = await self._run_until_stopped(journal)
-        await self._become("finalizing")
+        async with self._changing:
+            await self._change("finalizing")
 
     async def _run_until_stopped(self, journal: BatchJournal) -> Status:
         """Run lines until all are done, the batch is cancelled or its time is over; returns which it was."""
@@ -164,8 +169,7 @@ class BatchRun:
         if counts.completed < counts.total:
             name = f"{record.id}_error.jsonl"
             record.error_file_id = await self._leave(f"file-{identity}err", name, lambda: self._failures(journal))
-        await self._become(record.ending)
-        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        await self._end(record.ending)
 
     async def _leave(self, identity: str, name: str, chunks: Callable[[], AsyncIterator[bytes]]) -> str:
         """Store a file of results; an earlier attempt, cut short, is written over."""
@@ -195,13 +199,22 @@ class BatchRun:
         async for chunk in self._files.content(tenant, identity):
             yield chunk
 
-    async def _become(self, status: Status) -> None:
-        self.record.become(status, self._clock())
-        await self._save()
+    async def _end(self, status: Status) -> None:
+        async with self._changing:
+            await self._save(status)
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+            self.record.become(status, self._clock())
 
-    async def _save(self) -> None:
+    async def _change(self, status: Status) -> None:
+        """On disk before anyone hears of it."""
+        await self._save(status)
+        self.record.become(status, self._clock())
+
+    async def _save(self, status: Status) -> None:
         record = self.record
-        await self._patiently(lambda: self._store.put(BATCH, record.sender.tenant, record.id, record.document()))
+        times = record.times | {status: int(self._clock())}
+        document = msgspec.structs.replace(record, status=status, times=times).document()
+        await self._patiently(lambda: self._store.put(BATCH, record.sender.tenant, record.id, document))
 
     async def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Wait for room on the disk, within reason, rather than lose what was computed."""

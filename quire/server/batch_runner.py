@@ -58,13 +58,18 @@ class Batches:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"batches cannot be kept in {self._folder}: {error}; choose another folder.") from error
+        # listed first: a batch is in the store before it has a journal
+        journals = {path.stem: path for path in self._folder.glob("batch_*.jsonl")}
         for tenant, identity in await self._store.every(BATCH):
             document = await self._store.get(BATCH, tenant, identity)
-            if document is None:
+            record = None if document is None else BatchRecord.of(document)
+            if record is None or record.ended:
                 continue
-            record = BatchRecord.of(document)
-            if not record.ended and record.endpoint in self._answers:
+            journals.pop(identity, None)
+            if record.endpoint in self._answers:
                 self._launch(record)
+        for path in journals.values():  # of batches whose end was stored, and nothing after it
+            path.unlink(missing_ok=True)
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def close(self) -> None:
@@ -110,11 +115,9 @@ class Batches:
         """Stop a batch; it is `cancelling` until its running requests are gone. Asking twice changes nothing."""
         record = await self.get(tenant, identity)
         run = self._runs.get(identity)
-        if record.status in ("cancelling", "cancelled"):
-            return record
-        if run is None or record.status not in ("validating", "in_progress"):
+        stopped = record.status == "cancelled" if run is None else await run.cancel()
+        if not stopped:
             raise InvalidRequest(f"the batch {identity} is {record.status}; only one that still runs can be cancelled")
-        await run.cancel()
         return record
 
     def reader_of(self, tenant: str, file_id: str) -> str | None:

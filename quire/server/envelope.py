@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -107,7 +107,7 @@ async def send_response(response: Response, scope: Scope, receive: Receive, send
     await response(scope, receive, send)
 
 
-def _is_last(message: dict[str, Any]) -> bool:
+def _is_last(message: Message) -> bool:
     kinds = ("http.response.body", "websocket.http.response.body")
     return message["type"] in kinds and not message.get("more_body", False)
 

@@ -187,7 +187,7 @@ def _uvicorn_config(app: ASGIApp, config: ServerConfig, header_seconds: float) -
         log_config=None,
         log_level="error",  # below that uvicorn tells of every malformed request
         interface="asgi3",
-        lifespan="auto",
+        lifespan="off",  # whoever calls this starts and ends what the routes use
     )
 
 

@@ -21,7 +21,7 @@ import msgspec
 from quire.core.errors import ConfigError, InvalidRequest, QuireError
 from quire.server.store_blobs import BlobFiles
 from quire.server.store_limits import BLOB, StoreFull, StoreLimits, is_id
-from quire.server.store_rows import Rows
+from quire.server.store_rows import Row, Rows
 
 Document = dict[str, Any]
 Order = Literal["asc", "desc"]
@@ -67,27 +67,40 @@ class BlobWriter:
 class _Upload:
     """What the store knows of a file that is being written."""
 
-    file: BinaryIO
-
     def __init__(self, tenant: str, identity: str, room: int) -> None:
         self.tenant = tenant
         self.identity = identity
         self.room = room
         self.size = 0
+        self.file: BinaryIO | None = None
         self.work: Future[None] | None = None
+        """What a thread does with the file now, or did last."""
+
+    def write(self, data: bytes) -> None:
+        assert self.file is not None
+        left = memoryview(data)
+        while left:
+            left = left[self.file.write(left) :]
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
 
 
 class Store:
     """Documents by kind, tenant and id; files by tenant and id. One tenant never sees another's.
 
-    What was asked of documents is done in that order, so whoever reads behind a `put_soon` finds what it put.
+    Whoever reads behind a `put_soon` finds what it put, though nobody waited for it.
     """
 
     def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
         """Raises a ConfigError where the folder cannot be used; removes what a killed server left unfinished."""
         self._limits = limits or StoreLimits()
-        self._counting = Lock()
+        self._queueing = Lock()
+        self._is_closed = False
+        self._queue: list[Row] = []
         self._unwritten = 0
+        """Documents in the queue and those on their way from it to disk."""
         self._unwritten_bytes = 0
         self._uploading: Counter[str] = Counter()
         try:
@@ -108,6 +121,8 @@ class Store:
 
     def close(self) -> None:
         """Writes what is still waiting to be written."""
+        with self._queueing:
+            self._is_closed = True
         self._file_threads.shutdown()
         self._row_thread.submit(self._rows.close)
         self._row_thread.shutdown()
@@ -115,18 +130,22 @@ class Store:
     async def put(self, kind: str, tenant: str, identity: str, document: Document) -> None:
         """Add or replace a document; it is on disk when this returns. Raises a StoreFull where it does not fit."""
         _check(identity)
-        await self._on_rows(self._rows.put, kind, tenant, identity, msgspec.json.encode(document))
+        await self._on_rows(self._rows.put, Row(kind, tenant, identity, msgspec.json.encode(document)))
 
     def put_soon(self, kind: str, tenant: str, identity: str, document: Document) -> None:
         """Add or replace a document without waiting for the disk. A failure is logged: call `check_room` beforehand."""
         _check(identity)
         body = msgspec.json.encode(document)
-        if self._is_behind():
-            _log.error("the %s %s is not stored: the disk is too far behind", kind, identity)
-            return
-        self._count(1, len(body))
-        writing = self._row_thread.submit(self._rows.put, kind, tenant, identity, body)
-        writing.add_done_callback(lambda done: self._written(done, len(body), f"{kind} {identity}"))
+        with self._queueing:
+            if self._is_closed or self._is_behind():
+                why = "the server is on its way out" if self._is_closed else "the disk is too far behind"
+                _log.error("the %s %s is not stored: %s", kind, identity, why)
+                return
+            self._queue.append(Row(kind, tenant, identity, body))
+            self._unwritten += 1
+            self._unwritten_bytes += len(body)
+            if len(self._queue) == 1:
+                self._row_thread.submit(self._write_queue)
 
     async def check_room(self) -> None:
         """Raises a StoreFull while nothing more can be stored, before work is done whose result would be lost."""
@@ -180,15 +199,14 @@ class Store:
         if await self.has_blob(tenant, identity):
             raise InvalidRequest(f"there is already a file {identity}; a file is written once")
         upload = _Upload(tenant, identity, await self._room_for_file(tenant))
-        upload.file = await self._on_files(self._files.begin, tenant, identity)
         writer = BlobWriter(lambda data: self._write(upload, data))
         try:
+            await self._work_on(upload, self._begin, upload)
             yield writer
             await writer.flush()
-            upload.work = self._file_threads.submit(self._files.place, upload.file, tenant, identity)
-            await _done(upload.work)
-            await self._on_rows(self._rows.put, BLOB, tenant, identity, b"", upload.size)
-            upload.file.close()
+            await self._work_on(upload, self._place, upload)
+            await self._on_rows(self._rows.put, Row(BLOB, tenant, identity, b"", upload.size))
+            upload.close()
         except BaseException:
             # to the end even when the request is cancelled: half a file would lie there until the next start
             await asyncio.shield(self._take_back(upload))
@@ -236,8 +254,7 @@ class Store:
         if self._uploading[upload.tenant] > upload.room:
             raise StoreFull(f"there is no room for the file: {upload.room:,} bytes are left; delete others first.")
         await self._on_rows(self._rows.check_disk)
-        upload.work = self._file_threads.submit(_write_all, upload.file, data)
-        await _done(upload.work)
+        await self._work_on(upload, upload.write, data)
 
     async def _take_back(self, upload: "_Upload") -> None:
         await self._on_rows(self._rows.delete, BLOB, upload.tenant, upload.identity)
@@ -245,21 +262,44 @@ class Store:
 
     def _discard(self, upload: "_Upload") -> None:
         if upload.work is not None:
-            wait([upload.work])  # a cancelled request leaves its thread writing; a closed file may be another's by then
-        self._files.discard(upload.file, upload.tenant, upload.identity)
+            wait([upload.work])  # a cancelled request leaves its thread writing
+        self._files.discard(upload.tenant, upload.identity)
+        upload.close()
+
+    def _begin(self, upload: "_Upload") -> None:
+        upload.file = self._files.begin(upload.tenant, upload.identity)
+
+    def _place(self, upload: "_Upload") -> None:
+        assert upload.file is not None
+        self._files.place(upload.file, upload.tenant, upload.identity)
+
+    async def _work_on(self, upload: "_Upload", work: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        upload.work = self._file_threads.submit(work, *args, **kwargs)
+        await _done(upload.work)
 
     def _is_behind(self) -> bool:
-        return self._unwritten >= self._limits.unwritten or self._unwritten_bytes >= self._limits.unwritten_bytes
+        most = self._limits
+        return self._unwritten >= most.unwritten or self._unwritten_bytes >= most.unwritten_bytes
 
-    def _count(self, documents: int, size: int) -> None:
-        with self._counting:
-            self._unwritten += documents
-            self._unwritten_bytes += size
+    def _write_queue(self) -> None:
+        """All that wait go to disk at once: a thousand streams that end together cost one wait for the disk."""
+        with self._queueing:
+            rows, self._queue = self._queue, []
+        try:
+            self._rows.put_all(rows)
+        except QuireError:
+            for row in rows:
+                self._write_alone(row)
+        finally:
+            with self._queueing:
+                self._unwritten -= len(rows)
+                self._unwritten_bytes -= sum(len(row.body) for row in rows)
 
-    def _written(self, done: "Future[None]", size: int, what: str) -> None:
-        self._count(-1, -size)
-        if (error := done.exception()) is not None:
-            _log.error("the %s is not stored: %s", what, error)
+    def _write_alone(self, row: Row) -> None:
+        try:
+            self._rows.put_all([row])
+        except QuireError as error:
+            _log.error("the %s %s is not stored: %s", row.kind, row.identity, error)
 
     async def _on_rows(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await asyncio.wrap_future(self._row_thread.submit(work, *args, **kwargs))
@@ -271,12 +311,6 @@ class Store:
 def _check(identity: str) -> None:
     if not is_id(identity):
         raise QuireError(f"{identity!r} cannot be an id of the store; make them with new_id")
-
-
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
 
 
 async def _done(work: "Future[_T]") -> _T:

@@ -29,11 +29,10 @@ class BlobFiles:
         self._part(tenant, identity).rename(self._path(tenant, identity))
         self._sync_folder()
 
-    def discard(self, file: BinaryIO, tenant: str, identity: str) -> None:
+    def discard(self, tenant: str, identity: str) -> None:
         """Forget a file that was begun, placed or not."""
         self._part(tenant, identity).unlink(missing_ok=True)
         self._path(tenant, identity).unlink(missing_ok=True)
-        file.close()
 
     def open(self, tenant: str, identity: str) -> BinaryIO:
         """Raises a FileNotFoundError where there is none."""

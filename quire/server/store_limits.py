@@ -20,7 +20,7 @@ class StoreFull(Unavailable):
     """A document or file was not taken in because there is no room for it; nothing that was there is lost."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, retry_after=60.0)  # room comes when somebody deletes something
+        super().__init__(message, retry_after=10.0)  # room comes when somebody deletes something
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StoreLimits:
     kinds: dict[str, KindLimits] = field(default_factory=default_kinds)
     free_bytes: int = 128 * _MIB
     """What writing leaves free on the disk, so that deleting still works when it is full."""
-    unwritten: int = 2_000
+    unwritten: int = 20_000
     """How many documents may wait to be written."""
     unwritten_bytes: int = 256 * _MIB
 

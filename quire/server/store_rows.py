@@ -6,7 +6,7 @@ come in order from an index, and what a tenant holds is known without walking a 
 
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,22 @@ _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A document or a file, as it is put."""
+
+    kind: str
+    tenant: str
+    identity: str
+    body: bytes
+    file_size: int | None = None
+    """Bytes of a file that stands beside the database."""
+
+    @property
+    def size(self) -> int:
+        return len(self.body) if self.file_size is None else self.file_size
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """How much there is of a kind."""
 
@@ -74,20 +90,29 @@ class Rows:
     def close(self) -> None:
         self._database.close()
 
-    def put(self, kind: str, tenant: str, identity: str, body: bytes, size: int | None = None) -> None:
-        """Add or replace; a replaced one keeps its place in lists. It counts `size` where that is not `body`'s."""
-        size = len(body) if size is None else size
-        limits = self._limits.kinds[kind]
-        if size > limits.item_bytes:
-            raise StoreFull(f"a {kind} of {size:,} bytes is more than the {limits.item_bytes:,} that are stored as one")
+    def put(self, row: Row) -> None:
+        """Add or replace; a replaced one keeps its place in lists."""
+        self.put_all([row])
+
+    def put_all(self, rows: Sequence[Row]) -> None:
+        """All of them, or none where one does not fit."""
         self.check_disk()
         with self._writing():
-            self._database.execute(
-                "INSERT INTO entries (kind, tenant, id, body, size) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (kind, tenant, id) DO UPDATE SET body = excluded.body, size = excluded.size",
-                (kind, tenant, identity, body, size),
+            for row in rows:
+                self._put(row)
+
+    def _put(self, row: Row) -> None:
+        limits = self._limits.kinds[row.kind]
+        if row.size > limits.item_bytes:
+            raise StoreFull(
+                f"a {row.kind} of {row.size:,} bytes is more than the {limits.item_bytes:,} that are stored as one"
             )
-            self._make_room(kind, tenant, identity, limits)
+        self._database.execute(
+            "INSERT INTO entries (kind, tenant, id, body, size) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (kind, tenant, id) DO UPDATE SET body = excluded.body, size = excluded.size",
+            (row.kind, row.tenant, row.identity, row.body, row.size),
+        )
+        self._make_room(row, limits)
 
     def get(self, kind: str, tenant: str, identity: str) -> bytes | None:
         with self._reading():
@@ -131,7 +156,10 @@ class Rows:
 
     def check_disk(self) -> None:
         """Raises a StoreFull where the disk has no room to spare."""
-        free = shutil.disk_usage(self._path.parent).free
+        try:
+            free = shutil.disk_usage(self._path.parent).free
+        except OSError as error:
+            raise Unavailable(f"the server's store is gone: {error.strerror}; it must be started again.") from error
         if free < self._limits.free_bytes:
             raise StoreFull(
                 f"the server's disk is full: {free:,} bytes are free and {self._limits.free_bytes:,} are kept; nothing "
@@ -154,14 +182,15 @@ class Rows:
                     "move it away to start with an empty one, or run the quire that wrote it."
                 )
 
-    def _make_room(self, kind: str, tenant: str, newest: str, limits: KindLimits) -> None:
+    def _make_room(self, newest: Row, limits: KindLimits) -> None:
         """The tenant that holds most loses its oldest, so that nobody can push out those who hold little."""
+        kind, tenant = newest.kind, newest.tenant
         while (crowded := self._crowded(kind, tenant, limits)) is not None:
             whose, why = crowded
             oldest = self._one(
                 "SELECT place FROM entries WHERE kind = ? AND tenant = ? AND NOT (tenant = ? AND id = ?)"
                 " ORDER BY place LIMIT 1",
-                (kind, whose, tenant, newest),
+                (kind, whose, tenant, newest.identity),
             )
             if not limits.oldest_go_first or oldest is None:
                 raise StoreFull(f"there is no room for another {kind}: {why}; delete some first.")

@@ -22,7 +22,7 @@ def test_the_key_and_its_entry_are_printed(capsys: pytest.CaptureFixture[str]) -
     (key,) = parse_keys(entry, "x")
     assert KeyRing([key]).find(shown(out).encode()) == key
     assert key.limits.requests_per_minute == 60
-    assert key.models == {"big", "small"}
+    assert key.models == frozenset({"big", "small"})
     assert key.admin
     assert out.count(shown(out)) == 1
 

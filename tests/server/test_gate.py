@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
+from quire.config.observe import ObserveConfig
+from quire.observe.logs import RequestLog
 from quire.server.bounded_body import BoundedBody
 from quire.server.drain import Drain
 from quire.server.errors import BodyTooSlow
-from quire.server.gate import Caps
-from tests.server.gate_app import ADMIN, ALICE, TINY, Seen, application, ring
+from quire.server.gate import Caps, guarded
+from tests.server.gate_app import ADMIN, ALICE, TINY, Metrics, Seen, application, ring
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -43,8 +45,8 @@ def open_client(seen: Seen) -> TestClient:
 GUARDED = [
     ("GET", "/metrics"), ("GET", "/"), ("GET", "/docs"), ("POST", "/tokenize"), ("POST", "/v1/completions"),
     ("GET", "/v1/files/1"), ("GET", "/nothing"), ("POST", "/health/"), ("GET", "/health/x"), ("GET", "//health"),
-    ("GET", "/Health"), ("OPTIONS", "/v1/completions"), ("GET", "/v1/completions?x=/health"), ("POST", "/debug/profile"),
-    ("HEAD", "/metrics"),
+    ("GET", "/Health"), ("OPTIONS", "/v1/completions"), ("GET", "/v1/completions?x=/health"),
+    ("POST", "/debug/profile"), ("HEAD", "/metrics"),
 ]  # fmt: skip
 
 
@@ -111,8 +113,8 @@ def test_nothing_else_opens(client: TestClient, headers: dict[str, str]) -> None
 
 @pytest.mark.parametrize("key", [b"\xff\xfe", "ключ".encode(), "é".encode("latin-1"), b"x" * 5000])
 def test_odd_bytes_are_just_wrong(client: TestClient, key: bytes) -> None:
-    assert client.post("/v1/completions", headers={"authorization": b"Bearer " + key}).status_code == 401
-    assert client.post("/v1/completions", headers={"x-api-key": key}).status_code == 401
+    assert client.post("/v1/completions", headers={b"authorization": b"Bearer " + key}).status_code == 401
+    assert client.post("/v1/completions", headers={b"x-api-key": key}).status_code == 401
 
 
 def test_two_keys_are_refused_even_if_one_is_good(client: TestClient) -> None:
@@ -155,7 +157,7 @@ def test_a_sane_id_is_kept_everywhere(open_client: TestClient, given: str) -> No
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "a b", "a\tb", "<script>", "é", "a/b", "a,b"])
 def test_any_other_id_is_replaced(open_client: TestClient, given: str) -> None:
-    answer = open_client.post("/v1/completions", headers={"x-request-id": given.encode()})
+    answer = open_client.post("/v1/completions", headers={b"x-request-id": given.encode()})
     assert answer.headers["x-request-id"].startswith("req_")
     assert answer.json()["id"] == answer.json()["logged"] == answer.headers["x-request-id"]
 
@@ -174,7 +176,7 @@ def test_a_deadline_reaches_the_route(open_client: TestClient, given: str, deadl
 
 @pytest.mark.parametrize("given", ["", "0", "-1", "nan", "inf", "soon", "86401", "1e400", "1" * 40, "５", "é"])
 def test_any_other_deadline_is_refused(open_client: TestClient, given: str) -> None:
-    answer = open_client.post("/v1/completions", headers={"x-request-deadline": given.encode()})
+    answer = open_client.post("/v1/completions", headers={b"x-request-deadline": given.encode()})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "X-Request-Deadline"
 
@@ -361,20 +363,15 @@ def test_concurrency_is_held_until_the_answer_is_sent() -> None:
         halfway, go_on = asyncio.Event(), asyncio.Event()
         keys = ring()
 
-        async def slow(scope: Scope, receive: object, send: object) -> None:
-            await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
             halfway.set()
             await go_on.wait()
-            await send({"type": "http.response.body", "body": b"done"})  # type: ignore[operator]
-
-        from quire.config.observe import ObserveConfig
-        from quire.observe.logs import RequestLog
-        from quire.server.gate import guarded
-        from tests.server.gate_app import Metrics
+            await send({"type": "http.response.body", "body": b"done"})
 
         drain = Drain()
         app = guarded(
-            slow,  # type: ignore[arg-type]
+            slow,
             keys=keys,
             drain=drain,
             metrics=Metrics(Seen()),
@@ -426,7 +423,10 @@ def test_a_body_that_stops_coming_ends() -> None:
 def test_a_complete_body_is_never_late() -> None:
     async def scenario() -> None:
         now = 0.0
-        messages = [{"type": "http.request", "body": b"x", "more_body": False}, {"type": "http.disconnect"}]
+        messages: list[Message] = [
+            {"type": "http.request", "body": b"x", "more_body": False},
+            {"type": "http.disconnect"},
+        ]
 
         async def receive() -> Message:
             await asyncio.sleep(0)

@@ -1,6 +1,8 @@
 """What comes before a request is one is bounded: floods, dribbles and nonsense over a real socket."""
 
 import json
+import select
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -177,9 +179,7 @@ def test_a_quick_request_on_an_old_connection_is_answered(hasty: Served) -> None
         assert connection.recv(65536).endswith(b"ok")
 
 
-def read_nothing(connection: object, seconds: float) -> bool:
-    import select
-
+def read_nothing(connection: socket.socket, seconds: float) -> bool:
     return select.select([connection], [], [], seconds)[0] == []
 
 

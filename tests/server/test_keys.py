@@ -8,7 +8,6 @@ import pytest
 
 from quire.core.errors import ConfigError, Overloaded
 from quire.core.request import DEFAULT_TENANT
-from quire.server import keys as module
 from quire.server.account import Limits
 from quire.server.key_source import KeySource
 from quire.server.keys import Key, KeyRing, digest_of, master_key
@@ -141,7 +140,7 @@ def test_what_is_compared_is_digests_and_in_constant_time(monkeypatch: pytest.Mo
         return left == right
 
     ring = KeyRing([Key("a", digest_of(b"secret"))])
-    monkeypatch.setattr(module.hmac, "compare_digest", compare)
+    monkeypatch.setattr("quire.server.keys.hmac.compare_digest", compare)
     assert ring.find(b"secret") is not None
     assert compared == [(digest_of(b"secret"), digest_of(b"secret"))]
 
@@ -256,7 +255,7 @@ def test_entries_are_added_whole_and_private(tmp_path: Path) -> None:
     assert path.read_text().startswith("# mine\n")
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="nothing was written: .*the name 'a' is there twice"):
+    with pytest.raises(ConfigError, match=r"nothing was written: .*the name 'a' is there twice"):
         append_entry(path, new_key("a", {}).entry)
     assert path.read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["keys.yaml", "link.yaml"]

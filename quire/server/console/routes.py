@@ -1,7 +1,4 @@
-"""The console's pages and files: read once, served from memory by exact name, so that no path reaches the disk.
-
-They hold no data: what they show comes from routes that ask for a key where the server has keys.
-"""
+"""The console's pages and files: read once, served from memory by exact name, so that no path reaches the disk."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -85,11 +82,6 @@ def read_files(folder: Path = Path(__file__).parent) -> dict[str, ConsoleFile]:
 def console_routes() -> list[Route]:
     """A route for each file; anything else below /console/ is the app's own 404."""
     return [Route(path, _handler(file), methods=["GET"]) for path, file in read_files().items()]
-
-
-def public_paths() -> frozenset[str]:
-    """The exact paths the gate lets through without a key: a page must load before it can ask for one."""
-    return frozenset(read_files())
 
 
 def _handler(file: ConsoleFile) -> Callable[[Request], Awaitable[Response]]:

@@ -29,6 +29,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     """The answer to an embedding body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_embedding_body(body)
     serving.check_model(asked.model, caller)
+    _check_dimensions(asked, serving.embedding_size)
     note_labels(asked.labels, caller)
     prompts = await encode_texts(
         asked.inputs,
@@ -38,7 +39,6 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         truncate=asked.truncate_prompt_tokens,
     )
     vectors = await serving.embed(prompts, caller, pooling=asked.pooling, normalize=asked.normalize)
-    _check_dimensions(asked, vectors)
     head, used = answer_head(serving, caller), sum(map(len, prompts))
     return {
         "id": f"embd-{head.identity}",
@@ -53,8 +53,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     }
 
 
-def _check_dimensions(asked: EmbeddingBody, vectors: list[list[float]]) -> None:
-    size = len(vectors[0])
+def _check_dimensions(asked: EmbeddingBody, size: int) -> None:
     if asked.dimensions not in (None, size):
         raise InvalidRequest(
             f"dimensions is {asked.dimensions}, and the model's vectors have {size} and are not made to be cut; leave "

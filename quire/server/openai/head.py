@@ -1,7 +1,6 @@
 """What OpenAI's answers begin with, and the note of whom they are for."""
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 def answer_head(serving: "Serving", caller: Caller) -> AnswerHead:
     name = serving.names[0]
-    return AnswerHead(caller.request_id, int(time.time()), name, fingerprint(name))
+    return AnswerHead(caller.request_id, serving.now(), name, fingerprint(name))
 
 
 def note_labels(labels: Mapping[str, str], caller: Caller) -> None:

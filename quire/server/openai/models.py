@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 async def models(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     caller: Caller = request.state.caller
-    names = [name for name in serving.names if caller.models is None or name in caller.models]
+    # all names are of one model: a key that may use one of them may use all
+    allowed = caller.models is None or not caller.models.isdisjoint(serving.names)
+    names = serving.names if allowed else ()
     return JSONResponse({"object": "list", "data": [_card(name, serving) for name in names]})
 
 

@@ -21,7 +21,12 @@ async def encode_texts(
     """Tokens of each text, cut at its end where that is asked for; `field` is named where one cannot be embedded."""
     limit = _limit(truncate, serving.max_model_len)
     found = [await _encode(text, serving, add_special_tokens, limit) for text in texts]
+    known = serving.tokenizer.vocab_size
     for tokens in found:
+        if max(tokens, default=0) >= known:
+            raise InvalidRequest(
+                f"{field} holds token id {max(tokens)}, and the vocabulary goes from 0 to {known - 1}", field=field
+            )
         if not tokens:
             raise InvalidRequest(f"{field} holds a text without tokens, and there is nothing to embed", field=field)
         if len(tokens) > serving.max_model_len:

@@ -63,40 +63,37 @@ def read_response_body(values: object) -> ResponseBody:
     top, most = _top_logprobs(body), body.whole("max_output_tokens", 1, MAX_TOKENS)
     if most is not None and (body.whole("min_tokens") or 0) > most:
         raise refuse("min_tokens", body.get("min_tokens"), f"at most max_output_tokens, which is {most}")
-    labels = read_labels(body)
-    params = read_params(body, max_tokens=most, logprobs=top)
-    store, truncation = body.flag("store", True), body.one_of("truncation", ("auto", "disabled")) or "disabled"
-    instructions = body.text("instructions", longest=MOST_CHARACTERS)
-    previous = body.text("previous_response_id", longest=LONGEST_ID)
-    echo = {
-        "instructions": instructions,
-        "max_output_tokens": most,
-        "metadata": body.object("metadata") or {},
-        "parallel_tool_calls": body.flag("parallel_tool_calls", True),
-        "previous_response_id": previous,
-        "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
-        "safety_identifier": labels.get("safety_identifier"),
-        "service_tier": "default",
-        "store": store,
-        "temperature": params.temperature,
-        "tool_choice": body.one_of("tool_choice", ("auto", "none")) or "auto",
-        "top_logprobs": top or 0,
-        "top_p": params.top_p,
-        "truncation": truncation,
-        "user": labels.get("user"),
-    }
+    params, labels = read_params(body, max_tokens=most, logprobs=top), read_labels(body)
+    echo = _echo(body, labels) | {"top_logprobs": top or 0}
     return ResponseBody(
         model=body.text("model", longest=LONGEST_MODEL),
         items=read_input(body.get("input")),
-        instructions=instructions,
-        previous=previous,
+        instructions=echo["instructions"],
+        previous=echo["previous_response_id"],
         params=params,
-        store=store,
+        store=echo["store"],
         stream=body.flag("stream"),
-        truncate=truncation == "auto",
+        truncate=echo["truncation"] == "auto",
         labels=labels,
-        echo=echo,
+        echo=echo | {"temperature": params.temperature, "top_p": params.top_p},
     )
+
+
+def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "instructions": body.text("instructions", longest=MOST_CHARACTERS),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "metadata": body.object("metadata") or {},
+        "parallel_tool_calls": body.flag("parallel_tool_calls", True),
+        "previous_response_id": body.text("previous_response_id", longest=LONGEST_ID),
+        "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
+        "safety_identifier": labels.get("safety_identifier"),
+        "service_tier": "default",
+        "store": body.flag("store", True),
+        "tool_choice": body.one_of("tool_choice", ("auto", "none")) or "auto",
+        "truncation": body.one_of("truncation", ("auto", "disabled")) or "disabled",
+        "user": labels.get("user"),
+    }
 
 
 def read_include(given: object) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.server.console.fake_server import Script, serving
+from tests.server.console.fake_server import Script, fake_app, serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 60_000
@@ -60,7 +60,7 @@ def script() -> Script:
 
 @pytest.fixture
 def fake_url(script: Script) -> Iterator[str]:
-    with serving(script) as url:
+    with serving(fake_app(script)) as url:
         yield url
 
 

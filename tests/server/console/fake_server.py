@@ -1,4 +1,4 @@
-"""A server with the console's routes and scripted answers: what the page sees is known, and can be asked for at will."""
+"""A server with the console's routes and scripted answers: what the page sees is known."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from quire.server.console.routes import console_routes
 
@@ -269,10 +270,10 @@ def block_map(replica: int, script: Script) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(script: Script) -> Iterator[str]:
-    """The fake on a free port, in a thread of its own; yields its address."""
+def serving(app: ASGIApp) -> Iterator[str]:
+    """An application on a free port, in a thread of its own; yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(fake_app(script), log_level="warning", ws="none", lifespan="off")
+        config = uvicorn.Config(app, log_level="warning", ws="none", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""What the console does with answers that only a scripted server gives at will: errors, keys, a huge pool, hostile text."""
+"""The console with answers that only a scripted server gives at will: errors, keys, a huge pool, hostile text."""
 
 import pytest
 from playwright.sync_api import Page, expect

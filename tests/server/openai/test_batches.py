@@ -320,11 +320,19 @@ BAD_LINES: list[tuple[bytes, str, str | None]] = [
     (b'{"custom_id": "x", "n": ' + b"9" * 5000 + b"}\n", "invalid_json_line", None),
     (b"[" * 100_000 + b"\n", "invalid_json_line", None),
     (b'{"custom_id": "\xff"}\n', "invalid_json_line", None),
-    (b'{"custom_id": 5, "method": "POST", "url": "/v1/chat/completions", "body": {}}\n', "invalid_request", "custom_id"),
+    (
+        b'{"custom_id": 5, "method": "POST", "url": "/v1/chat/completions", "body": {}}\n',
+        "invalid_request",
+        "custom_id",
+    ),
     (b'{"custom_id": "x", "method": "GET", "url": "/v1/chat/completions", "body": {}}\n', "invalid_request", "method"),
     (b'{"custom_id": "x", "method": "POST", "url": "/v1/completions", "body": {}}\n', "invalid_request", "url"),
     (b'{"custom_id": "x", "method": "POST", "url": "/v1/chat/completions"}\n', "invalid_request", "body"),
-    (b'{"custom_id": "x", "method": "POST", "url": "/v1/chat/completions", "body": {}, "z": 1}\n', "invalid_request", "z"),
+    (
+        b'{"custom_id": "x", "method": "POST", "url": "/v1/chat/completions", "body": {}, "z": 1}\n',
+        "invalid_request",
+        "z",
+    ),
     (b'{"a": "' + b"x" * LONGEST_LINE + b'"}\n', "invalid_json_line", None),
     (request_line("first"), "duplicate_custom_id", "custom_id"),
 ]

@@ -4,10 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.server.openai.storing import Answerer, Clock, request_line, start_batch, storing, upload
+from tests.server.openai.storing import Answerer, Clock, reach, request_line, start_batch, storing, upload
 
 
 def test_a_file_goes_up_and_comes_back(tmp_path: Path) -> None:
@@ -167,7 +166,11 @@ FORM = {"content-type": "multipart/form-data; boundary=b"}
         (FORM, b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--b--', 400),
         (FORM, b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nnever ends', 400),
         (FORM, b'--b\r\nContent-Disposition: form-data; name="file"; filename=""\r\n\r\nx\r\n--b--', 400),
-        ({"content-type": "multipart/form-data; boundary=b; charset=idna"}, b"--b\r\nx: \xff\r\n\r\n\xff\r\n--b--", 400),
+        (
+            {"content-type": "multipart/form-data; boundary=b; charset=idna"},
+            b"--b\r\nx: \xff\r\n\r\n\xff\r\n--b--",
+            400,
+        ),
         ({"content-type": "multipart/form-data; boundary=b; charset=a\0b"}, b"--b", 400),
         (FORM, b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n' + b"x" * 10_000 + b"\r\n--b--", 400),
         (FORM, b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 40 + b"--b--", 400),
@@ -213,12 +216,7 @@ def test_a_file_that_a_batch_reads_stays_until_the_batch_ends(tmp_path: Path) ->
             assert answer.status_code == 400
             assert batch["id"] in answer.json()["error"]["message"]
             go_on.set()
-            await end_of(client, batch["id"])
+            await reach(client, batch["id"], "completed")
             assert (await client.delete(f"/v1/files/{batch['input_file_id']}")).status_code == 200
 
     asyncio.run(body())
-
-
-async def end_of(client: httpx.AsyncClient, batch_id: str) -> None:
-    while (await client.get(f"/v1/batches/{batch_id}")).json()["status"] != "completed":
-        pass

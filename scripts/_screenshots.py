@@ -1,0 +1,134 @@
+"""The pictures of docs/images: starts `quire serve`, keeps it busy, and photographs its pages in Chromium."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BLOCKS = "640"
+"""A pool small enough that a few conversations can be seen in it."""
+SYSTEM = "You are a patient librarian. You answer in full sentences, name your sources and never hurry. " * 12
+TOPICS = ("parchment", "ink", "bookbinding", "catalogues", "marginalia", "printing", "maps", "paper")
+QUESTION = "Explain paged memory as if it were a library."
+READY_SECONDS = 120
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A server of the default model on a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    quire = Path(sys.executable).with_name("quire")
+    process = subprocess.Popen([quire, "serve", "--port", str(port), "--num-gpu-blocks-override", BLOCKS])
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urlopen(f"{url}/ready"):
+                return
+        except (URLError, ConnectionError):
+            time.sleep(0.5)
+    sys.exit(f"the server did not become ready within {READY_SECONDS} s; its log is above.")
+
+
+@contextmanager
+def load(url: str, clients: int) -> Iterator[None]:
+    """Clients that ask one question after the other, each with the same long beginning."""
+    over = Event()
+    with urlopen(f"{url}/v1/models") as answer:
+        model = json.load(answer)["data"][0]["id"]
+
+    def ask(client: int) -> None:
+        for turn in range(1000):
+            if over.is_set():
+                return
+            topic = TOPICS[(client * 3 + turn) % len(TOPICS)]
+            said = {"role": "user", "content": f"Tell me about {topic}, part {turn + 1}."}
+            messages = [{"role": "system", "content": SYSTEM}, said]
+            body = {"model": model, "messages": messages, "max_tokens": 48 + 40 * client, "temperature": 0.8}
+            headers = {"Content-Type": "application/json"}
+            request = Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), headers)
+            with urlopen(request) as answer:
+                answer.read()
+            over.wait(1 + (client + turn) % 4)
+
+    with ThreadPoolExecutor(clients) as pool:
+        asking = [pool.submit(ask, client) for client in range(clients)]
+        try:
+            yield
+        finally:
+            over.set()
+            for each in asking:
+                each.result()
+
+
+def photograph(page: Page, url: str, seconds: float) -> None:
+    page.goto(url)
+    expect(page.locator("#status-text")).to_have_text("Ready")
+    page.wait_for_timeout(seconds * 1000)
+    page.locator("#settings summary").click()
+    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Max tokens").fill("160")
+    page.locator("#settings summary").click()
+    page.get_by_label("Message", exact=True).fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens/s", timeout=300_000)
+    for name, scheme, width, height in (
+        ("console-light", "light", 1440, 900),
+        ("console-dark", "dark", 1440, 900),
+        ("console-narrow", "light", 390, 844),
+    ):
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.wait_for_timeout(1500)  # one poll, so that everything is drawn in its new size and colours
+        page.screenshot(path=IMAGES / f"{name}.png")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{url}/docs#post-v1-chat-completions")
+    expect(page.locator("#post-v1-chat-completions")).to_be_visible()
+    page.screenshot(path=IMAGES / "api.png")
+
+
+def main() -> None:
+    parser = ArgumentParser(prog="scripts/screenshots", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=150, help="how long the charts fill before the pictures")
+    parser.add_argument("--clients", type=int, default=4, help="how many ask at the same time meanwhile")
+    arguments = parser.parse_args()
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        sys.exit(f"there is no Chromium here (looked for {', '.join(BROWSERS)}); on Debian: apt-get install chromium")
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with server() as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, chromium_sandbox=os.geteuid() != 0)
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=1.5)
+        with load(url, arguments.clients):
+            photograph(page, url, arguments.seconds)
+        browser.close()
+    for image in sorted(IMAGES.glob("*.png")):
+        print(f"{image.relative_to(IMAGES.parent.parent)}: {image.stat().st_size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    main()
