@@ -24,7 +24,7 @@ BLOCKS = "640"
 """A pool small enough that a few conversations can be seen in it."""
 SYSTEM = "You are a patient librarian. You answer in full sentences, name your sources and never hurry. " * 12
 TOPICS = ("parchment", "ink", "bookbinding", "catalogues", "marginalia", "printing", "maps", "paper")
-QUESTION = "Explain paged memory as if it were a library."
+QUESTION = "What is a library good for? Answer with a short list."
 READY_SECONDS = 120
 
 
@@ -91,14 +91,14 @@ def photograph(page: Page, url: str, seconds: float) -> None:
     page.wait_for_timeout(seconds * 1000)
     page.locator("#settings summary").click()
     page.get_by_label("Temperature").fill("0")
-    page.get_by_label("Max tokens").fill("160")
+    page.get_by_label("Max tokens").fill("128")
     page.locator("#settings summary").click()
     page.get_by_label("Message", exact=True).fill(QUESTION)
     page.keyboard.press("Enter")
     expect(page.locator(".answer .figures")).to_contain_text("tokens/s", timeout=300_000)
     for name, scheme, width, height in (
-        ("console-light", "light", 1440, 900),
-        ("console-dark", "dark", 1440, 900),
+        ("console-light", "light", 1440, 1080),
+        ("console-dark", "dark", 1440, 1080),
         ("console-narrow", "light", 390, 844),
     ):
         page.set_viewport_size({"width": width, "height": height})

@@ -13,6 +13,7 @@ from quire.core.errors import ConfigError
 
 _BACKLOG = 2048
 _OWNER_ONLY = 0o177
+_SEND_BUFFER = 128 * 1024
 _KEPT_BACK = 256
 """Open files that are no connections: weights, logs, sockets to engines."""
 
@@ -32,6 +33,8 @@ def bind(config: ServerConfig) -> socket.socket:
     taken = socket.socket(family, kind, protocol)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # accepted connections inherit it: what a slow reader leaves in the kernel is bounded too
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         taken.bind(place)
         taken.listen(_BACKLOG)
     except OSError as error:

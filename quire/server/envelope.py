@@ -120,5 +120,16 @@ def _identity(scope: Scope) -> str:
     return new_request_id()
 
 
+def unique_id(scope: Scope) -> str:
+    """The request's id where the server made it; one that its client chose is made unlike all others that run.
+
+    Clients are free to send the same id twice, or another client's.
+    """
+    identity: str = scope["state"]["request_id"]
+    if (_HEADER, identity.encode()) in scope["headers"]:
+        return f"{identity}-{secrets.token_hex(8)}"
+    return identity
+
+
 def new_request_id() -> str:
     return "req_" + secrets.token_hex(12)

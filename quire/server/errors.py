@@ -24,6 +24,7 @@ from quire.core.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from quire.server.store_limits import StoreFull
 
 _ANTHROPIC = "/v1/messages"
 _BASIC = 'Basic realm="quire: any name, and a key as the password", charset="UTF-8"'
@@ -104,6 +105,7 @@ _ROWS: Mapping[type[BaseException], Row] = {
     UnsupportedMediaType: Row(415, code="unsupported_media_type"),
     HeadersTooLarge: Row(431, code="headers_too_large"),
     Overloaded: Row(429, "rate_limit_error", "rate_limit_exceeded"),
+    StoreFull: Row(507, "server_error", "insufficient_storage"),
     Unavailable: Row(503, "server_error", "service_unavailable"),
     DeadlineExceeded: Row(408, "timeout_error", "deadline_exceeded"),
     RequestFailed: Row(500, "server_error", "request_failed"),

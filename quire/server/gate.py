@@ -19,7 +19,7 @@ from quire.server.bounded_body import BoundedBody
 from quire.server.caller import Caller
 from quire.server.credentials import accepted_subprotocol, only, presented_key, without_keys
 from quire.server.drain import Drain
-from quire.server.envelope import Envelope, HttpMetrics, send_response
+from quire.server.envelope import Envelope, HttpMetrics, send_response, unique_id
 from quire.server.errors import BodyTooLarge, Forbidden, HeadersTooLarge, Unauthorized, error_response
 from quire.server.keys import Key, KeyRing
 from quire.server.origins import check_origin
@@ -120,7 +120,7 @@ class Gate:
         key = self._key(scope)
         if _is_debug(scope["path"]) and not (key is not None and key.admin):
             raise Forbidden(f"{_DEBUG} is for keys with `admin: true`, or for the key of --api-key.")
-        identity, deadline = scope["state"]["request_id"], _deadline(only(headers, _DEADLINE))
+        identity, deadline = unique_id(scope), _deadline(only(headers, _DEADLINE))
         scope["headers"] = without_keys(headers)
         scope.pop("subprotocols", None)
         if key is None or self._keys is None:

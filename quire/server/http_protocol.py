@@ -17,6 +17,10 @@ from quire.server.envelope import new_request_id
 from quire.server.errors import BodyTooSlow, HeadersTooLarge, UrlTooLong, error_body, error_headers, row_of
 
 
+ABORT = "quire.abort"
+"""The extension of an ASGI scope by which a connection is cut without waiting for its client."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProtocolCaps:
     """What a connection may send before a request is handed on."""
@@ -96,6 +100,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_headers, self._silent_bytes = False, 0
         self._stop_timer()
+        # a client that does not read is cut off by this: closing would wait for it to read
+        self.scope.setdefault("extensions", {})[ABORT] = self.transport.abort
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

@@ -18,12 +18,11 @@ from quire.core.outputs import Delta
 from quire.engine.serving.generation import Generation
 from quire.server.call import Call
 from quire.server.errors import error_object
+from quire.server.http_protocol import ABORT
 from quire.server.writer import Event, Writer
 
 _KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that no proxy takes a waiting request for a dead one."""
-_ABORT = "quire.abort"
-"""The extension of an ASGI scope by which a connection is cut without waiting for its client."""
 _T = TypeVar("_T")
 
 
@@ -126,10 +125,13 @@ class TextStream(_Stream):
         return b""
 
     def _closing(self) -> bytes:
+        self._writer.closing(self._generation.outputs())  # it may keep the answer for later
         return b"\n"
 
     def _failure(self, error: QuireError) -> bytes:
-        return f"\n[{error_object(error, self._request_id)['message']}]\n".encode()
+        told = error_object(error, self._request_id)
+        self._writer.failure(told)
+        return f"\n[{told['message']}]\n".encode()
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
@@ -165,6 +167,6 @@ async def _left(receive: Receive) -> None:
 def _cut(scope: Scope, sending: "asyncio.Future[None]") -> None:
     """Cut the connection of a client that does not read; what it was still to be sent is thrown away."""
     sending.cancel()
-    abort = scope.get("extensions", {}).get(_ABORT)
+    abort = scope.get("extensions", {}).get(ABORT)
     if abort is not None:
         abort()

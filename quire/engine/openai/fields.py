@@ -38,7 +38,7 @@ class Fields:
 
         `unsupported` gives the reason for fields that clients may well expect.
         """
-        self._values = {name: value for name, value in values.items() if value is not None}
+        self._values = {name: as_whole(value) for name, value in values.items() if value is not None}
         self._where = where
         known = frozenset(known)
         for name, value in self._values.items():
@@ -116,6 +116,11 @@ class Fields:
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise refuse(self._where + name, value, _WORDS[kind])
         return value
+
+
+def as_whole(value: Any) -> Any:
+    """A whole number that a client wrote as 5.0 is one, as JSON schemas say too; all else stays as it is."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) <= _LARGEST else value
 
 
 def object_of(values: object) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any, TypeGuard
 
 from quire.core.sampling_params import MAX_TOKENS
-from quire.engine.openai.fields import refuse
+from quire.engine.openai.fields import as_whole, refuse
 from quire.engine.openai.schema import TOKEN_ID, Schema
 from quire.engine.text.tokenizer import MOST_CHARACTERS
 
@@ -30,7 +30,7 @@ TEXTS: Schema = {
 def read_prompts(field: str, given: object) -> list[str | list[int]]:
     """Each prompt that `given` holds."""
     # a list that begins with a number is one prompt
-    alone = isinstance(given, str) or (isinstance(given, list) and bool(given) and isinstance(given[0], int))
+    alone = isinstance(given, str) or (isinstance(given, list) and bool(given) and isinstance(given[0], int | float))
     several = [given] if alone else given
     if not isinstance(several, list) or not several:
         raise refuse(field, given, "text, token ids, or a list of either")
@@ -49,6 +49,8 @@ def read_texts(field: str, given: object) -> list[str]:
 
 def read_tokens(field: str, given: object) -> list[int]:
     """Token ids; none at all are fine."""
+    if isinstance(given, list) and not _are_tokens(given):
+        given = [as_whole(value) for value in given]
     if not _are_tokens(given) or len(given) > MOST_TOKENS:
         raise refuse(field, given, f"a list of at most {MOST_TOKENS} token ids, which are whole numbers from 0")
     return given

@@ -56,7 +56,8 @@ export class BlockMap {
     }
     totals.forEach((number, state) => setText(this.#keys[state].number, count(number)));
     const sum = totals.reduce((a, b) => a + b, 0);
-    setText(this.#aside, `${count(sum)} blocks of ${replicas[0]?.block_size ?? "–"} tokens`);
+    const size = replicas[0]?.block_size; // 0 before an engine's first step
+    setText(this.#aside, `${count(sum)} blocks${size ? ` of ${size} tokens` : ""}`);
     this.#redraw();
   }
 

@@ -6,7 +6,7 @@ import { Conversation } from "./conversation.js";
 import { AnswerView, questionView } from "./message.js";
 import { Settings } from "./settings.js";
 
-const NEAR_BOTTOM = 80; // pixels from the end within which the page follows a growing answer
+const NEAR_END = 80; // pixels from the end of the conversation within which a reader follows the answer
 
 export class Chat {
   #api;
@@ -18,6 +18,7 @@ export class Chat {
   #prompt = byId("prompt");
   #model = byId("model");
   #abort = null; // an AbortController while an answer is on its way
+  #following = true; // until the reader scrolls back
 
   constructor(api) {
     this.#api = api;
@@ -30,7 +31,8 @@ export class Chat {
     document.addEventListener("keydown", (event) => event.key === "Escape" && !byId("key-dialog").open && this.#stop());
     for (const turn of this.#conversation.turns) this.#show(turn);
     this.#showState();
-    this.#messages.scrollTop = this.#messages.scrollHeight;
+    this.#messages.addEventListener("scroll", () => (this.#following = this.#isNearEnd()));
+    new ResizeObserver(() => this.#follow()).observe(this.#messages);
   }
 
   async loadModels() {
@@ -81,7 +83,8 @@ export class Chat {
     const abort = (this.#abort = new AbortController());
     this.#showState();
     this.#announcer.begin();
-    view.grow(completion, () => this.#follow(true));
+    this.#following = true;
+    view.grow(completion, () => this.#follow());
     const body = { model, messages: this.#conversation.messages(this.#settings.system), ...fields };
     const turn = { model };
     try {
@@ -100,12 +103,11 @@ export class Chat {
 
   #finish(view, turn) {
     if (!view.element.isConnected) return; // cleared meanwhile
-    const following = this.#isFollowing();
     this.#conversation.answer(turn);
     view.end(turn);
     this.#announcer.end(turn.text, turn.ending === "stopped" ? "Stopped." : "");
     this.#showState();
-    if (following) this.#follow(true);
+    this.#follow();
   }
 
   #stop() {
@@ -144,13 +146,13 @@ export class Chat {
     if (stopHadFocus && !busy) this.#prompt.focus();
   }
 
-  #isFollowing() {
+  #isNearEnd() {
     const { scrollHeight, scrollTop, clientHeight } = this.#messages;
-    return scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM;
+    return scrollHeight - scrollTop - clientHeight < NEAR_END;
   }
 
-  #follow(always = false) {
-    if (always || this.#isFollowing()) this.#messages.scrollTop = this.#messages.scrollHeight;
+  #follow() {
+    if (this.#following) this.#messages.scrollTop = this.#messages.scrollHeight;
   }
 
   #fit() {

@@ -27,14 +27,17 @@ function operationsOf({ paths }, schemas) {
 }
 
 function contentsView(operations) {
-  const links = operations.map(({ id, method, path, summary }) =>
-    element(
-      "li",
-      {},
-      element("a", { href: `#${id}`, title: summary ?? "" }, element("span", { className: `method ${method}` }, method), ` ${path}`),
-    ),
-  );
-  return element("ul", {}, ...links);
+  const links = operations.map(({ id, method, path, summary }) => {
+    const name = element("span", { className: `method ${method}` }, method);
+    return element("a", { href: `#${id}`, title: summary ?? "" }, name, breakable(path));
+  });
+  return element("ul", {}, ...links.map((link) => element("li", {}, link)));
+}
+
+// A long path may be broken before a slash, and nowhere else.
+function breakable(path) {
+  const steps = path.split("/").slice(1);
+  return element("span", {}, ...steps.flatMap((step) => [element("wbr"), `/${step}`]));
 }
 
 async function show(api) {

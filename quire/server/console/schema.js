@@ -69,9 +69,16 @@ export class Schemas {
   }
 }
 
+// Bounds of 64-bit integers are written as powers: JavaScript's numbers cannot hold them to the last digit.
+function written(bound) {
+  if (bound === undefined) return "";
+  if (Math.abs(bound) <= Number.MAX_SAFE_INTEGER) return bound.toLocaleString("en", { maximumFractionDigits: 6 });
+  return `${bound < 0 ? "-" : ""}2^${Math.round(Math.log2(Math.abs(bound)))}`;
+}
+
 function range(low, high, unit) {
   if (low === undefined && high === undefined) return null;
-  const [least, most] = [low, high].map((bound) => bound?.toLocaleString("en", { maximumFractionDigits: 6 }));
+  const [least, most] = [low, high].map(written);
   const bounds = low === undefined ? `at most ${most}` : high === undefined ? `at least ${least}` : `${least} to ${most}`;
   return unit ? `${bounds} ${unit}` : bounds;
 }

@@ -92,8 +92,6 @@ STATS = _object(
         ),
         "engines": _list(_ENGINE),
         "requests": _list(_REQUEST),
-        "totals": _object(
-            {"requests": _COUNT, "prompt_tokens": _COUNT, "generation_tokens": _COUNT, "errors": _COUNT}
-        ),
+        "totals": _object({"requests": _COUNT, "prompt_tokens": _COUNT, "generation_tokens": _COUNT, "errors": _COUNT}),
     }
 )

@@ -57,6 +57,13 @@ def test_going_on_with_a_message_begins_no_other() -> None:
     assert (body.continue_final_message, body.add_generation_prompt) == (True, False)
 
 
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    body = read_completion_body({"prompt": [[1.0, 2]], "n": 2.0, "max_tokens": 7.0, "seed": 3.0, "temperature": 1.0})
+    assert body.prompts == [[1, 2]]
+    assert body.params == SamplingParams(n=2, max_tokens=7, seed=3)
+    assert {type(each) for each in (body.params.n, body.params.max_tokens, body.prompts[0][0])} == {int}
+
+
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ("", [""])],
@@ -206,7 +213,12 @@ def test_tools_that_may_not_be_called_are_left_out() -> None:
 
 def test_template_variables_must_be_read_by_the_template() -> None:
     body = read_chat_body(
-        {"messages": [USER], "reasoning_effort": "low", "chat_template_kwargs": {"a": [1]}, "documents": [{"text": "d"}]}
+        {
+            "messages": [USER],
+            "reasoning_effort": "low",
+            "chat_template_kwargs": {"a": [1]},
+            "documents": [{"text": "d"}],
+        }
     )
     assert body.template_variables == {"a": [1], "reasoning_effort": "low"}
     body.check_template({"a", "reasoning_effort", "documents"}.__contains__)

@@ -110,6 +110,8 @@ class Script:
     num_blocks: int = 1024
     replicas: int = 1
     polls: int = 0
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What /stats says instead of what it would."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client went away from an endless answer."""
@@ -131,7 +133,7 @@ def fake_app(script: Script) -> Starlette:
 
     async def stats(request: Request) -> Response:
         script.polls += 1
-        return JSONResponse(stats_at(script.polls, script))
+        return JSONResponse(stats_at(script.polls, script) | script.overrides)
 
     async def blocks(request: Request) -> Response:
         maps = [block_map(replica, script) for replica in range(script.replicas)]

@@ -1,5 +1,8 @@
 """The console with answers that only a scripted server gives at will: errors, keys, a huge pool, hostile text."""
 
+import re
+from typing import Any
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -59,7 +62,7 @@ def test_empty_settings_are_not_sent(page: Page, watch: Watch, script: Script) -
 def test_wrong_setting_is_shown_and_nothing_is_sent(page: Page, watch: Watch, script: Script) -> None:
     open_console(page)
     page.locator("#settings summary").click()
-    page.get_by_label("Temperature").fill("9")
+    page.get_by_label("Temperature").fill("-1")
     page.locator("#settings summary").click()
     ask(page, "Hello")
     expect(page.get_by_label("Temperature")).to_be_focused()
@@ -132,6 +135,52 @@ def test_block_map_counts_every_block(page: Page, watch: Watch, script: Script, 
     values = page.locator("#blocks-legend .value").all_inner_texts()
     assert sum(int(value.replace(",", "")) for value in values) == 2 * num_blocks
     assert page.locator("#blocks canvas").first.evaluate("(canvas) => canvas.clientHeight") <= 168
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({"draining": True, "ready": False}, "Draining"),
+        ({"ready": False}, "Starting"),
+        ({"engines": [{"replica": 0, "state": "lost", "pid": 7, "restarts": 1}]}, "Replacing an engine"),
+    ],
+)
+def test_state_of_the_server_is_told(
+    page: Page, watch: Watch, script: Script, overrides: dict[str, Any], text: str
+) -> None:
+    script.overrides = overrides
+    page.goto("/")
+    expect(page.locator("#status-text")).to_have_text(text)
+
+
+def test_nothing_known_yet_is_a_dash(page: Page, watch: Watch, script: Script) -> None:
+    none = dict.fromkeys(("ttft_p50", "ttft_p95", "itl_p50", "itl_p95"))
+    script.overrides = {"latency": none, "requests": [], "running": 0, "waiting": 0}
+    open_console(page)
+    chart = page.locator(".chart", has_text="Time to first token")
+    expect(chart.locator(".value").first).to_have_text("–")
+    expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile("nothing yet"))
+    expect(page.locator("#requests")).to_have_class(re.compile("empty"))
+
+
+def test_long_answer_is_followed_until_the_reader_scrolls_back(page: Page, watch: Watch) -> None:
+    page.set_viewport_size({"width": 1280, "height": 420})
+    gap = "(box) => box.scrollHeight - box.scrollTop - box.clientHeight"
+    open_console(page)
+    ask(page, "Hello")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens/s")
+    messages = page.locator("#messages")
+    assert messages.evaluate(gap) < 2
+    page.set_viewport_size({"width": 800, "height": 380})
+    page.wait_for_function(f"() => ({gap})(document.getElementById('messages')) < 2")
+    ask(page, ENDLESS)
+    expect(page.locator(".answer .text").nth(1)).to_contain_text("20")
+    messages.hover()
+    page.mouse.wheel(0, -2000)
+    page.wait_for_function("() => document.getElementById('messages').scrollTop === 0")
+    expect(page.locator(".answer .text").nth(1)).to_contain_text("90")
+    assert messages.evaluate("(box) => box.scrollTop") == 0
+    page.keyboard.press("Escape")
 
 
 def test_server_that_goes_away_and_comes_back_is_noticed(page: Page, watch: Watch) -> None:

@@ -65,9 +65,7 @@ def test_a_stream_is_what_openai_sends(stream: Stream) -> None:
         "finish_reason": None,
     }
     assert "".join(piece["delta"].pop("content") for piece in pieces) == "wörld 🙂!"
-    assert all(
-        piece == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None} for piece in pieces
-    )
+    assert all(piece == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None} for piece in pieces)
     assert last == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop", "stop_reason": None}
     assert all("usage" not in chunk for chunk in chunks)
 
@@ -121,7 +119,9 @@ def test_logprobs(ask: Ask, stream: Stream, serving: FakeServing) -> None:
     pieces = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
     assert [entry for piece in pieces for entry in piece["content"]] == content
     named = ask(PATH, **asked, return_tokens_as_token_ids=True)["choices"][0]["logprobs"]["content"]
-    assert [entry["token"] for entry in named] == [f"token_id:{token}" for token in serving._said(0, serving.calls[0]).token_ids]
+    assert [entry["token"] for entry in named] == [
+        f"token_id:{token}" for token in serving._said(0, serving.calls[0]).token_ids
+    ]
 
 
 def test_the_likeliest_are_left_out_unless_asked_for(ask: Ask) -> None:

@@ -37,9 +37,7 @@ def test_a_stream(stream: Stream) -> None:
     assert text_of(chunks) == {0: SAID}
     assert {chunk["object"] for chunk in chunks} == {"text_completion"}
     *_, last, usage = chunks
-    assert last["choices"] == [
-        {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": None}
-    ]
+    assert last["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": None}]
     assert usage["choices"] == []
     assert usage["usage"]["total_tokens"] > 0
 

@@ -78,7 +78,7 @@ def test_whole_response_is_on_disk_when_it_is_answered(client: openai.OpenAI, tm
 def test_stored_response_is_read_listed_and_deleted(client: openai.OpenAI) -> None:
     answer = client.responses.create(model=MODEL, input="Hi", instructions="Be brief.")
     assert client.responses.retrieve(answer.id).model_dump() == answer.model_dump()
-    assert client.responses.retrieve(answer.id, include=[LOGPROBS]).id == answer.id
+    assert client.responses.retrieve(answer.id, include=["message.output_text.logprobs"]).id == answer.id
     items = client.responses.input_items.list(answer.id).data
     assert texts(items) == ["Hi"]
     client.responses.delete(answer.id)
@@ -106,6 +106,7 @@ def test_items_come_in_pages(client: openai.OpenAI) -> None:
     assert texts(page.data) == ["6", "5", "4"]
     assert page.has_more
     assert texts(client.responses.input_items.list(answer.id, limit=3)) == list("6543210")
+    assert not client.responses.input_items.list(answer.id, limit=7).has_more
     last = client.responses.input_items.list(answer.id, limit=3, order="asc", after=page.data[2].id)
     assert texts(last.data) == ["5", "6"]
     assert not last.has_more
@@ -199,8 +200,9 @@ def test_stream_helper(client: openai.OpenAI, serving: FakeServing) -> None:
     ]
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert [event.delta for event in events if event.type == "response.output_text.delta"] == ["Hel", "lo, wörld", "!"]
+    items: list[Any] = list(final.output)
     assert final.output_text == TEXT
-    assert {event.item_id for event in events if event.type == "response.output_text.delta"} == {final.output[0].id}
+    assert {event.item_id for event in events if event.type == "response.output_text.delta"} == {items[0].id}
     assert serving.calls[0].stream
 
 
@@ -267,8 +269,12 @@ def test_logprobs(client: openai.OpenAI, serving: FakeServing) -> None:
     assert told(client.responses.create(model=MODEL, input="Hi")) == []
 
 
-def test_too_long_input_is_refused_or_loses_its_oldest_turns(client: openai.OpenAI, serving: FakeServing) -> None:
-    serving.max_model_len = 200
+@pytest.mark.parametrize("context", [120, 160, 200, 240, 280, 320])
+def test_too_long_input_is_refused_or_loses_its_oldest_turns(
+    client: openai.OpenAI, serving: FakeServing, context: int
+) -> None:
+    serving.max_model_len = context
+    room = context - context // 4
     said: list[Any] = [{"role": "system", "content": "Be brief."}]
     for number in range(30):
         said += [{"role": "user", "content": f"question {number}"}, {"role": "assistant", "content": f"ok {number}"}]
@@ -281,10 +287,10 @@ def test_too_long_input_is_refused_or_loses_its_oldest_turns(client: openai.Open
     assert text is not None
     assert text.startswith("<system>Be brief.</><user>question ")
     assert text.endswith("<user>the last</><assistant>")
-    assert len(prompt) <= 150
+    assert len(prompt) <= room
     kept = text.count("question")
     one_more = text.replace("<user>", f"<user>question {29 - kept}</><assistant>ok {29 - kept}</><user>", 1)
-    assert len(serving.tokenizer.encode(one_more, add_special_tokens=False)) > 150  # no more was dropped than needed
+    assert len(serving.tokenizer.encode(one_more, add_special_tokens=False)) > room  # no more was dropped than needed
     assert len(list(client.responses.input_items.list(answer.id))) == len(said)  # but all is kept
 
 
