@@ -3,9 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
 from typing import Any
 
-from quire import __version__
 from quire.core.outputs import CompletionOutput, Delta, RequestOutput
 from quire.engine.openai.logprobs import LogprobWriter, prompt_logprobs
 from quire.engine.openai.options import AnswerOptions
@@ -152,8 +153,10 @@ class CompletionAnswer:
         return {"token_ids": tokens} if self._options.token_ids else {}
 
 
+@lru_cache(maxsize=16)
 def fingerprint(model: str) -> str:
-    return "fp_" + hashlib.sha256(f"{__version__} {model}".encode()).hexdigest()[:12]
+    """OpenAI's `system_fingerprint`: another version of quire, or another model, has another."""
+    return "fp_" + hashlib.sha256(f"{version('quire')} {model}".encode()).hexdigest()[:12]
 
 
 def envelope(head: AnswerHead, options: AnswerOptions, kind: str, choices: list[Body]) -> Body:

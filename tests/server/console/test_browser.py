@@ -1,5 +1,6 @@
-"""The console in a real browser. Everything here holds for any server that `base_url` leads to."""
+"""The console in a real browser: every check with scripted answers, and again with a real server and its model."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.server.console.conftest import Watch
@@ -17,6 +18,13 @@ ALWAYS_KNOWN = ("Tokens written", "Tokens read", "Requests", "KV cache")
 LINES = """(titles) => [...document.querySelectorAll(".chart")]
     .filter((chart) => titles.includes(chart.querySelector("figcaption").textContent))
     .map((chart) => chart.querySelector(".line-0").getAttribute("d"))"""
+
+
+@pytest.fixture(params=["fake", "live"])
+def base_url(request: pytest.FixtureRequest) -> str:
+    if request.param == "fake":
+        return str(request.getfixturevalue("fake_url"))
+    return str(request.getfixturevalue("live_server").url)
 
 
 def open_console(page: Page) -> None:

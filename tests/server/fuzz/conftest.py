@@ -19,7 +19,7 @@ def fuzzed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServ
         yield server
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _unharmed(fuzzed_server: LiveServer) -> Iterator[None]:
     """The engine that was there is there, was never replaced, has lost no block, and answers as before."""
     before, answer = _engines(fuzzed_server), complete(fuzzed_server)

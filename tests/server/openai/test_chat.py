@@ -140,7 +140,7 @@ def test_token_ids_and_prompt_logprobs(ask: Ask, stream: Stream, serving: FakeSe
     assert body["prompt_logprobs"][1][str(prompt[1])] == {"logprob": -2.0, "rank": 2, "decoded_token": "?"}
     chunks = stream(PATH, messages=HI, return_token_ids=True)
     assert chunks[0]["prompt_token_ids"] == prompt
-    assert sum((chunk["choices"][0].get("token_ids", []) for chunk in chunks), []) == tokens
+    assert [token for chunk in chunks for token in chunk["choices"][0].get("token_ids", [])] == tokens
 
 
 def test_ends_are_told(ask: Ask, stream: Stream, serving: FakeServing) -> None:
