@@ -3,7 +3,6 @@
 Names and defaults follow vLLM's `SamplingParams`, so that code moves over by changing an import.
 """
 
-import math
 import re
 from collections.abc import Sized
 
@@ -157,7 +156,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         _check_number("min_p", self.min_p, 0.0, 1.0)
         _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, low_open=True)
+        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         if self.deadline is not None:
             _check_number("deadline", self.deadline, 0.0, 1e9, low_open=True)
 
@@ -198,7 +197,7 @@ def _check_int(field: str, value: object, low: int, high: int) -> None:
 
 
 def _check_number(field: str, value: object, low: float, high: float, *, low_open: bool = False) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not low <= value <= high or (low_open and value == low):  # type: ignore[operator]
         above = f"above {low:g} and at most" if low_open else f"from {low:g} to"
         raise _invalid(field, value, f"a number {above} {high:g}")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
-from quire.core.errors import InvalidRequest, RequestFailed
+from quire.core.errors import InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.request import DEFAULT_TENANT
@@ -192,7 +193,7 @@ class AsyncLLM:
         """A vector for every prompt, by the engine with the least to do; another one where that is lost."""
         answer = await self.inquiries.embed(self.fleet, request_id, prompts, pooling, normalize)
         if answer.error is not None:
-            raise RequestFailed(answer.error)
+            raise InvalidRequest(answer.error, field="input")
         return answer.vectors
 
     async def close(self) -> None:
@@ -239,7 +240,7 @@ class AsyncLLM:
             arrival=request.arrival,
             first_scheduled=metrics.first_scheduled_time,
             first_token=metrics.first_token_time,
-            finished=metrics.finished_time or request.arrival,
+            finished=metrics.finished_time or time.monotonic(),
             moves=entry.moves,
         )
         self.totals.requests += 1

@@ -25,6 +25,10 @@ class Executor(ABC):
         """Start a step."""
 
     @abstractmethod
+    def device_memory(self) -> tuple[int, int]:
+        """Bytes in use on the device and bytes it has; zeros where the device is the CPU."""
+
+    @abstractmethod
     def reset(self) -> None:
         """A step threw and the scheduler has taken back all rows: forget them. Raises when the device is lost."""
 

@@ -9,7 +9,7 @@ from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
-from quire.worker.device import device_facts, this_device
+from quire.worker.device import device_facts, this_device, used_memory
 from quire.worker.start import Progress, start_worker
 from quire.worker.worker import Worker
 
@@ -33,6 +33,9 @@ class InlineExecutor(Executor):
     def execute(self, plan: StepPlan) -> StepHandle:
         assert self._worker is not None, "the executor is closed"
         return _Done(self._worker.execute(plan))
+
+    def device_memory(self) -> tuple[int, int]:
+        return used_memory(this_device())
 
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"

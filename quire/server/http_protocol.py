@@ -6,6 +6,7 @@ so the answer is written by hand, in the shape of all others.
 
 import json
 from asyncio import TimerHandle, Transport
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from quire.core.errors import InvalidRequest, QuireError, Unavailable
 from quire.server.envelope import new_request_id
 from quire.server.errors import BodyTooSlow, HeadersTooLarge, UrlTooLong, error_body, error_headers, row_of
-
 
 ABORT = "quire.abort"
 """The extension of an ASGI scope by which a connection is cut without waiting for its client."""
@@ -35,9 +35,13 @@ class ProtocolCaps:
 class BoundedProtocol(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, *args: Any, caps: ProtocolCaps, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, caps: ProtocolCaps, on_count: Callable[[int], None] | None = None, **kwargs: Any
+    ) -> None:
+        """`on_count` is told how many connections are open."""
         super().__init__(*args, **kwargs)
         self._caps = caps
+        self._on_count = on_count
         self._in_headers = True
         self._header_bytes = 0
         self._silent_bytes = 0
@@ -47,6 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._tell_count()
         if len(self.connections) > self._caps.connections:
             self._refuse(Unavailable(f"{self._caps.connections} connections are open, which is all there may be."))
         else:
@@ -55,6 +60,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        self._tell_count()
+
+    def _tell_count(self) -> None:
+        if self._on_count is not None:
+            self._on_count(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         """Feed what may still be headers by itself, so that their bytes are counted before the parser keeps them."""
@@ -101,7 +111,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_headers, self._silent_bytes = False, 0
         self._stop_timer()
         # a client that does not read is cut off by this: closing would wait for it to read
-        self.scope.setdefault("extensions", {})[ABORT] = self.transport.abort
+        extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
+        self.scope["extensions"] = extensions  # type: ignore[typeddict-item]
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

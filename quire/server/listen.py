@@ -45,6 +45,7 @@ class Listener:
         on_drain: Callable[[], Awaitable[None]],
         on_abort: Callable[[], None],
         on_reload: Callable[[], object] | None = None,
+        on_connections: Callable[[int], None] | None = None,
         header_seconds: float = 20.0,
     ) -> None:
         self._config = config
@@ -52,7 +53,7 @@ class Listener:
         self._on_drain = on_drain
         self._on_abort = on_abort
         self._on_reload = on_reload
-        self._server = _Server(_uvicorn_config(app, config, header_seconds))
+        self._server = _Server(_uvicorn_config(app, config, header_seconds, on_connections))
         self._asked = asyncio.Event()
         self._aborted = asyncio.Event()
 
@@ -148,13 +149,22 @@ async def listen(
     on_drain: Callable[[], Awaitable[None]],
     on_abort: Callable[[], None],
     on_reload: Callable[[], object] | None = None,
+    on_connections: Callable[[int], None] | None = None,
 ) -> int:
     """Serve `app` on a bound socket until a signal; returns the exit code.
 
     `on_drain` is awaited when the drain begins, and returns when nothing runs that did not come through the gate;
-    `on_abort` is called when what runs is given up.
+    `on_abort` is called when what runs is given up, `on_connections` is told how many connections are open.
     """
-    listener = Listener(app, config, drain, on_drain=on_drain, on_abort=on_abort, on_reload=on_reload)
+    listener = Listener(
+        app,
+        config,
+        drain,
+        on_drain=on_drain,
+        on_abort=on_abort,
+        on_reload=on_reload,
+        on_connections=on_connections,
+    )
     return await listener.run(listening)
 
 
@@ -166,7 +176,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(app: ASGIApp, config: ServerConfig, header_seconds: float) -> uvicorn.Config:
+def _uvicorn_config(
+    app: ASGIApp, config: ServerConfig, header_seconds: float, on_count: Callable[[int], None] | None
+) -> uvicorn.Config:
     caps = ProtocolCaps(
         header_bytes=int(config.max_header_kb * 1024),
         header_seconds=header_seconds,
@@ -175,7 +187,7 @@ def _uvicorn_config(app: ASGIApp, config: ServerConfig, header_seconds: float) -
     context = tls_context(config)
     return uvicorn.Config(
         app,
-        http=cast(Any, partial(BoundedProtocol, caps=caps)),
+        http=cast(Any, partial(BoundedProtocol, caps=caps, on_count=on_count)),
         ws="websockets-sansio",
         ws_max_size=int(config.max_body_mb * _MEBIBYTE),
         ws_per_message_deflate=False,  # deltas are too small to gain by it, and inflating can be made costly

@@ -94,6 +94,7 @@ class _Run:
                 on_drain=_nothing,
                 on_abort=lambda: None,
                 on_reload=keys.reload,
+                on_connections=llm.metrics.connections,
             )
         )
         try:

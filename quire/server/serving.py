@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.core.errors import Unavailable
+from quire.core.errors import Overloaded, QuireError, Unavailable
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.sampling_params import SamplingParams
@@ -23,6 +23,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
+from quire.server.openai.json_response import json_response
 from quire.server.store import Store
 from quire.server.streams import EventStream, TextStream, until_gone
 
@@ -57,6 +58,11 @@ class Serving:
     @property
     def max_model_len(self) -> int:
         return self.llm.max_model_len
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether texts are lower-cased before they are embedded."""
+        return self.llm.texts.lower_case
 
     @property
     def embedding_size(self) -> int:
@@ -98,7 +104,7 @@ class Serving:
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return JSONResponse(call.writer.whole(outputs))
+                return json_response(call.writer.whole(outputs))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
@@ -119,14 +125,20 @@ class Serving:
         caller.account.check_tokens(tokens)
         if traceparent is not None:
             self._traces[caller.request_id] = traceparent
-        return self.llm.open(
-            caller.request_id,
-            list(zip(call.prompts, call.texts, strict=True)),
-            _as_the_caller_may(call.params, caller),
-            tenant=caller.tenant,
-            endpoint=call.endpoint,
-            charge=caller.account.charge,
-        )
+        try:
+            return self.llm.open(
+                caller.request_id,
+                list(zip(call.prompts, call.texts, strict=True)),
+                _as_the_caller_may(call.params, caller),
+                tenant=caller.tenant,
+                endpoint=call.endpoint,
+                charge=caller.account.charge,
+            )
+        except QuireError as error:
+            self._traces.pop(caller.request_id, None)
+            if isinstance(error, Overloaded):
+                self.metrics.refused("overloaded")
+            raise
 
     async def embed(
         self,

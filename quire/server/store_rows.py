@@ -119,7 +119,10 @@ class Rows:
             row = self._one(
                 "SELECT body FROM entries WHERE kind = ? AND tenant = ? AND id = ?", (kind, tenant, identity)
             )
-        return None if row is None else row[0]
+        if row is None:
+            return None
+        assert isinstance(row[0], bytes), "bodies are stored as blobs"
+        return row[0]
 
     def delete(self, kind: str, tenant: str, identity: str) -> bool:
         """Whether there was one."""
@@ -132,7 +135,8 @@ class Rows:
         self, kind: str, tenant: str, after: str | None, limit: int, newest_first: bool, where: Mapping[str, str]
     ) -> list[bytes]:
         """At most `limit` documents behind the one called `after`; `where` are fields they must have so."""
-        conditions, values = ["kind = ?", "tenant = ?"], [kind, tenant]
+        conditions = ["kind = ?", "tenant = ?"]
+        values: list[str | int] = [kind, tenant]
         with self._reading():
             if after is not None:
                 conditions.append(f"place {'<' if newest_first else '>'} ?")
@@ -218,7 +222,8 @@ class Rows:
         asked = "SELECT COALESCE(SUM(documents), 0), COALESCE(SUM(bytes), 0) FROM held WHERE kind = ?"
         row = self._one(asked, (kind,)) if tenant is None else self._one(f"{asked} AND tenant = ?", (kind, tenant))
         assert row is not None
-        return Held(*row)
+        documents, size = row
+        return Held(int(documents), int(size))
 
     def _place(self, kind: str, tenant: str, identity: str) -> int:
         row = self._one("SELECT place FROM entries WHERE kind = ? AND tenant = ? AND id = ?", (kind, tenant, identity))

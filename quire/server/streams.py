@@ -114,6 +114,11 @@ class TextStream(_Stream):
                 "text/event-stream.",
                 field="n",
             )
+        if not call.writer.is_plain:
+            raise InvalidRequest(
+                "an answer with its prompt (echo) cannot be streamed as plain text; accept text/event-stream.",
+                field="echo",
+            )
 
     def _opening(self) -> bytes:
         return b""

@@ -22,6 +22,11 @@ class Event:
 class Writer(ABC):
     """One answer. Streams call `opening`, then `piece` for every delta, then `closing`, or `failure` at any point."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the generated text alone is the whole answer, so that it may be streamed as such."""
+        return True
+
     @abstractmethod
     def opening(self) -> list[Event]:
         """What is said before the first token; called once the engine has accepted the request."""

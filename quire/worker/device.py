@@ -13,6 +13,14 @@ def this_device() -> torch.device:
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
+def used_memory(device: torch.device) -> tuple[int, int]:
+    """Bytes in use on a GPU, by whomever, and bytes it has; zeros for the CPU."""
+    if device.type != "cuda":
+        return 0, 0
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free, total
+
+
 def device_facts(device: torch.device) -> DeviceFacts:
     """Facts of a real device; speeds are those of the preset that resembles it, as they only feed estimates."""
     host_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

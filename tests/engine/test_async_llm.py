@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,7 @@ def alone(tiny_chat: Path) -> list[RequestOutput]:
 
 
 async def last(llm: AsyncLLM, prompt: str, params: SamplingParams = GREEDY) -> RequestOutput:
-    output = None
-    async for output in llm.generate(prompt, params):
-        pass
-    assert output is not None
-    return output
+    return [output async for output in llm.generate(prompt, params)][-1]
 
 
 def pid(llm: AsyncLLM) -> int:
@@ -64,7 +61,7 @@ async def test_texts_are_those_of_the_offline_engine(llm, alone):
 async def test_every_output_is_a_prefix_of_the_next(llm):
     texts = [output.outputs[0].text async for output in llm.generate("prompt", GREEDY)]
     assert len(texts) > 1
-    assert all(after.startswith(before) for before, after in zip(texts, texts[1:], strict=False))
+    assert all(after.startswith(before) for before, after in pairwise(texts))
 
 
 async def test_killed_engines_lose_nothing(llm, alone):

@@ -29,7 +29,10 @@ class Answer:
 def client_of(url: str, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
     """As many connections as are asked for, and patience."""
     return httpx.AsyncClient(
-        base_url=url, headers=headers, timeout=None, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        base_url=url,
+        headers=headers,
+        timeout=None,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
     )
 
 

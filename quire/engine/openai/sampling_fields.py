@@ -37,7 +37,7 @@ SAMPLING: dict[str, Schema] = {
     "include_stop_str_in_output": flag(),
     "presence_penalty": number(-2, 2),
     "frequency_penalty": number(-2, 2),
-    "repetition_penalty": number(0, 100, low_open=True),
+    "repetition_penalty": number(0.01, 100),
     "bad_words": either(_BAD_WORD, items(_BAD_WORD, MAX_BAD_WORDS)),
     "allowed_token_ids": items(TOKEN_ID, MAX_ALLOWED_TOKEN_IDS, least=1),
     "skip_special_tokens": flag(),

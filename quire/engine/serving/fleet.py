@@ -302,17 +302,22 @@ class Fleet:
             settings,
             self._context,
             step_timeout=self._config.server.step_timeout,
-            environment=_share_of_cores(self._config.server.replicas),
+            environment=_thread_settings(self._config.server.replicas),
             on_message=self._take,
             on_lost=self._lost,
         )
 
 
-def _share_of_cores(replicas: int) -> dict[str, str]:
-    """Engines on the same cores would otherwise each start a thread for every core."""
-    if replicas == 1 or "OMP_NUM_THREADS" in os.environ:
-        return {}
-    return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // replicas))}
+def _thread_settings(replicas: int) -> dict[str, str]:
+    """How an engine's threads share the cores with other engines and with the server itself."""
+    chosen: dict[str, str] = {}
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        # By default a thread that waits for another spins for milliseconds, also when that one has no core to run on:
+        # beside two busy processes on two cores 25 tokens a second instead of 45. Alone both reach the same.
+        chosen["GOMP_SPINCOUNT"] = "20000"
+    if replicas > 1 and "OMP_NUM_THREADS" not in os.environ:
+        chosen["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // replicas))
+    return chosen
 
 
 def _phases(started: Started) -> str:

@@ -141,7 +141,7 @@ class Generation:
         self._fleet.end(self._entries[place], index, Status.STOPPED)
 
     def _count_tokens(self, place: int, count: int, since_last: float | None) -> None:
-        reader, replica = self._readers[place], self._entries[place].replica
+        reader, replica = self._readers[place], max(0, self._entries[place].replica)
         metrics = reader.metrics
         if since_last is None and not reader.num_output:
             assert metrics.first_token_time is not None

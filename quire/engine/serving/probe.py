@@ -1,5 +1,6 @@
 """Probe: an engine's figures and its books, as the front asks for them."""
 
+import math
 import resource
 import sys
 import time
@@ -12,8 +13,8 @@ from quire.kvcache.manager import KVManager
 
 _EVERY = 0.5
 """Seconds between signs of life of an engine that has no news."""
-_WASTE_EVERY = 1.0
-"""Seconds between counts of empty slots, which walk every table."""
+_MEASURE_EVERY = 1.0
+"""Seconds between figures that cost something: empty slots are counted over every table, a GPU is asked."""
 _PAGE = resource.getpagesize()
 
 FREE, USED, SHARED, CACHED = range(4)
@@ -26,7 +27,8 @@ class Probe:
         self._loop = loop
         self._told = 0.0
         self._waste = 0.0
-        self._waste_at = 0.0
+        self._device = (0, 0)
+        self._measured = -math.inf
 
     @property
     def is_due(self) -> bool:
@@ -39,6 +41,9 @@ class Probe:
             return EngineStats(memory_bytes=_memory())
         scheduler, figures = self._loop.scheduler, self._loop.figures
         kv, roster = scheduler.kv, scheduler.stats
+        if self._told - self._measured >= _MEASURE_EVERY:
+            self._measured = self._told
+            self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
         return EngineStats(
             step=figures.step,
             running=len(scheduler.running),
@@ -51,7 +56,7 @@ class Probe:
             used_blocks=kv.device.pool.num_used,
             cached_blocks=kv.device.pool.num_cached,
             block_size=kv.block_size,
-            kv_waste=self._measured_waste(kv),
+            kv_waste=self._waste,
             host_blocks=kv.host.pool.num_blocks,
             used_host_blocks=kv.host.pool.num_used,
             total_prefix_tokens=kv.stats.tokens_asked,
@@ -60,12 +65,9 @@ class Probe:
             total_preemptions_swap=roster.preempted_swap,
             total_steps_failed=self._loop.num_failed_steps,
             memory_bytes=_memory(),
+            device_memory_bytes=self._device[0],
+            device_memory_total=self._device[1],
         )
-
-    def _measured_waste(self, kv: KVManager) -> float:
-        if self._told - self._waste_at >= _WASTE_EVERY:
-            self._waste, self._waste_at = kv.usage().waste, self._told
-        return self._waste
 
 
 def block_states(kv: KVManager) -> bytes:

@@ -82,6 +82,7 @@ class Runner:
 
     def run(self) -> None:
         """Until told to close."""
+        self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
             self._read(self._patience())
             embedded = self._embeds.advance()

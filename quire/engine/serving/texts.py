@@ -10,6 +10,7 @@ from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template, load_tokenizer
 from quire.engine.text.template_process import TemplateProcess
 from quire.engine.text.tokenizer import Tokenizer
+from quire.models.loading.sentence_settings import read_sentence_settings
 
 _SHORT = 2048
 """Characters that are tokenized in place: it takes less than a hop to a thread and back."""
@@ -22,6 +23,8 @@ class Texts:
 
     def __init__(self, path: Path, template_file: Path | None) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(path)
+        self.lower_case = read_sentence_settings(path).lower_case
+        """Whether the model was trained to embed texts in lower case, whatever its tokenizer does."""
         self._path = path
         self._template_file = template_file
         self._process = TemplateProcess()

@@ -24,6 +24,10 @@ class OpenAIWriter(Writer):
         self._read = sum(map(len, prompts))
         self._written = 0
 
+    @property
+    def is_plain(self) -> bool:
+        return not self._options.echo
+
     def opening(self) -> list[Event]:
         chunks = [
             self._answer.first(place * self._n + index, place, prompt)

@@ -41,6 +41,8 @@ async def encode_texts(
 async def _encode(text: str | list[int], serving: "Serving", add_special_tokens: bool, limit: int | None) -> list[int]:
     if not isinstance(text, str):
         return text[:limit]
+    if serving.lower_case:
+        text = text.lower()
     if limit is not None and add_special_tokens:  # the tokens that frame every text stay
         return await asyncio.to_thread(encode_truncated, serving.tokenizer, text, limit)
     return (await serving.encode(text, add_special_tokens=add_special_tokens))[:limit]
