@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from quire.core.outputs import CompletionOutput, RequestOutput
     from quire.core.sampling_params import SamplingParams, StructuredOutput
     from quire.engine.beam_search import BeamSearchParams
+    from quire.engine.async_llm import AsyncLLM
     from quire.engine.llm import LLM
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
     "BeamSearchParams",
     "CheckpointError",
     "CompletionOutput",
@@ -33,6 +35,7 @@ _HOMES = {
     "quire.core.outputs": ("CompletionOutput", "RequestOutput"),
     "quire.core.sampling_params": ("SamplingParams", "StructuredOutput"),
     "quire.engine.beam_search": ("BeamSearchParams",),
+    "quire.engine.async_llm": ("AsyncLLM",),
     "quire.engine.llm": ("LLM",),
 }
 

@@ -112,7 +112,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         # a client that does not read is cut off by this: closing would wait for it to read
         extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
-        self.scope["extensions"] = extensions  # type: ignore[typeddict-item]
+        self.scope["extensions"] = extensions
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

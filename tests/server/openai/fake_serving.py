@@ -41,6 +41,7 @@ class FakeServing:
         self.names = ("tiny", "org/tiny")
         self.created = 1_700_000_000
         self.max_model_len = 64
+        self.lower_case = False
         self.embedding_size = 3
         self.config = SimpleNamespace()
         self.variables = {"enable_thinking", "documents"}
