@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from quire.core.errors import CheckpointError, ConfigError, InvalidRequest, QuireError, RequestTooLarge
     from quire.core.outputs import CompletionOutput, RequestOutput
     from quire.core.sampling_params import SamplingParams, StructuredOutput
-    from quire.engine.beam_search import BeamSearchParams
     from quire.engine.async_llm import AsyncLLM
+    from quire.engine.beam_search import BeamSearchParams
     from quire.engine.llm import LLM
 
 __version__ = "0.1.0"

@@ -63,3 +63,5 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     finished: float = 0.0
     moves: int = 0
     """Engines that were lost under it."""
+    traceparent: str | None = None
+    """The W3C header it came with, which names the trace it belongs to."""

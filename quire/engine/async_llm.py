@@ -157,10 +157,12 @@ class AsyncLLM:
         tenant: str = DEFAULT_TENANT,
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
+        traceparent: str | None = None,
     ) -> Generation:
         """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then.
 
-        `charge` is told the tokens of each request, prompt and answer, when it has ended.
+        `charge` is told the tokens of each request, prompt and answer, when it has ended; `traceparent` is the W3C
+        header of the trace they belong to.
         """
         assert self._requests is not None, "start() comes first"
         if self.facts.is_encoder:
@@ -174,6 +176,13 @@ class AsyncLLM:
             for place, (tokens, text) in enumerate(prompts)
         ]
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
+
+        def finished(reader: RequestReader, entry: Entry) -> None:
+            record = self._record(reader, entry, endpoint, traceparent)
+            if charge is not None:
+                charge(record.prompt_tokens + record.output_tokens)
+            self._count(record)
+
         generation = Generation(
             requests,
             self.texts.tokenizer,
@@ -182,7 +191,7 @@ class AsyncLLM:
             slow_reader_timeout=self.config.server.slow_reader_timeout,
             metrics=self.metrics,
             work=self.admission.work,
-            on_finished=lambda reader, entry: self._finished(reader, entry, endpoint, charge),
+            on_finished=finished,
         )
         generation.start()
         return generation
@@ -219,13 +228,9 @@ class AsyncLLM:
         self.admission.lost(replica)
         self.inquiries.lost(replica)
 
-    def _finished(
-        self, reader: RequestReader, entry: Entry, endpoint: str, charge: Callable[[int], None] | None
-    ) -> None:
+    def _record(self, reader: RequestReader, entry: Entry, endpoint: str, traceparent: str | None) -> FinishedRequest:
         request, metrics = reader.request, reader.metrics
-        for _ in range(request.params.num_sequences):
-            self.admission.answered(reader.num_output // request.params.num_sequences)
-        record = FinishedRequest(
+        return FinishedRequest(
             id=request.id,
             endpoint=endpoint,
             tenant=request.tenant,
@@ -242,13 +247,16 @@ class AsyncLLM:
             first_token=metrics.first_token_time,
             finished=metrics.finished_time or time.monotonic(),
             moves=entry.moves,
+            traceparent=traceparent,
         )
+
+    def _count(self, record: FinishedRequest) -> None:
         self.totals.requests += 1
         self.totals.prompt_tokens += record.prompt_tokens
         self.totals.generation_tokens += record.output_tokens
         self.totals.errors += record.reason == "error"
-        if charge is not None:
-            charge(record.prompt_tokens + record.output_tokens)
+        if record.output_tokens:
+            self.admission.answered(record.output_tokens // record.n)
         self.metrics.request_finished(record)
         if self._on_finished is not None:
             self._on_finished(record)

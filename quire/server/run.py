@@ -6,7 +6,6 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.core.stats import FinishedRequest
@@ -16,9 +15,6 @@ from quire.observe.traces import make_tracer
 from quire.server.address import bind, url_of
 from quire.server.key_source import KeySource
 from quire.server.startup import StartUp
-
-if TYPE_CHECKING:
-    from quire.server.serving import Serving
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +34,6 @@ class _Run:
         self._config = config
         self._startup = StartUp()
         self._tracer = make_tracer(config.observe)
-        self._serving: Serving | None = None
 
     async def serve(self) -> int:
         server = self._config.server
@@ -60,7 +55,7 @@ class _Run:
             await llm.close()
             listening.close()
             if self._tracer is not None:
-                self._tracer.close()
+                await asyncio.to_thread(self._tracer.close)  # what is left is sent
 
     async def _serve_on(self, listening: socket.socket, llm: AsyncLLM, keys: KeySource) -> int:
         from quire.server.account import Account
@@ -74,7 +69,6 @@ class _Run:
 
         folder = _store_folder(self._config.server.store)
         serving = Serving(llm, _names(self._config), Store(folder), Drain())
-        self._serving = serving
         ring, everyone = keys.ring, Account()
         batches = Batches(
             serving.store,
@@ -116,9 +110,8 @@ class _Run:
         _log.info("ready on %s, %s", url, self._startup.told(started))
 
     def _finished(self, record: FinishedRequest) -> None:
-        traceparent = None if self._serving is None else self._serving.take_trace(record.id)
         if self._tracer is not None:
-            self._tracer.trace_request(record, traceparent)
+            self._tracer.trace_request(record, record.traceparent)
 
 
 def _names(config: EngineConfig) -> tuple[str, ...]:

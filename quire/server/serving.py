@@ -1,6 +1,5 @@
 """Serving: what every route needs: the model, its names, its texts, and the way from a Call to an answer."""
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.core.errors import Overloaded, QuireError, Unavailable
+from quire.core.errors import Overloaded, Unavailable
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.sampling_params import SamplingParams
@@ -39,7 +38,6 @@ class Serving:
         self.drain = drain
         self.created = int(time.time())
         self.began = time.monotonic()
-        self._traces: dict[str, str] = {}
 
     # -- the model ---------------------------------------------------------------------------------------------
 
@@ -123,8 +121,6 @@ class Serving:
         """Start a call's requests; raises what is wrong with them, or that there is no room for them."""
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
-        if traceparent is not None:
-            self._traces[caller.request_id] = traceparent
         try:
             return self.llm.open(
                 caller.request_id,
@@ -133,11 +129,10 @@ class Serving:
                 tenant=caller.tenant,
                 endpoint=call.endpoint,
                 charge=caller.account.charge,
+                traceparent=traceparent,
             )
-        except QuireError as error:
-            self._traces.pop(caller.request_id, None)
-            if isinstance(error, Overloaded):
-                self.metrics.refused("overloaded")
+        except Overloaded:
+            self.metrics.refused("overloaded")
             raise
 
     async def embed(
@@ -155,14 +150,6 @@ class Serving:
         vectors = await self.llm.embed(caller.request_id, prompts, pooling=pooling, normalize=normalize)
         caller.account.charge(tokens)
         return vectors
-
-    def take_trace(self, request_id: str) -> str | None:
-        """The traceparent header that a finished request came with."""
-        return self._traces.pop(request_id, None)
-
-    async def close(self) -> None:
-        await self.llm.close()
-        await asyncio.to_thread(self.store.close)
 
 
 def wants_text(accept: str) -> bool:

@@ -66,7 +66,8 @@ class Replica:
         self._inbox = context.socket(zmq.PULL)
         self._inbox.bind(settings.outbox)
         self._outbox: zmq.SyncSocket = zmq.Context.shadow(context.underlying).socket(zmq.PUSH)
-        # it connects before the engine listens, and keeps what is sent until then
+        # it connects before the engine listens, and keeps what is sent until then; admission bounds how much that is
+        self._outbox.setsockopt(zmq.SNDHWM, 0)
         self._outbox.connect(settings.inbox)
         self._process: Process | None = None
         self._heard = time.monotonic()
@@ -99,7 +100,7 @@ class Replica:
 
     def send(self, message: ToEngine) -> None:
         """Never waits: an engine that reads nothing is noticed by its silence."""
-        with suppress(zmq.Again):
+        if not self._outbox.closed:  # it is lost, and what it had is on its way elsewhere
             self._outbox.send(encode(message), zmq.NOBLOCK)
 
     async def close(self) -> None:
