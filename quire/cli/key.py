@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from quire.server.new_key import append_entry, new_key
+from quire.server.gate.new_key import append_entry, new_key
 
 Name = Annotated[str, Parameter(help="Whose key it is: its name in logs, metrics and the fair schedule.")]
 Append = Annotated[Path | None, Parameter(help="Keys file to add the entry to; it is made when it is not there.")]

@@ -47,7 +47,7 @@ class ServerConfig:
     """Tokens that may wait for an engine; more work is refused with 429. Unset: decided from the KV cache."""
     max_predicted_wait: float = 600.0
     """Seconds; a request that would wait longer for its first token is refused with 429."""
-    step_timeout: float = 120.0
+    step_timeout: float = 300.0
     """Seconds a step may take before its engine counts as stuck and is replaced."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""

@@ -19,7 +19,8 @@ class Deadlines:
         deadline = seq.request.deadline()
         if deadline is not None:
             heappush(self._heap, (deadline, seq.id, Status.DEADLINE, seq))
-        if self._queue_timeout is not None:
+        # one that comes from a lost engine has waited its share
+        if self._queue_timeout is not None and not seq.request.resume:
             heappush(self._heap, (seq.arrival + self._queue_timeout, seq.id, Status.QUEUE_TIMEOUT, seq))
 
     def due(self, now: float) -> Iterator[tuple[Sequence, Status]]:

@@ -14,11 +14,11 @@ from quire.config.engine import EngineConfig
 from quire.observe.logs import RequestLog
 from quire.server import status
 from quire.server.anthropic import routes as anthropic
-from quire.server.batch_runner import Batches
+from quire.server.batches.runner import Batches
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
-from quire.server.gate import Caps, guarded
-from quire.server.keys import KeyRing
+from quire.server.gate.gate import Caps, guarded
+from quire.server.gate.keys import KeyRing
 from quire.server.openai import batches, chat, completions, embeddings, files, models, score, tokenize
 from quire.server.openapi import openapi_document
 from quire.server.operation import Operation

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quire.core.request import DEFAULT_TENANT
-from quire.server.account import Account
+from quire.server.gate.account import Account
 
 
 @dataclass(frozen=True, slots=True)

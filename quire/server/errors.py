@@ -24,7 +24,7 @@ from quire.core.errors import (
     RequestTooLarge,
     Unavailable,
 )
-from quire.server.store_limits import StoreFull
+from quire.server.store.limits import StoreFull
 
 _ANTHROPIC = "/v1/messages"
 _BASIC = 'Basic realm="quire: any name, and a key as the password", charset="UTF-8"'

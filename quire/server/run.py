@@ -12,8 +12,8 @@ from quire.core.stats import FinishedRequest
 from quire.engine.async_llm import AsyncLLM
 from quire.observe.logs import configure_logging
 from quire.observe.traces import make_tracer
-from quire.server.address import bind, url_of
-from quire.server.key_source import KeySource
+from quire.server.gate.key_source import KeySource
+from quire.server.listen.address import bind, url_of
 from quire.server.startup import StartUp
 
 _log = logging.getLogger(__name__)
@@ -58,14 +58,14 @@ class _Run:
                 await asyncio.to_thread(self._tracer.close)  # what is left is sent
 
     async def _serve_on(self, listening: socket.socket, llm: AsyncLLM, keys: KeySource) -> int:
-        from quire.server.account import Account
         from quire.server.app import make_app
-        from quire.server.batch_answers import batch_answers
-        from quire.server.batch_runner import Batches
+        from quire.server.batches.answers import batch_answers
+        from quire.server.batches.runner import Batches
         from quire.server.drain import Drain
-        from quire.server.listen import listen
+        from quire.server.gate.account import Account
+        from quire.server.listen.listen import listen
         from quire.server.serving import Serving
-        from quire.server.store import Store
+        from quire.server.store.store import Store
 
         folder = _store_folder(self._config.server.store)
         serving = Serving(llm, _names(self._config), Store(folder), Drain())

@@ -23,7 +23,7 @@ from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.openai.json_response import json_response
-from quire.server.store import Store
+from quire.server.store.store import Store
 from quire.server.streams import EventStream, TextStream, until_gone
 
 

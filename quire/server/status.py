@@ -163,7 +163,7 @@ def _engine(slot: Slot) -> dict[str, Any]:
     replica, stats = slot.replica, slot.replica.stats
     return {
         "replica": replica.number,
-        "state": "ready" if replica.is_ready else "starting",
+        "state": slot.state,
         "pid": replica.pid,
         "restarts": slot.restarts,
         "running": stats.running,

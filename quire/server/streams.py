@@ -18,7 +18,7 @@ from quire.core.outputs import Delta
 from quire.engine.serving.generation import Generation
 from quire.server.call import Call
 from quire.server.errors import error_object
-from quire.server.http_protocol import ABORT
+from quire.server.listen.http_protocol import ABORT
 from quire.server.writer import Event, Writer
 
 _KEEP_ALIVE = 15.0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quire.cli.main import main
-from quire.server.keys import KeyRing
-from quire.server.keys_file import parse_keys, read_keys
+from quire.server.gate.keys import KeyRing
+from quire.server.gate.keys_file import parse_keys, read_keys
 
 
 def shown(text: str) -> str:

@@ -1,5 +1,6 @@
 """The rules of a step, one by one, on schedulers of a few blocks with an exact device."""
 
+import msgspec
 import pytest
 
 from quire.config.resolved import KVGroup
@@ -176,6 +177,37 @@ def test_a_queue_time_out_spares_those_that_run():
     scheduler.add(make_request("waits", [1]))
     finished = {seq.request.id: seq.status for seq in run(scheduler)}
     assert finished == {"runs": Status.LENGTH, "waits": Status.QUEUE_TIMEOUT}
+
+
+def test_a_queue_time_out_spares_what_comes_from_a_lost_engine():
+    scheduler = make_scheduler(max_num_seqs=1, queue_timeout=3.0)
+    scheduler.add(make_request("runs", [1], max_tokens=8, ignore_eos=True))
+    moved = make_request("moved", [1], max_tokens=4, ignore_eos=True)
+    scheduler.add(msgspec.structs.replace(moved, resume=(Emitted(0, tuple(expected_tokens(moved, 0, 2))),)))
+    finished = {seq.request.id: seq.status for seq in run(scheduler)}
+    assert finished == {"runs": Status.LENGTH, "moved": Status.LENGTH}
+
+
+def test_a_held_request_keeps_its_place_and_its_blocks_until_it_is_let_go():
+    scheduler = make_scheduler()
+    device = ReferenceDevice(scheduler)
+    held = make_request("held", [1, 2, 3], max_tokens=6, ignore_eos=True)
+    scheduler.add(held)
+    scheduler.update(device.run(scheduler.schedule(1.0)))
+    used = scheduler.kv.device.pool.num_used
+    scheduler.hold("held")
+    device.run(scheduler.schedule(2.0))  # tells the worker that the row is free
+    assert not scheduler.can_advance
+    assert scheduler.has_work
+    assert (scheduler.num_held, scheduler.num_waiting, scheduler.kv.device.pool.num_used) == (1, 0, used)
+    scheduler.let_go("held")
+    while scheduler.has_work:
+        plan = scheduler.schedule(3.0)
+        result = device.run(plan)
+        if plan.rows:
+            scheduler.update(result)
+    [seq] = scheduler.take_finished()
+    assert seq.tokens[3:] == expected_tokens(held, 0, 3 + 6)
 
 
 def test_parallel_samples_share_the_prompt():

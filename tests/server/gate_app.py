@@ -12,11 +12,11 @@ from starlette.websockets import WebSocket
 
 from quire.config.observe import ObserveConfig
 from quire.observe.logs import RequestLog, request_id
-from quire.server.account import Limits
 from quire.server.drain import Drain
 from quire.server.errors import exception_handlers
-from quire.server.gate import Caps, guarded
-from quire.server.keys import Key, KeyRing, digest_of
+from quire.server.gate.account import Limits
+from quire.server.gate.gate import Caps, guarded
+from quire.server.gate.keys import Key, KeyRing, digest_of
 
 ALICE, ADMIN, TINY = "alice-secret", "admin-secret", "tiny-secret"
 

@@ -17,12 +17,12 @@ from starlette.routing import Route
 from quire.config.observe import ObserveConfig
 from quire.config.server import ServerConfig
 from quire.observe.logs import RequestLog
-from quire.server.address import bind, url_of
 from quire.server.drain import Drain
 from quire.server.errors import exception_handlers
-from quire.server.gate import guarded
-from quire.server.key_source import KeySource
-from quire.server.listen import listen
+from quire.server.gate.gate import guarded
+from quire.server.gate.key_source import KeySource
+from quire.server.listen.address import bind, url_of
+from quire.server.listen.listen import listen
 from tests.server.gate_app import Metrics, Seen
 
 

@@ -11,9 +11,9 @@ import uvloop
 from starlette.types import ASGIApp
 
 from quire.config.server import ServerConfig
-from quire.server.address import bind, url_of
 from quire.server.drain import Drain
-from quire.server.listen import Listener
+from quire.server.listen.address import bind, url_of
+from quire.server.listen.listen import Listener
 
 PATIENCE = 30.0
 """Seconds to wait for what should have come; only a failure ever waits so long."""

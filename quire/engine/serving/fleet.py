@@ -50,6 +50,15 @@ class Slot:
     replica: Replica
     restarts: int = 0
     losses_in_a_row: int = 0
+    is_given_up: bool = False
+    """It was lost so often, without becoming ready, that it is not started again."""
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        if self.is_given_up:
+            return "lost"
+        return "ready" if self.replica.is_ready else "starting"
 
 
 class Fleet:
@@ -197,7 +206,8 @@ class Fleet:
         elif isinstance(message, Started):
             self._take_started(replica, message)
         elif isinstance(message, StartFailed):
-            self._give_up(message.message)
+            if not self._ready.is_set():  # later it may be a passing lack of memory, and is tried again
+                self._give_up(message.message)
         else:
             self._on_other(replica, message)
 
@@ -252,12 +262,16 @@ class Fleet:
         _log.error("engine %d is lost (%s); its %d requests go on elsewhere", replica.number, cause, len(orphans))
         self._metrics.engine_lost(replica.number, cause)
         self._on_lost(replica.number)
-        if replica.start_failure is not None or slot.losses_in_a_row > MOST_LOSSES:
-            self._give_up(replica.start_failure or f"it was lost {slot.losses_in_a_row} times in a row: {cause}")
-            return
         self._routing.forget(replica.number)
         slot.replica = self._new_replica(replica.number)
+        slot.is_given_up = slot.losses_in_a_row > MOST_LOSSES
+        if slot.is_given_up and not self.is_ready:
+            self._give_up(replica.start_failure or f"it was lost {slot.losses_in_a_row} times in a row: {cause}")
+            return
         self._move(orphans)
+        if slot.is_given_up:
+            _log.error("engine %d does not come back; the others go on without it", replica.number)
+            return
         task = asyncio.create_task(self._start_again(slot))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

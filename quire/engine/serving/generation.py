@@ -52,7 +52,7 @@ class Generation:
                 text,
                 place,
                 tokenizer,
-                on_change=self._changed,
+                on_change=partial(self._changed, place),
                 on_tokens=partial(self._count_tokens, place),
                 stop=partial(self._stop, place),
             )
@@ -85,6 +85,7 @@ class Generation:
         """
         self.is_streaming = True
         while True:
+            self._raise_error()
             deltas = [delta for reader in self._readers for delta in reader.take_deltas()]
             self._caught_up()
             if deltas:
@@ -150,27 +151,25 @@ class Generation:
         else:
             self._metrics.tokens(replica, since_last, count)
 
-    def _changed(self) -> None:
+    def _changed(self, place: int) -> None:
+        """One request has news. Only that one is looked at: a body may hold thousands."""
         self._news.set()
-        self._report_finished()
-        if self.is_streaming:
-            self._pause_unread()
-
-    def _report_finished(self) -> None:
-        for place, (reader, entry) in enumerate(zip(self._readers, self._entries, strict=True)):
-            if place not in self._reports and (reader.is_finished or reader.error is not None or entry.is_over):
-                self._reports.add(place)
-                self._on_finished(reader, entry)
+        reader, entry = self._readers[place], self._entries[place]
+        if place not in self._reports and (reader.is_finished or reader.error is not None):
+            self._reports.add(place)
+            self._on_finished(reader, entry)
+        if self.is_streaming and reader.num_unread > MOST_UNREAD:
+            self._pause(entry)
 
     # -- slow readers ------------------------------------------------------------------------------------------
 
-    def _pause_unread(self) -> None:
-        for reader, entry in zip(self._readers, self._entries, strict=True):
-            if reader.num_unread > MOST_UNREAD and not entry.is_held and not entry.is_over:
-                self._fleet.hold(entry)
-                self._metrics.slow_reader_paused()
-                if self._drop_timer is None:
-                    self._drop_timer = asyncio.get_running_loop().call_later(self._timeout, self._drop)
+    def _pause(self, entry: Entry) -> None:
+        if entry.is_held or entry.is_over:
+            return
+        self._fleet.hold(entry)
+        self._metrics.slow_reader_paused()
+        if self._drop_timer is None:
+            self._drop_timer = asyncio.get_running_loop().call_later(self._timeout, self._drop)
 
     def _caught_up(self) -> None:
         self._stop_timer()

@@ -13,7 +13,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
-from quire.server.store_limits import new_id
+from quire.server.store.limits import new_id
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

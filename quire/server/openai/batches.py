@@ -5,14 +5,14 @@ from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import InvalidRequest
 from quire.engine.openai.fields import Fields, refuse
-from quire.server.batch_record import BatchRecord, Sender
-from quire.server.batch_runner import Batches
+from quire.server.batches.record import BatchRecord, Sender
+from quire.server.batches.runner import Batches
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.files import LONGEST_LIFE, SHORTEST_LIFE
 from quire.server.openai.paging import page_body, page_schema, read_page_query
 from quire.server.operation import Operation, Schema
-from quire.server.store_limits import new_id
+from quire.server.store.limits import new_id
 
 _WINDOW, _WINDOW_SECONDS = "24h", 86_400
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512

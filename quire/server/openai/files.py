@@ -8,13 +8,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
 from quire.engine.openai.fields import refuse
-from quire.server.batch_runner import Batches
+from quire.server.batches.runner import Batches
 from quire.server.caller import Caller
 from quire.server.errors import BodyTooLarge, NotFound
 from quire.server.openai.paging import page_body, page_schema, read_page_query
 from quire.server.operation import Operation, Schema
-from quire.server.stored_files import PURPOSES, FileRecord, Purpose
-from quire.server.upload import Upload, read_upload
+from quire.server.store.files import PURPOSES, FileRecord, Purpose
+from quire.server.store.upload import Upload, read_upload
 
 _MOST_LISTED = 10_000
 SHORTEST_LIFE, LONGEST_LIFE = 3600, 2_592_000

@@ -9,8 +9,8 @@ from functools import partial
 from quire.core.errors import InvalidRequest
 from quire.server.errors import NotFound
 from quire.server.responses.items import Item
-from quire.server.store import Order, Store
-from quire.server.store_limits import RESPONSE
+from quire.server.store.limits import RESPONSE
+from quire.server.store.store import Order, Store
 from quire.server.writer import Body
 
 

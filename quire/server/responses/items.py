@@ -7,7 +7,7 @@ from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_TOKENS
 from quire.engine.openai.fields import Fields, refuse
 from quire.engine.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
-from quire.server.store_limits import is_id, new_id
+from quire.server.store.limits import is_id, new_id
 
 Item = dict[str, Any]
 Message = dict[str, Any]

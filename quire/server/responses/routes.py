@@ -20,7 +20,7 @@ from quire.server.responses.items import messages_of
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
 from quire.server.responses.query import check_retrieve_query, read_items_query
 from quire.server.responses.writer import ResponseWriter
-from quire.server.store_limits import new_id
+from quire.server.store.limits import new_id
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

@@ -6,7 +6,7 @@ from typing import Any
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestOutput
 from quire.engine.text.tokenizer import Tokenizer
 from quire.server.responses.items import output_item, output_part
-from quire.server.store_limits import new_id
+from quire.server.store.limits import new_id
 from quire.server.writer import Body, Event, Writer
 
 _ERROR_CODES = {"invalid_request_error": "invalid_prompt", "rate_limit_error": "rate_limit_exceeded"}

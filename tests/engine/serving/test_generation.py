@@ -146,6 +146,13 @@ async def test_a_failed_sequence_fails_the_call_and_ends_its_others(tokenizer):
     assert sorted(setup.finished) == ["r0 error", "r1 abort"]
 
 
+async def test_a_stream_that_fails_says_so_rather_than_end(tokenizer):
+    setup = Setup(tokenizer)
+    setup.say("part", Status.FAILED)
+    with pytest.raises(RequestFailed):
+        await anext(setup.generation.deltas())
+
+
 async def test_a_deadline_without_a_token_is_an_error_and_with_tokens_a_reason(tokenizer):
     setup = Setup(tokenizer)
     setup.say("", Status.QUEUE_TIMEOUT)

@@ -11,7 +11,7 @@ import pytest
 
 from quire.core.errors import Overloaded, RequestFailed, Unavailable
 from quire.server.anthropic.routes import OPERATIONS
-from quire.server.store import Store
+from quire.server.store.store import Store
 from tests.server.responses.fake_serving import MODEL, FakeServing, app_of, listening
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

@@ -8,7 +8,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from quire.server.new_key import NewKey, append_entry, new_key
+from quire.server.gate.new_key import NewKey, append_entry, new_key
 from tests.server.live import LiveServer, running_server
 
 QUESTION: list[Any] = [{"role": "user", "content": "Hello"}]

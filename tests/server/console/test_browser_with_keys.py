@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from quire.config.observe import ObserveConfig
 from quire.observe.logs import RequestLog
 from quire.server.drain import Drain
-from quire.server.gate import guarded
+from quire.server.gate.gate import guarded
 from tests.server.console.conftest import Watch
 from tests.server.console.fake_server import Script, fake_app, serving
 from tests.server.console.test_browser import ask, open_console

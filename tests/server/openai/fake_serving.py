@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
 from quire.engine.text.load import load_tokenizer
-from quire.server.account import Account
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, exception_handlers
+from quire.server.gate.account import Account
 from quire.server.openai import chat, completions, embeddings, models, score, tokenize
 from quire.server.operation import Operation
 from quire.server.streams import encode_events

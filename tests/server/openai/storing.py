@@ -13,14 +13,14 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quire.server.account import Account
-from quire.server.batch_record import Sender
-from quire.server.batch_runner import Batches
+from quire.server.batches.record import Sender
+from quire.server.batches.runner import Batches
 from quire.server.caller import Caller
 from quire.server.errors import exception_handlers
+from quire.server.gate.account import Account
 from quire.server.openai.batches import OPERATIONS as BATCHES
 from quire.server.openai.files import OPERATIONS as FILES
-from quire.server.store import Store
+from quire.server.store.store import Store
 
 CHAT = "/v1/chat/completions"
 ENDED = ("completed", "failed", "expired", "cancelled")

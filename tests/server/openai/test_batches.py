@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quire.core.errors import InvalidRequest, Overloaded
-from quire.server.batch_lines import LONGEST_LINE, MOST_LINES
+from quire.server.batches.lines import LONGEST_LINE, MOST_LINES
 from tests.server.openai.storing import (
     CHAT,
     Answerer,

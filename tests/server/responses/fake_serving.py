@@ -20,12 +20,12 @@ from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics,
 from quire.core.status import FinishReason
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
-from quire.server.account import Account
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, error_object, exception_handlers
+from quire.server.gate.account import Account
 from quire.server.operation import Operation
-from quire.server.store import Store
+from quire.server.store.store import Store
 from quire.server.writer import Event
 from tests.engine.text import vocabularies
 

@@ -13,8 +13,8 @@ import pytest
 from quire.core.errors import Overloaded, RequestFailed
 from quire.server.responses.body import LOGPROBS
 from quire.server.responses.routes import OPERATIONS
-from quire.server.store import Store
-from quire.server.store_limits import RESPONSE, StoreLimits
+from quire.server.store.limits import RESPONSE, StoreLimits
+from quire.server.store.store import Store
 from tests.server.responses.fake_serving import MODEL, FakeServing, app_of, listening
 
 TEXT = "Hello, wörld!"
