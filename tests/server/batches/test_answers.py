@@ -7,7 +7,7 @@ import pytest
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
-from quire.server import batch_answers as module
+from quire.server.batches import answers as module
 from quire.server.batches.answers import BATCH_PRIORITY, batch_answers
 from quire.server.batches.record import Sender
 from quire.server.call import Call

@@ -12,7 +12,7 @@ from quire.server.gate.gate import guarded
 from tests.server.console.conftest import Watch
 from tests.server.console.fake_server import Script, fake_app, serving
 from tests.server.console.test_browser import ask, open_console
-from tests.server.gate_app import ALICE, Metrics, Seen, ring
+from tests.server.gate.gate_app import ALICE, Metrics, Seen, ring
 
 
 @pytest.fixture

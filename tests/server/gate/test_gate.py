@@ -13,7 +13,7 @@ from quire.config.observe import ObserveConfig
 from quire.observe.logs import RequestLog
 from quire.server.drain import Drain
 from quire.server.gate.gate import Caps, guarded
-from tests.server.gate_app import ADMIN, ALICE, TINY, Metrics, Seen, application, ring
+from tests.server.gate.gate_app import ADMIN, ALICE, TINY, Metrics, Seen, application, ring
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
 from quire.server.drain import Drain
 from quire.server.listen.address import allow_open_files, bind, tls_context, url_of
-from tests.server.gate_app import application
+from tests.server.gate.gate_app import application
 from tests.server.served import served
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from quire.server.drain import Drain
-from tests.server.gate_app import application
+from tests.server.gate.gate_app import application
 from tests.server.served import PATIENCE, Served, read_all, served
 
 CLOSE = b"Connection: close\r\n"

@@ -27,7 +27,7 @@ from quire.observe.logs import RequestLog
 from quire.server.drain import Drain
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import guarded
-from tests.server.gate_app import ALICE, Metrics, Seen, application, ring, stream
+from tests.server.gate.gate_app import ALICE, Metrics, Seen, application, ring, stream
 from tests.server.served import PATIENCE, Served, read_all, served
 
 ROOT = Path(__file__).parents[3]
@@ -229,7 +229,7 @@ def process(tmp_path: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen
     keys = tmp_path / "keys.yaml"
     keys.write_text(f"one: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}}}\n")
     keys.chmod(0o600)
-    command = [sys.executable, "-m", "tests.server.listen_process", str(keys), *arguments]
+    command = [sys.executable, "-m", "tests.server.listen.listen_process", str(keys), *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:

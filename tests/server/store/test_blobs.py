@@ -9,7 +9,7 @@ import pytest
 from quire.core.errors import InvalidRequest
 from quire.server.store.limits import StoreFull, new_id
 from quire.server.store.store import Store
-from tests.server.small_store import LIMITS, content, upload
+from tests.server.store.small_store import LIMITS, content, upload
 
 
 @pytest.fixture

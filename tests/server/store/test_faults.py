@@ -13,7 +13,7 @@ import pytest
 from quire.core.errors import ConfigError
 from quire.server.store.limits import BATCH, RESPONSE, StoreFull, StoreLimits, new_id
 from quire.server.store.store import Store
-from tests.server.small_store import content, names, put_all, upload
+from tests.server.store.small_store import content, names, put_all, upload
 
 
 def test_everything_is_there_after_a_restart_and_half_files_are_gone(tmp_path: Path) -> None:

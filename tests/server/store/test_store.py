@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quire.core.errors import InvalidRequest, QuireError
 from quire.server.store.limits import FILE, RESPONSE, StoreFull, is_id, new_id
 from quire.server.store.store import Store
-from tests.server.small_store import LIMITS, content, names, put_all, upload
+from tests.server.store.small_store import LIMITS, content, names, put_all, upload
 
 
 @pytest.fixture

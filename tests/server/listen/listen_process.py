@@ -1,6 +1,6 @@
 """A server in a process of its own, for signals: prints where it listens, and what becomes of it.
 
-Run as `python -m tests.server.listen_process KEYS [DRAIN_TIMEOUT]`.
+Run as `python -m tests.server.listen.listen_process KEYS [DRAIN_TIMEOUT]`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from quire.server.gate.gate import guarded
 from quire.server.gate.key_source import KeySource
 from quire.server.listen.address import bind, url_of
 from quire.server.listen.listen import listen
-from tests.server.gate_app import Metrics, Seen
+from tests.server.gate.gate_app import Metrics, Seen
 
 
 def say(text: str) -> None:
