@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from quire.config.engine import EngineConfig
@@ -39,23 +39,22 @@ class _Run:
         server = self._config.server
         # whatever is wrong with the settings is found out before anything takes its time
         keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
-        listening = bind(server)
-        llm = AsyncLLM(
-            self._config,
-            tenant_weights={} if keys.ring is None else keys.ring.weights(),
-            on_finished=self._finished,
-        )
-        self._startup.done("reading settings")
-        try:
-            # engines load in processes of their own, while this one reads the tokenizer and makes its routes
-            await llm.start()
-            self._startup.done("reading the tokenizer")
-            return await self._serve_on(listening, llm, keys)
-        finally:
-            await llm.close()
-            listening.close()
-            if self._tracer is not None:
-                await asyncio.to_thread(self._tracer.close)  # what is left is sent
+        with closing(bind(server)) as listening:
+            llm = AsyncLLM(
+                self._config,
+                tenant_weights={} if keys.ring is None else keys.ring.weights(),
+                on_finished=self._finished,
+            )
+            self._startup.done("reading settings")
+            try:
+                # engines load in processes of their own, while this one reads the tokenizer and makes its routes
+                await llm.start()
+                self._startup.done("reading the tokenizer")
+                return await self._serve_on(listening, llm, keys)
+            finally:
+                await llm.close()
+                if self._tracer is not None:
+                    await asyncio.to_thread(self._tracer.close)  # what is left is sent
 
     async def _serve_on(self, listening: socket.socket, llm: AsyncLLM, keys: KeySource) -> int:
         from quire.server.app import make_app

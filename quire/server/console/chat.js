@@ -32,6 +32,8 @@ export class Chat {
     for (const turn of this.#conversation.turns) this.#show(turn);
     this.#showState();
     this.#messages.addEventListener("scroll", () => (this.#following = this.#isNearEnd()));
+    // the wheel is heard before the page has scrolled: text that comes in between must not pull the reader back
+    this.#messages.addEventListener("wheel", (event) => event.deltaY < 0 && (this.#following = false), { passive: true });
     new ResizeObserver(() => this.#follow()).observe(this.#messages);
   }
 
