@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import resource
 import time
 from dataclasses import asdict
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.engine.serving.fleet import Slot
+from quire.observe.memory import resident_bytes
 from quire.server.operation import Operation
 from quire.server.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_STEPS = 1000
 _PROFILE_SECONDS = 120.0
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
-_PAGE = resource.getpagesize()
 
 
 async def health(request: Request) -> Response:
@@ -137,7 +136,7 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
             f"{name}_{share}": rates[f"{name}_seconds"][share] for name in ("ttft", "itl") for share in ("p50", "p95")
         },
         "memory": {
-            "front_bytes": _memory(),
+            "front_bytes": resident_bytes(),
             "engine_bytes": sum(each.memory_bytes for each in engines),
             "device_bytes": sum(each.device_memory_bytes for each in engines),
             "device_total": sum(each.device_memory_total for each in engines),
@@ -190,15 +189,6 @@ def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
         }
         for entry in serving.llm.fleet.journal.entries()[:most]
     ]
-
-
-def _memory() -> int:
-    """Resident bytes of this process; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except OSError:
-        return 0
 
 
 def _whole(request: Request, name: str, default: int, low: int, high: int) -> int:

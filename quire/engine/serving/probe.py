@@ -1,8 +1,6 @@
 """Probe: an engine's figures and its books, as the front asks for them."""
 
 import math
-import resource
-import sys
 import time
 
 from quire.core.stats import EngineStats
@@ -10,12 +8,12 @@ from quire.engine.loop import EngineLoop
 from quire.engine.serving.messages import Checked
 from quire.kvcache.invariants import check
 from quire.kvcache.manager import KVManager
+from quire.observe.memory import resident_bytes
 
 _EVERY = 0.5
 """Seconds between signs of life of an engine that has no news."""
 _MEASURE_EVERY = 1.0
 """Seconds between figures that cost something: empty slots are counted over every table, a GPU is asked."""
-_PAGE = resource.getpagesize()
 
 FREE, USED, SHARED, CACHED = range(4)
 
@@ -38,12 +36,12 @@ class Probe:
     def stats(self) -> EngineStats:
         self._told = time.monotonic()
         if self._loop is None:
-            return EngineStats(memory_bytes=_memory())
+            return EngineStats(memory_bytes=resident_bytes())
         scheduler, figures = self._loop.scheduler, self._loop.figures
         kv, roster = scheduler.kv, scheduler.stats
         if self._told - self._measured >= _MEASURE_EVERY:
             self._measured = self._told
-            self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
+            self._waste, self._device = kv.usage().waste, self._loop.executor.deviceresident_bytes()
         return EngineStats(
             step=figures.step,
             running=len(scheduler.running),
@@ -64,7 +62,7 @@ class Probe:
             total_preemptions_recompute=roster.preempted_recompute,
             total_preemptions_swap=roster.preempted_swap,
             total_steps_failed=self._loop.num_failed_steps,
-            memory_bytes=_memory(),
+            memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
@@ -89,11 +87,3 @@ def check_books(loop: EngineLoop | None) -> Checked:
     except AssertionError as error:
         return Checked(str(error), kv.device.pool.num_used)
     return Checked(None, kv.device.pool.num_used)
-
-
-def _memory() -> int:
-    """Resident bytes of this process."""
-    if sys.platform != "linux":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * _PAGE

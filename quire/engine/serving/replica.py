@@ -28,6 +28,7 @@ from quire.engine.serving.messages import (
     decode_from_engine,
     encode,
 )
+from quire.engine.serving.vital_signs import VitalSigns
 
 _LENGTH = struct.Struct("<I")
 _CHILD = "quire.engine.serving.child"
@@ -145,9 +146,14 @@ class Replica:
 
     async def _look(self) -> None:
         """Health is progress: an engine that neither steps nor says that it is idle is replaced."""
+        assert self._process is not None
+        signs, heard = VitalSigns(self._process.pid), 0.0
         while True:
             await asyncio.sleep(_LOOK_EVERY)
-            if self.is_ready and self.seconds_silent > self._step_timeout and self._process is not None:
+            if heard != self._heard:
+                heard = self._heard
+                signs.heard()
+            if self.is_ready and (self.seconds_silent > self._step_timeout or signs.is_lifeless()):
                 _log.error(
                     "engine %d has been silent for %.0f s; its stack follows, then it is replaced",
                     self.number,
