@@ -35,7 +35,9 @@ from quire.engine.serving.routing import Routing
 from quire.observe.metrics import Metrics
 
 MOST_LOSSES = 8
-"""Engines lost one after the other without one that became ready: then starting more is pointless."""
+"""Engines lost one after the other without one that lived for long: then starting more is pointless."""
+_SETTLED_AFTER = 10.0
+"""Seconds an engine must have lived for its loss to be the first in a row: one that dies on arrival is not healthy."""
 _LOOK_EVERY = 0.05
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
@@ -51,7 +53,7 @@ class Slot:
     restarts: int = 0
     losses_in_a_row: int = 0
     is_given_up: bool = False
-    """It was lost so often, without becoming ready, that it is not started again."""
+    """It was lost so often in a row that it is not started again."""
 
     @property
     def state(self) -> str:
@@ -226,6 +228,8 @@ class Fleet:
             self._take_prompt(prompt)
         for news in report.sequences:
             self._take_news(news)
+        if replica.seconds_ready > _SETTLED_AFTER:
+            self.slots[replica.number].losses_in_a_row = 0
         self._metrics.engine(replica.number, report.stats)
         self._on_report(replica.number, report.stats)
         if self._probation.is_on and self._probation.cleared():
@@ -245,7 +249,6 @@ class Fleet:
         self._forget_if_over(entry)
 
     def _take_started(self, replica: Replica, started: Started) -> None:
-        self.slots[replica.number].losses_in_a_row = 0
         _log.info("engine %d is ready (%s)", replica.number, _phases(started))
         self._ready.set()
         self._place_unplaced()

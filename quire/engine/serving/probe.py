@@ -41,7 +41,7 @@ class Probe:
         kv, roster = scheduler.kv, scheduler.stats
         if self._told - self._measured >= _MEASURE_EVERY:
             self._measured = self._told
-            self._waste, self._device = kv.usage().waste, self._loop.executor.deviceresident_bytes()
+            self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
         return EngineStats(
             step=figures.step,
             running=len(scheduler.running),

@@ -72,6 +72,7 @@ class Replica:
         self._outbox.connect(settings.inbox)
         self._process: Process | None = None
         self._heard = time.monotonic()
+        self._ready_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
 
@@ -82,6 +83,11 @@ class Replica:
     @property
     def is_ready(self) -> bool:
         return self.started is not None
+
+    @property
+    def seconds_ready(self) -> float:
+        """How long it has been ready; 0 while it is not."""
+        return 0.0 if self._ready_since is None else time.monotonic() - self._ready_since
 
     @property
     def seconds_silent(self) -> float:
@@ -128,7 +134,7 @@ class Replica:
             if isinstance(message, Report):
                 self.stats = message.stats
             elif isinstance(message, Started):
-                self.started = message
+                self.started, self._ready_since = message, self._heard
             elif isinstance(message, StartFailed):
                 self.start_failure = message.message
             self._on_message(self, message)
