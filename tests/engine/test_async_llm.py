@@ -87,6 +87,16 @@ async def test_random_sampling_goes_on_with_the_same_noise(llm):
     assert [o.token_ids for o in moved.outputs] == [o.token_ids for o in expected.outputs]
 
 
+async def test_signals_for_the_whole_group_leave_engines_to_the_front(llm):
+    before = pid(llm)
+    stream = llm.generate("prompt", GREEDY)
+    await anext(stream)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(before, number)
+    assert len([output async for output in stream][-1].outputs[0].token_ids) == 40
+    assert pid(llm) == before
+
+
 async def test_an_engine_that_makes_no_progress_is_replaced(tiny_chat, alone):
     settings = {"num_gpu_blocks_override": 256, "step_timeout": 2.0}
     async with await AsyncLLM.create(str(tiny_chat), **settings) as llm:

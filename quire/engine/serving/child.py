@@ -61,8 +61,9 @@ def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocke
 
 
 def _follow_the_front() -> None:
-    """Die with the front, and leave Ctrl-C to it: it decides when this process ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Die with the front, and leave signals to it: Ctrl-C and service managers send them to the whole group."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_wait_for_the_end, name="quire-front-watch", daemon=True).start()
 
 
