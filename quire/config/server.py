@@ -44,7 +44,7 @@ class ServerConfig:
     replicas: int = 1
     """Engines that share the work, each with a copy of the model."""
     max_waiting_tokens: int | None = None
-    """Tokens that may wait for an engine; more work is refused with 429. Unset: decided from the KV cache."""
+    """Tokens that may wait for an engine; more work is refused with 429. Unset: 1,024 whole contexts."""
     max_predicted_wait: float = 600.0
     """Seconds; a request that would wait longer for its first token is refused with 429."""
     step_timeout: float = 300.0

@@ -57,7 +57,7 @@ class AsyncLLM:
         tenant_weights: dict[str, float] | None = None,
         on_finished: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
-        """Loads the tokenizer; engines are started by `start`."""
+        """Reads the model's header; `start` starts the engines and reads the tokenizer."""
         self.config = config
         self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
         self._path = locate(config.model.model, config.model.revision)
