@@ -46,9 +46,17 @@ quietly() {
     fi
 }
 
-# An environment is current while neither the dependencies, the folder it lies in nor its interpreter have changed.
+# Prints what the native core is built from. A compiler counts, so that one installed later brings the core.
+core_sources() {
+    cat -- "$root/CMakeLists.txt"
+    find "$root/quire/ops/cpu/csrc" -type f -print0 | LC_ALL=C sort -z | xargs -0 cksum
+    type -P "${CXX:-c++}" g++ clang++ || true
+}
+
+# An environment is current while neither the dependencies, the native core's sources, the folder it lies in nor its interpreter
+# have changed.
 fingerprint() {
-    { cat -- "$root/pyproject.toml"; printf '%s\n' "$root"; cat -- "$venv/pyvenv.cfg"; } | cksum
+    { cat -- "$root/pyproject.toml"; printf '%s\n' "$root"; cat -- "$venv/pyvenv.cfg"; core_sources; } | cksum
 }
 
 is_current() {
@@ -71,6 +79,8 @@ ensure_venv() {
         die "could not put pip into .venv; its output is above."
     quietly "$venv_python" -m pip install --quiet --no-input -e ".${extra:+[$extra]}" ||
         die "could not install the dependencies; pip's output is above."
+    "$venv_python" -c 'import quire.ops.cpu._core' 2>/dev/null ||
+        say "the native core could not be built, so quire runs on torch's operations; '.venv/bin/pip install -v -e .' shows why."
     fingerprint >"$stamp"
     if [[ -n "$extra" ]]; then
         fingerprint >"$venv/.quire-base"

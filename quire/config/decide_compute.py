@@ -11,7 +11,7 @@ from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
 
 _FP8 = "float8_e4m3fn"
-_DEFAULT_SEQS = {"cuda": 256, "cpu": 16}
+_DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
 _DEFAULT_TOKENS = {"cuda": 8192, "cpu": 512}
 
 
@@ -28,8 +28,15 @@ def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
     stage_layers(model.num_layers, parallel.pipeline_parallel_size)
 
 
-def decide_dtype(asked: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice]) -> str:
-    if asked != "auto":
+def decide_dtype(
+    asked: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool = False
+) -> str:
+    """What activations are computed in; the native core of a CPU leaves weights as they are stored."""
+    if cpu_core:
+        if asked != "auto":
+            _check_device_dtype("--dtype", asked, asked, device)
+        dtype, reason = "float32", "sums of the native core; weights stay as they are stored"
+    elif asked != "auto":
         _check_device_dtype("--dtype", asked, asked, device)
         dtype, reason = asked, "asked for"
     else:
@@ -56,12 +63,19 @@ def _check_device_dtype(flag: str, asked: str, dtype: str, device: DeviceFacts) 
         raise ConfigError(f"{flag} is {asked}, but {device.name} computes in {known}; use one of those or auto.")
 
 
-def decide_kv_dtype(asked: str, dtype: str, device: DeviceFacts, choices: list[Choice]) -> str:
-    if asked == "auto":
+def decide_kv_dtype(
+    asked: str, dtype: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool = False
+) -> str:
+    """How KV is stored."""
+    if asked == "auto" and cpu_core:
+        kv_dtype = model.dtype if model.dtype in COMPUTE_DTYPES else "float16"
+        reason = "the checkpoint's own" if kv_dtype == model.dtype else f"enough for a checkpoint in {model.dtype}"
+    elif asked == "auto":
         kv_dtype, reason = dtype, "as the model computes"
     else:
         kv_dtype, reason = (_FP8 if asked == "fp8" else asked), "asked for"
-        _check_device_dtype("--kv-cache-dtype", asked, kv_dtype, device)
+        if not (cpu_core and kv_dtype in COMPUTE_DTYPES):
+            _check_device_dtype("--kv-cache-dtype", asked, kv_dtype, device)
     choices.append(Choice("kv_cache_dtype", kv_dtype, reason))
     return kv_dtype
 

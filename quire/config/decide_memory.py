@@ -29,14 +29,24 @@ def memory_share(asked: CacheConfig, device: DeviceFacts) -> float:
 
 
 def decide_packed(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, choices: list[Choice]
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    dtype: str,
+    choices: list[Choice],
+    *,
+    cpu_core: bool = False,
 ) -> bool:
-    """Whether weights that are stored packed stay so."""
+    """Whether weights that are stored packed stay so; for the native core of a CPU, plain ones of 16 bits too."""
     wanted = asked.model.packed_weights
     if not any(stored in PACKED for stored in model.weight_bytes):
         if wanted != "auto":
             raise ConfigError(f"--packed-weights is {wanted}, but {model.name} has no packed weights; leave it out.")
-        return False
+        return cpu_core
+    if cpu_core and wanted != "expand":
+        reason = "the native core multiplies packed weights" if wanted == "auto" else "asked for"
+        choices.append(Choice("packed_weights", "keep", reason))
+        return True
     expanded = weights_on_device(with_expanded_weights(model, dtype), dtype, asked.parallel)
     room = int(device.memory_bytes * memory_share(asked.cache, device))
     keep = wanted == "keep" or (wanted == "auto" and expanded > room // 2)

@@ -46,6 +46,7 @@ _CPU = DeviceFacts(
     host_memory_bytes=16 * GIB,
     step_overhead=0.5e-3,
     dtypes=("float32", "bfloat16"),
+    has_cpu_core=True,
 )
 
 DEVICES: Mapping[str, DeviceFacts] = {

@@ -76,3 +76,5 @@ class DeviceFacts:
     """Seconds a step costs beyond its bytes and operations: launches, planning, sampling."""
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
     """Dtypes it computes in at full speed."""
+    has_cpu_core: bool = False
+    """Whether it is a CPU for which quire's native core is installed."""

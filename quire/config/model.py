@@ -8,6 +8,7 @@ from quire.config.bounds import check
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
+CpuCompute = Literal["fast", "exact"]
 
 DEFAULT_MODEL = "smollm2"
 """What every command without a model uses."""
@@ -29,7 +30,13 @@ class ModelConfig:
     """Longest prompt plus answer, in tokens. Unset: the checkpoint's, or less where the KV cache holds less."""
     packed_weights: PackedWeights = "auto"
     """Weights that are stored packed, as in GGUF files: keep them so, or expand them once when they are loaded, which
-    takes more memory and less time. auto: expand where that takes at most half of what quire may use."""
+    takes more memory and less time. auto: keep them on a CPU with the native core, which multiplies packed weights;
+    elsewhere expand where that takes at most half of what quire may use."""
+    cpu_compute: CpuCompute = "fast"
+    """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
+    weights are packed. exact: torch, in float32 on expanded weights."""
+    cpu_threads: int | None = None
+    """Threads of the native core. Unset: one for each physical core that quire may use."""
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
     lazy_loading: bool = True
@@ -40,6 +47,9 @@ class ModelConfig:
         if self.max_model_len is not None:
             fix = "give a length in tokens or leave it out to have it decided"
             check(self.max_model_len >= 2, "max_model_len", self.max_model_len, "2 or more", fix)
+        if self.cpu_threads is not None:
+            fix = "leave it out for one on each physical core"
+            check(1 <= self.cpu_threads <= 1024, "cpu_threads", self.cpu_threads, "1 to 1024", fix)
         ok = math.isfinite(self.offload_gb) and self.offload_gb >= 0
         check(ok, "offload_gb", self.offload_gb, "0 or more GiB", "0 keeps every layer on the device")
         if self.revision is not None:

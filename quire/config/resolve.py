@@ -7,6 +7,7 @@ from quire.config.decide_compute import (
     decide_kv_shape,
     decide_step_size,
 )
+from quire.config.decide_cpu import decide_cpu_core, in_core_layouts
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -35,13 +36,14 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
-    dtype = decide_dtype(asked.model.dtype, model, device, choices)
-    kv_dtype = decide_kv_dtype(asked.cache.kv_cache_dtype, dtype, device, choices)
+    core = decide_cpu_core(asked, device, choices)
+    dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
+    kv_dtype = decide_kv_dtype(asked.cache.kv_cache_dtype, dtype, model, device, choices, cpu_core=core)
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
-    keep_packed = decide_packed(asked, model, device, dtype, choices)
-    held = model if keep_packed else with_expanded_weights(model, dtype)
+    keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
+    held = _held(model, dtype, keep_packed, core)
     offloaded = decide_offload(asked, held, device, dtype, choices)
     budget = memory_budget(asked, held, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
@@ -64,8 +66,17 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         weight_bytes=budget.weights,
         choices=tuple(choices),
         keep_packed=keep_packed,
+        cpu_core=core,
+        cpu_threads=asked.model.cpu_threads,
         offloaded_layers=offloaded,
     )
+
+
+def _held(model: ModelFacts, dtype: str, keep_packed: bool, cpu_core: bool) -> ModelFacts:
+    """The model as its weights lie in memory."""
+    if cpu_core:
+        return in_core_layouts(model, keep_packed)
+    return model if keep_packed else with_expanded_weights(model, dtype)
 
 
 def _layout(shape: KVShape, num_blocks: int, num_cpu_blocks: int, dtype: str) -> KVLayout:

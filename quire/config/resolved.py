@@ -99,6 +99,10 @@ class Resolved:
     choices: tuple[Choice, ...]
     keep_packed: bool = False
     """Whether weights that are stored packed stay so in memory."""
+    cpu_core: bool = False
+    """Whether the native core computes."""
+    cpu_threads: int | None = None
+    """Threads of a CPU; None: one for each physical core."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 from quire.layers.quant.base import Weight
 from quire.layers.quant.dense import DenseWeight
 from quire.layers.quant.gguf import GgufWeight
+from quire.layers.quant.packed import PackedWeight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, WeightPolicy, check_shape, dense
+from quire.layers.weights import Expected, WeightPolicy, check_shape, dense, stored_rows
 
 
 class Embedding(nn.Module):
@@ -36,7 +37,10 @@ class Embedding(nn.Module):
 
     def _take(self, stored: StoredTensor) -> None:
         check_shape(stored, self._shape)
-        if stored.is_quantized and self._policy.keep_quantized:
+        if self._policy.packing is not None:
+            rows = stored_rows(stored, self._policy)
+            self._weight = PackedWeight(self._policy.packing.linear(self._name, [rows], self._shape[1], None))
+        elif stored.is_quantized and self._policy.keep_quantized:
             self._weight = GgufWeight(stored.kind, self._policy.place(stored.data), self._shape)
         else:
             self._weight = DenseWeight(self._policy.place(dense(stored, self._policy.dtype)))

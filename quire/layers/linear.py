@@ -9,8 +9,11 @@ from torch import Tensor, nn
 from quire.layers.quant.base import Weight
 from quire.layers.quant.dense import DenseWeight
 from quire.layers.quant.gguf import GgufWeight
+from quire.layers.quant.packed import PackedWeight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, WeightPolicy, check_shape, dense
+from quire.layers.weights import Expected, WeightPolicy, check_shape, dense, stored_rows
+from quire.ops.cpu.matrix import StoredRows
+from quire.ops.cpu.packing import Packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Linear(nn.Module):
         self._transposed = transposed
         """Whether the checkpoint stores [in, out], as GPT-2 does."""
         self._loaded: dict[int, Weight] = {}
+        self._stored: dict[int, StoredRows] = {}
+        """Parts that wait for the others, to be packed together."""
         self._parts = nn.ModuleList()
         """One after the other, once all have come."""
         rows = sum(source.rows for source in sources)
@@ -62,11 +67,16 @@ class Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         outputs = [part(x) for part in self._parts]
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
-        return output if self.bias is None else output + self.bias
+        return output if self.bias is None or self._policy.packing is not None else output + self.bias
 
     def _take_weight(self, part: int, stored: StoredTensor) -> None:
         shape = (self._sources[part].rows, self._in_features)
         check_shape(stored, shape[::-1] if self._transposed else shape)
+        if self._policy.packing is not None:
+            self._stored[part] = stored_rows(stored, self._policy, transposed=self._transposed)
+            if len(self._stored) == len(self._sources):
+                self._pack(self._policy.packing)
+            return
         if stored.is_quantized and self._policy.keep_quantized and not self._transposed:
             self._loaded[part] = GgufWeight(stored.kind, self._policy.place(stored.data), shape)
         else:
@@ -75,6 +85,11 @@ class Linear(nn.Module):
         if len(self._loaded) == len(self._sources):
             weights = [self._loaded.pop(number) for number in range(len(self._sources))]
             self._parts = nn.ModuleList(dict.fromkeys(weights))  # parts that share a matrix are one
+
+    def _pack(self, packing: Packing) -> None:
+        parts = [self._stored.pop(number) for number in range(len(self._sources))]
+        # the bias may come later: the packed weight reads it where it is
+        self._parts = nn.ModuleList([PackedWeight(packing.linear(self._sources[0].name, parts, self._in_features, self.bias))])
 
     def _take_dense(self, part: int, values: Tensor) -> None:
         """Copy a part to its rows of one matrix for all, unless it is the only one or others may stay packed."""

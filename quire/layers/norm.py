@@ -2,11 +2,10 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, WeightPolicy, check_shape, dense
-from quire.ops.functional import rms_norm
+from quire.ops.functional import layer_norm, rms_norm
 
 
 class RMSNorm(nn.Module):
@@ -51,7 +50,7 @@ class LayerNorm(nn.Module):
         yield f"{self._name}.bias", lambda stored: self._take(self.bias, stored)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias, self._eps)
+        return layer_norm(x, self.weight, self.bias, self._eps)
 
     def _take(self, target: Tensor, stored: StoredTensor) -> None:
         check_shape(stored, tuple(target.shape))

@@ -54,6 +54,11 @@ class Rope(nn.Module):
         self._frequencies = frequencies.to(device)
         self._long = _longrope_frequencies(config, "long_factor").to(device) if config.kind == "longrope" else None
 
+    @property
+    def num_angles(self) -> int:
+        """Pairs of a head that are turned."""
+        return self._config.size // 2
+
     def forward(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin, each [tokens, size / 2], in float32."""
         frequencies: Tensor = self._frequencies

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
 from quire.layers.stored import StoredTensor
+from quire.ops.cpu.matrix import StoredRows
 from quire.ops.reference.gguf.dequantize import dequantize
+
+if TYPE_CHECKING:
+    from quire.ops.cpu.packing import Packing
 
 Take = Callable[[StoredTensor], None]
 Expected = Iterator[tuple[str, Take]]
+
+_HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,8 @@ class WeightPolicy:
     """Hold quantized tensors as they are stored; otherwise they are expanded to `dtype` once, when they are loaded."""
     offloaded: frozenset[int] = frozenset()
     """Layers whose weights stay in host memory."""
+    packing: "Packing | None" = None
+    """Packs every matrix for the native CPU core, in its own numbers or, where they are not kept, in float32."""
 
     def of_layer(self, layer: int) -> "WeightPolicy":
         """Where and how one layer's weights are held."""
@@ -46,6 +55,16 @@ def check_shape(stored: StoredTensor, expected: tuple[int, ...]) -> None:
             f"tensor {stored.name} has shape {list(stored.shape)}, and the model's config asks for {list(expected)}; "
             "the weights and the config do not belong together"
         )
+
+
+def stored_rows(stored: StoredTensor, policy: WeightPolicy, *, transposed: bool = False) -> StoredRows:
+    """The tensor as the native core packs it."""
+    if stored.is_quantized and policy.keep_quantized and not transposed:
+        return StoredRows(stored.kind, stored.data, stored.shape[0])
+    keep = not stored.is_quantized and policy.keep_quantized and stored.data.dtype in _HELD_AS_STORED
+    values = stored.data if keep else dense(stored, torch.float32)
+    values = values.t() if transposed else values
+    return StoredRows(str(values.dtype).removeprefix("torch."), values, values.shape[0])
 
 
 def dense(stored: StoredTensor, dtype: torch.dtype) -> Tensor:

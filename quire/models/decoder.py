@@ -122,16 +122,30 @@ class Decoder(nn.Module):
     def layers(self) -> nn.ModuleList:
         return self._layers
 
+    @property
+    def ropes(self) -> nn.ModuleList:
+        return self._ropes
+
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] behind the last norm."""
         self.gate.wait_for_ends()
+        x = self.embed(input_ids, positions)
+        return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
+
+    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+        """What enters the first layer, [tokens, hidden]."""
         x: Tensor = self._embedding(input_ids)
         if self._embedding_scale is not None:
             # rounded to the model's dtype first, as the checkpoints were trained
             x = x * torch.tensor(self._embedding_scale, dtype=x.dtype)
-        if self._positions is not None:
-            x = x + self._positions(positions)
-        angles = [rope(positions, batch.lengths_for_angles) for rope in self._ropes]
+        return x if self._positions is None else x + self._positions(positions)
+
+    def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
+        """cos and sin of every set of angles that layers turn by."""
+        return [rope(positions, lengths) for rope in self._ropes]
+
+    def body(self, x: Tensor, angles: Sequence[Angles], batch: Batch) -> Tensor:
+        """All layers and the last norm: what can be recorded once and run as one program."""
         for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
             x = layer(x, angles[rope] if angles else None, batch)

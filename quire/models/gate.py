@@ -40,6 +40,10 @@ class LayerGate:
             self._error = error
             self._condition.notify_all()
 
+    def wait_for_all(self) -> None:
+        if self._closed:
+            self._wait(lambda: False)
+
     def wait_for_ends(self) -> None:
         if self._closed:
             self._wait(lambda: self._ends_ready)

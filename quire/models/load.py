@@ -56,8 +56,13 @@ def load_weights(
         _give(wanted[expected], checkpoint.stored(name), progress)
 
 
-def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> Callable[[], None]:
-    """Close a model's gate and return what fills it, opening each layer as soon as it is there.
+def load_layer_by_layer(
+    model: Decoder,
+    checkpoint: Checkpoint,
+    progress: Progress | None = None,
+    loaded: Callable[[], None] | None = None,
+) -> Callable[[], None]:
+    """Close a model's gate and return what fills it, opening each layer as soon as it is there, and then calls `loaded`.
 
     Names are matched at once: what can be known to fail fails here, not in the background.
     """
@@ -76,6 +81,8 @@ def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progre
                 _give_all(wanted, names, checkpoint, progress)
                 model.gate.open_layer(index)
             model.gate.open_all()
+            if loaded is not None:
+                loaded()
         except Exception as error:  # whoever waits at the gate must hear of it, whatever it is
             model.gate.fail(error)
 

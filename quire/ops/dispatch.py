@@ -10,19 +10,28 @@ from importlib import import_module
 from typing import Any
 
 _REFERENCE = "quire.ops.reference"
+_RECORD = "quire.ops.cpu.record"
+_PACKED = "quire.ops.cpu.packed_linear"
 
 TABLE: dict[str, dict[str, str]] = {
-    name: {"reference": f"{_REFERENCE}.{name}:{name}"}
-    for name in (
-        "rms_norm",
-        "rotary",
-        "gated_activation",
-        "write_kv",
-        "paged_attention",
-        "packed_attention",
-    )
+    "rms_norm": {"reference": f"{_REFERENCE}.rms_norm:rms_norm", "tape": f"{_RECORD}:rms_norm"},
+    "layer_norm": {"reference": f"{_REFERENCE}.layer_norm:layer_norm", "tape": f"{_RECORD}:layer_norm"},
+    "rotary": {"reference": f"{_REFERENCE}.rotary:rotary", "tape": f"{_RECORD}:rotary"},
+    "activate": {"reference": f"{_REFERENCE}.activate:activate", "tape": f"{_RECORD}:activate"},
+    "gated_activation": {
+        "reference": f"{_REFERENCE}.gated_activation:gated_activation",
+        "tape": f"{_RECORD}:gated_activation",
+    },
+    "write_kv": {"reference": f"{_REFERENCE}.write_kv:write_kv", "tape": f"{_RECORD}:write_kv"},
+    "paged_attention": {
+        "reference": f"{_REFERENCE}.paged_attention:paged_attention",
+        "tape": f"{_RECORD}:paged_attention",
+    },
+    "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
+    # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
+    "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},
 }
-"""By op, then by device type (`cuda`, `cpu`) or `reference`."""
+"""By op, then by device type (`cuda`, `cpu`), `tape` for values that are being recorded, or `reference`."""
 
 
 @cache

@@ -1,10 +1,13 @@
 """Every op by name, typed. Each call goes to the implementation for the device its tensors are on."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
 from quire.ops.dispatch import implementation
+
+if TYPE_CHECKING:
+    from quire.ops.cpu.packed_linear import PackedLinear
 
 Activation = Literal["silu", "gelu", "gelu_tanh"]
 
@@ -12,6 +15,24 @@ Activation = Literal["silu", "gelu", "gelu_tanh"]
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
     """`x / rms(x) * (weight + offset)` over the last dimension, computed in float32."""
     result: Tensor = implementation("rms_norm", x.device.type)(x, weight, eps, offset)
+    return result
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """`(x - mean) / deviation * weight + bias` over the last dimension."""
+    result: Tensor = implementation("layer_norm", x.device.type)(x, weight, bias, eps)
+    return result
+
+
+def packed_linear(x: Tensor, weight: "PackedLinear") -> Tensor:
+    """x Wᵀ + b for weights in layouts of the native CPU core."""
+    result: Tensor = implementation("packed_linear", x.device.type)(x, weight)
+    return result
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """`activation(x)`."""
+    result: Tensor = implementation("activate", x.device.type)(x, activation)
     return result
 
 

@@ -1,11 +1,13 @@
 """What the device of this machine is and can do."""
 
 import os
+from dataclasses import replace
 
 import torch
 
 from quire.config.devices import DEVICES
 from quire.config.facts import DeviceFacts
+from quire.ops.cpu import native
 
 
 def this_device() -> torch.device:
@@ -29,7 +31,8 @@ def device_facts(device: torch.device) -> DeviceFacts:
         like = _resembling(properties.name)
         capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
         return _facts(like, properties.name, properties.total_memory, host_memory, capable)
-    return _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
+    facts = _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
+    return replace(facts, has_cpu_core=native.load() is not None)
 
 
 def _resembling(name: str) -> DeviceFacts:

@@ -14,6 +14,7 @@ from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint
 from quire.models.registry import build_model
 from quire.sampling.state import SamplingState
+from quire.worker.cpu_core import CpuCore, start_core
 from quire.worker.worker import KVHeads, Worker
 
 Progress = Callable[[int], None]
@@ -36,18 +37,26 @@ def start_worker(
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
-    policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept)
+    core = start_core(resolved, path) if resolved.cpu_core else None
+    packing = None if core is None else core.packing
+    policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
     model = build_model(shape, policy)
+    loaded = None if core is None else core.loaded
     if in_background:
-        load = load_layer_by_layer(model, checkpoint, progress)
+        load = load_layer_by_layer(model, checkpoint, progress, loaded)
         # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it
         Thread(target=load, name="quire-loader").start()
     else:
         load_weights(model, checkpoint, progress)
-    return _worker(model, shape, resolved, device, seed)
+        if loaded is not None:
+            loaded()
+    return _worker(model, shape, resolved, device, seed, core)
 
 
-def _worker(model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int) -> Worker:
+def _worker(
+    model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int, core: CpuCore | None
+) -> Worker:
     sampling = SamplingState(resolved.limits.max_num_seqs, shape.vocab_size, device, seed)
     heads = KVHeads(shape.num_kv_heads, shape.head_dim)
-    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device)
+    machine = None if core is None else core.machine
+    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)

@@ -1,7 +1,9 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,16 +14,23 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import KVLayer
+from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import BatchLogprobs, SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.worker.batching import StepInputs, make_inputs
 from quire.worker.embedder import Embedder
+from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.start_embedder import embedder_of
 from quire.worker.whole_sequences import KVScratch
+
+if TYPE_CHECKING:
+    from quire.ops.cpu import _core
+
+Forward = Callable[[Tensor, Tensor, Batch], Tensor]
+"""Tokens, their positions and the step's batch to hidden states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +52,16 @@ class Worker:
         limits: StepLimits,
         sampling: SamplingState,
         device: torch.device,
+        machine: "_core.Machine | None" = None,
     ) -> None:
+        """`machine` is the native CPU core's, where that computes."""
         self._model = model
         self._sampling = sampling
         self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
         self._storage = KVStorage(layout, heads.count, heads.size, getattr(torch, layout.dtype), device)
         self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
+        self._forward: Forward = model if machine is None else RecordedModel(model, self._kv, machine)
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
@@ -66,7 +78,7 @@ class Worker:
         if not plan.rows:
             return StepResult(step=plan.step)
         inputs = self._make_inputs(plan)
-        hidden = self._model(inputs.input_ids, inputs.positions, inputs.batch)
+        hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         self._rows.num_computed[inputs.rows] = inputs.batch.lengths
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
         sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None

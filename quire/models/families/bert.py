@@ -43,7 +43,7 @@ def _layer(shape: HFShape, layer: int, policy: WeightPolicy) -> EncoderLayer:
     mlp = PlainMLP(
         linear(size, inner, "intermediate.dense"),
         linear(inner, size, "output.dense"),
-        _APPROXIMATE[parts.activation(shape)],
+        parts.activation(shape),
     )
     norms = (
         _norm(shape, f"{prefix}.attention.output.LayerNorm", policy),

@@ -29,14 +29,13 @@ def _layer(shape: HFShape, layer: int, policy: WeightPolicy) -> DecoderLayer:
         return Linear([Source(f"{prefix}.{name}", rows)], columns, policy, bias=True, transposed=True)
 
     inner = shape.fields.size_or_none("n_inner") or 4 * size
-    approximate = "tanh" if parts.activation(shape) == "gelu_tanh" else "none"
     attention = SelfAttention(
         linear("attn.c_attn", 3 * size, size),
         linear("attn.c_proj", size, size),
         parts.core_attention(shape, layer),
         parts.heads(shape),
     )
-    mlp = PlainMLP(linear("mlp.c_fc", inner, size), linear("mlp.c_proj", size, inner), approximate)
+    mlp = PlainMLP(linear("mlp.c_fc", inner, size), linear("mlp.c_proj", size, inner), parts.activation(shape))
     norms = (_norm(shape, f"{prefix}.ln_1", policy), _norm(shape, f"{prefix}.ln_2", policy))
     return DecoderLayer(attention, mlp, norms)
 

@@ -1,0 +1,125 @@
+"""Who takes part: each with how it is measured offline, how its server starts, and what a token costs it."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.peers import quire_peer, transformers_peer, vllm_cpu
+from benchmarks.peers.cases import Case
+from benchmarks.peers.child import ROOT, Child
+from benchmarks.peers.llama_cpp import LlamaCpp, requantized
+from benchmarks.peers.model_work import read_work
+from benchmarks.peers.server_run import ServerCommand
+
+MakeServer = Callable[[int, int], ServerCommand]
+"""From a number of streams and a port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One engine with one file."""
+
+    name: str
+    bytes_per_token: float
+    open: Callable[[], "Opened"]
+    server: MakeServer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Ready to be measured."""
+
+    rate: Callable[[Case, int], float]
+    """Tokens a second of a case, with prompts of a seed."""
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the peers are on this machine; None: that one is left out."""
+
+    gguf: Path
+    folder: Path
+    """For requantized files, expanded weights and logs."""
+    llama_programs: Path | None
+    vllm_python: Path | None
+    threads: int
+
+
+def all_contestants(places: Places) -> dict[str, Contestant]:
+    found = [_quire(places)]
+    if places.llama_programs is not None:
+        found += [_llama(places, places.llama_programs, kind) for kind in ("", "Q4_0", "Q8_0")]
+    if places.vllm_python is not None:
+        found += [_vllm(places, places.vllm_python, dtype) for dtype in ("float32", "bfloat16")]
+    found.append(_transformers(places))
+    return {contestant.name: contestant for contestant in found}
+
+
+def _quire(places: Places) -> Contestant:
+    model = str(places.gguf)
+    return Contestant(
+        "quire",
+        read_work(places.gguf).bytes_per_token(),
+        partial(_open_child, places, Path(sys.executable), quire_peer.MODULE, [model]),
+        partial(quire_peer.server, model),
+    )
+
+
+def _llama(places: Places, programs: Path, kind: str) -> Contestant:
+    """The file itself, or its weights requantized."""
+    gguf = requantized(programs, places.gguf, kind, places.folder) if kind else places.gguf
+    llama = LlamaCpp(programs, gguf, places.threads)
+    return Contestant(
+        f"llama.cpp {kind or 'same file'}",
+        read_work(gguf).bytes_per_token(),
+        lambda: Opened(lambda case, _seed: llama.rate(case), lambda: None),
+        llama.server,
+    )
+
+
+def _vllm(places: Places, python: Path, dtype: str) -> Contestant:
+    def start() -> Opened:
+        return _open_child(places, python, vllm_cpu.MODULE, [str(_expanded(places)), "--dtype", dtype])
+
+    def server(streams: int, port: int) -> ServerCommand:
+        return vllm_cpu.server(python, _expanded(places), dtype, False, streams, port, places.threads)
+
+    bits = 32 if dtype == "float32" else 16
+    return Contestant(
+        f"vLLM {dtype}",
+        read_work(places.gguf).bytes_per_token(bits),
+        start,
+        server,
+    )
+
+
+def _transformers(places: Places) -> Contestant:
+    return Contestant(
+        "transformers float32",
+        read_work(places.gguf).bytes_per_token(32),
+        partial(_open_child, places, Path(sys.executable), transformers_peer.MODULE, [str(places.gguf)]),
+        None,
+    )
+
+
+def _expanded(places: Places) -> Path:
+    folder = places.folder / f"{places.gguf.stem}.expanded"
+    if not (folder / "config.json").exists():
+        save = [sys.executable, "-m", transformers_peer.MODULE, str(places.gguf), "--save", str(folder)]
+        subprocess.run(save, check=True, capture_output=True, cwd=ROOT)
+    return folder
+
+
+def _open_child(places: Places, python: Path, module: str, options: list[str]) -> Opened:
+    name = "_".join([module.rpartition(".")[2], *options[1:]]).replace("-", "")
+    child = Child(python, module, options, places.threads, places.folder / f"{name}.log")
+
+    def rate(case: Case, seed: int) -> float:
+        timing = child.generate(case.prompts(seed), case.output)
+        return case.rate(timing.first, timing.total)
+
+    return Opened(rate, child.close)

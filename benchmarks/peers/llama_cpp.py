@@ -1,0 +1,59 @@
+"""llama.cpp by its own programs: llama-bench, llama-batched-bench, llama-server, llama-quantize."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from benchmarks.peers.cases import Case
+from benchmarks.peers.server_run import ServerCommand
+
+_REPEATS = 3
+_CONTEXT = 16_384
+
+
+class LlamaCpp:
+    """One model file under llama.cpp's programs; every measurement is a process of its own."""
+
+    def __init__(self, programs: Path, gguf: Path, threads: int) -> None:
+        self._programs = programs
+        self._gguf = gguf
+        self._threads = str(threads)
+
+    def rate(self, case: Case) -> float:
+        """Tokens a second, as `case` counts them."""
+        if case.counts == "output":
+            return self._batched(case)
+        sizes = ["-p", str(case.prompt), "-n", "0"] if case.counts == "prompt" else ["-p", "0", "-n", str(case.output)]
+        told = json.loads(self._run("llama-bench", "-t", self._threads, *sizes, "-r", str(_REPEATS), "-o", "json"))
+        rate: float = told[0]["avg_ts"]
+        return rate
+
+    def _batched(self, case: Case) -> float:
+        sizes = ["-npp", str(case.prompt), "-ntg", str(case.output), "-npl", str(case.streams), "-c", str(_CONTEXT)]
+        threads = ["-t", self._threads, "-tb", self._threads]
+        lines = self._run("llama-batched-bench", *threads, *sizes, "--output-format", "jsonl").splitlines()
+        told = json.loads(next(line for line in lines if line.startswith("{")))
+        return case.rate(told["t_pp"], told["t"])
+
+    def server(self, streams: int, port: int) -> ServerCommand:
+        """As many slots as there are streams."""
+        threads = ["-t", self._threads, "-tb", self._threads]
+        slots = ["-np", str(streams), "-c", str(_CONTEXT), "--port", str(port)]
+        command = [str(self._programs / "llama-server"), "-m", str(self._gguf), *threads, *slots]
+        return ServerCommand(command, model_name="model")
+
+    def _run(self, program: str, *options: str) -> str:
+        command = [str(self._programs / program), "-m", str(self._gguf), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{program} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        return done.stdout
+
+
+def requantized(programs: Path, gguf: Path, kind: str, folder: Path) -> Path:
+    """The file's weights in another type, made when it is not there yet."""
+    target = folder / f"{gguf.stem}.{kind}.gguf"
+    if not target.exists():
+        command = [str(programs / "llama-quantize"), "--allow-requantize", str(gguf), str(target), kind]
+        subprocess.run(command, check=True, capture_output=True)
+    return target

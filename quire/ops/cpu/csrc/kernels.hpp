@@ -1,0 +1,83 @@
+// The table of kernels that every instruction set fills in its own way (variants/), and what they take.
+#pragma once
+
+#include <cstdint>
+
+#include "layouts.hpp"
+
+namespace quire {
+
+enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2 };
+
+// What of a product one thread computes: all rows of activations times panels [first, last) of a matrix.
+struct Product {
+    const Matrix* matrix;
+    Activations x;
+    int64_t rows;  // of x, which must have room for these rounded up to 16
+    float* out;    // [rows][stride]
+    int64_t stride;
+};
+
+// Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim].
+struct PagedCache {
+    KVType type;
+    uint8_t* keys;
+    uint8_t* values;
+    int64_t block_size;
+    int64_t kv_heads;
+    int64_t head_dim;
+};
+
+// Queries of one sequence that share a KV head, over a range of its positions.
+struct AttentionTask {
+    const PagedCache* cache;
+    const int32_t* table;  // the sequence's blocks
+    int64_t kv_head;
+    int64_t group;          // query heads that share it
+    const float* queries;   // of the first query; heads of a query are head_dim apart
+    int64_t query_stride;   // floats from one query to the next
+    int64_t num_queries;
+    int64_t first_position;  // where the first query stands
+    int64_t begin, end;      // positions of keys
+    int64_t window;          // positions a query sees, itself included; 0: all up to itself
+    float scale;
+    float softcap;  // 0: none
+};
+
+// Softmax over a part of the positions: sum of exp(score - peak) * value, not divided by the sum of exp(score - peak).
+// Row q * group + h belongs to head h of query q.
+struct AttentionPart {
+    float* mixed;  // [rows][head_dim]
+    float* peak;   // [rows]
+    float* total;  // [rows]
+};
+
+struct Kernels {
+    const char* name;
+
+    // In which format activations meet a matrix. It does not depend on how many rows there are, nor does anything that
+    // `multiply` computes for a row: the same tokens give the same result alone and in any batch.
+    Format (*format_for)(Layout);
+    void (*pack_row)(const float* x, int64_t columns, Format, uint8_t* packed);
+    void (*multiply)(const Product&, int64_t first_panel, int64_t last_panel, uint8_t* scratch);
+    // Bytes of scratch that `multiply` takes for a matrix of so many columns.
+    int64_t (*multiply_scratch)(int64_t columns);
+    // The values of one row of a matrix.
+    void (*matrix_row)(const Matrix&, int64_t row, float* out);
+
+    // out = x / rms(x) * (weight + offset); out may be x.
+    void (*rms_norm)(const float* x, const float* weight, int64_t columns, float eps, float offset, float* out);
+    void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t columns, float eps, float* out);
+    // out = activation(gate) * up; a null `up` is 1.
+    void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);
+    void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin, int64_t half);
+    void (*store_kv)(const float* values, int64_t count, KVType, uint8_t* out);
+
+    void (*attend)(const AttentionTask&, const AttentionPart&, uint8_t* scratch);
+    int64_t (*attend_scratch)(int64_t rows, int64_t head_dim);
+
+    // The first of the largest values; its own value is NaN or infinite where any is.
+    int64_t (*argmax)(const float* x, int64_t count, float* peak);
+};
+
+}  // namespace quire

@@ -1,0 +1,183 @@
+// What Python sees. Tensors cross as addresses; whoever passes one keeps it alive. Everything that computes gives up
+// the interpreter's lock.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention.hpp"
+#include "isa.hpp"
+#include "operations.hpp"
+#include "packing.hpp"
+#include "pool.hpp"
+#include "program.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace quire;
+
+namespace {
+
+template <typename T>
+T* pointer(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+// The kernels of one instruction set on one pool of threads.
+struct Machine {
+    Machine(int threads, const std::vector<int>& cpus, const std::string& variant)
+        : kernels(find(variant)), pool(threads, cpus) {}
+
+    static const Kernels& find(const std::string& variant) {
+        const auto runnable = runnable_kernels();
+        for (const Kernels* kernels : runnable) {
+            if (variant.empty() || variant == kernels->name) return *kernels;
+        }
+        throw std::invalid_argument("this machine or this build has no kernels called " + variant);
+    }
+
+    const Kernels& kernels;
+    Pool pool;
+};
+
+std::vector<std::string> variants() {
+    std::vector<std::string> names;
+    for (const Kernels* kernels : runnable_kernels()) names.emplace_back(kernels->name);
+    return names;
+}
+
+int64_t matrix_bytes(int layout, int64_t rows, int64_t columns) {
+    return round_up(rows, kPanel) / kPanel * panel_bytes(static_cast<Layout>(layout), round_up(columns, kGroup));
+}
+
+void pack_rows(Machine& machine, int source, uintptr_t from, int64_t rows, int64_t columns, int layout,
+               int64_t first_row, uintptr_t data) {
+    const auto kind = static_cast<Source>(source);
+    const int64_t bytes = source_row_bytes(kind, columns), threads = machine.pool.size();
+    const int64_t panels = round_up(first_row + rows, kPanel) / kPanel - first_row / kPanel;
+    machine.pool.run([&](int thread) {
+        // rows of one panel stay with one thread: they share bytes
+        const int64_t begin = std::max(first_row, (first_row / kPanel + panels * thread / threads) * kPanel);
+        const int64_t end = std::min(first_row + rows, (first_row / kPanel + panels * (thread + 1) / threads) * kPanel);
+        for (int64_t row = begin; row < end; row++) {
+            pack_matrix_row(kind, pointer<const uint8_t>(from) + (row - first_row) * bytes, columns,
+                            static_cast<Layout>(layout), row, pointer<uint8_t>(data));
+        }
+    });
+}
+
+void matrix_rows(Machine& machine, const Matrix& matrix, uintptr_t ids, int64_t count, uintptr_t out) {
+    const auto* rows = pointer<const int64_t>(ids);
+    for (int64_t i = 0; i < count; i++) {
+        machine.kernels.matrix_row(matrix, rows[i], pointer<float>(out) + i * matrix.columns);
+    }
+}
+
+void argmax(Machine& machine, uintptr_t values, int64_t rows, int64_t columns, uintptr_t places, uintptr_t peaks) {
+    for (int64_t row = 0; row < rows; row++) {
+        pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns, columns,
+                                                               pointer<float>(peaks) + row);
+    }
+}
+
+using Spot = std::vector<int64_t>;  // offset, row_bytes, column
+
+Place place(const Spot& spot) { return {spot.at(0), spot.at(1), spot.at(2)}; }
+
+PagedCache paged_cache(int type, uintptr_t keys, uintptr_t values, int64_t block_size, int64_t kv_heads,
+                       int64_t head_dim) {
+    return {static_cast<KVType>(type), pointer<uint8_t>(keys), pointer<uint8_t>(values), block_size, kv_heads, head_dim};
+}
+
+void run_program(Program& program, Machine& machine, int64_t rows,
+                 const std::vector<std::pair<uintptr_t, int64_t>>& inputs) {
+    std::vector<Input> given;
+    for (const auto& [address, stride] : inputs) given.push_back({pointer<uint8_t>(address), stride});
+    program.run(machine.kernels, machine.pool, rows, given);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    const auto unlocked = nb::call_guard<nb::gil_scoped_release>();
+    m.def("variants", variants, "Instruction sets that this machine runs, best first.");
+    m.def("matrix_bytes", matrix_bytes, "layout"_a, "rows"_a, "columns"_a);
+    m.def("most_row_bytes", most_row_bytes, "columns"_a);
+    m.attr("float_scale") = kFloatScale;
+
+    nb::class_<Machine>(m, "Machine")
+        .def(nb::init<int, const std::vector<int>&, const std::string&>(), "threads"_a, "cpus"_a, "variant"_a)
+        .def_prop_ro("variant", [](const Machine& self) { return std::string(self.kernels.name); })
+        .def_prop_ro("threads", [](const Machine& self) { return self.pool.size(); })
+        .def("pack_rows", pack_rows, "source"_a, "from_"_a, "rows"_a, "columns"_a, "layout"_a, "first_row"_a, "data"_a,
+             unlocked)
+        .def("matrix_rows", matrix_rows, "matrix"_a, "ids"_a, "count"_a, "out"_a, unlocked)
+        .def("argmax", argmax, "values"_a, "rows"_a, "columns"_a, "places"_a, "peaks"_a, unlocked);
+
+    nb::class_<Matrix>(m, "Matrix")
+        .def("__init__",
+             [](Matrix* self, int layout, uintptr_t data, int64_t rows, int64_t columns, float factor, uintptr_t bias) {
+                 new (self) Matrix{static_cast<Layout>(layout), pointer<const uint8_t>(data), rows, columns, factor,
+                                   pointer<const float>(bias)};
+             }, "layout"_a, "data"_a, "rows"_a, "columns"_a, "factor"_a, "bias"_a);
+
+    nb::class_<PagedCache>(m, "PagedCache")
+        .def("__init__",
+             [](PagedCache* self, int type, uintptr_t keys, uintptr_t values, int64_t block_size, int64_t kv_heads,
+                int64_t head_dim) {
+                 new (self) PagedCache(paged_cache(type, keys, values, block_size, kv_heads, head_dim));
+             }, "type"_a, "keys"_a, "values"_a, "block_size"_a, "kv_heads"_a, "head_dim"_a);
+
+    nb::class_<Program>(m, "Program")
+        .def(nb::init<int64_t>(), "bytes_per_row"_a)
+        .def("load", [](Program& self, int input, const Spot& to, int64_t columns) {
+            self.add(std::make_unique<LoadInput>(input, place(to), columns));
+        }, "input"_a, "to"_a, "columns"_a)
+        .def("store", [](Program& self, const Spot& from, int output, int64_t columns) {
+            self.add(std::make_unique<StoreOutput>(place(from), output, columns));
+        }, "from_"_a, "output"_a, "columns"_a)
+        .def("add", [](Program& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
+            self.add(std::make_unique<Add>(place(a), place(b), place(to), columns));
+        }, "a"_a, "b"_a, "to"_a, "columns"_a)
+        .def("rms_norm", [](Program& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
+                            int64_t count, float eps, float offset) {
+            self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight), columns, count, eps,
+                                               offset));
+        }, "from_"_a, "to"_a, "weight"_a, "columns"_a, "count"_a, "eps"_a, "offset"_a)
+        .def("layer_norm", [](Program& self, const Spot& from, const Spot& to, uintptr_t weight, uintptr_t bias,
+                              int64_t columns, float eps) {
+            self.add(std::make_unique<LayerNorm>(place(from), place(to), pointer<const float>(weight),
+                                                 pointer<const float>(bias), columns, eps));
+        }, "from_"_a, "to"_a, "weight"_a, "bias"_a, "columns"_a, "eps"_a)
+        .def("gate", [](Program& self, const Spot& from, const Spot& to, int64_t columns, int activation, bool gated) {
+            self.add(std::make_unique<Gate>(place(from), place(to), columns, static_cast<Activation>(activation), gated));
+        }, "from_"_a, "to"_a, "columns"_a, "activation"_a, "gated"_a)
+        .def("rotate", [](Program& self, const Spot& heads, int64_t num_heads, int64_t head_dim, int cos, int sin,
+                          int64_t half) {
+            self.add(std::make_unique<Rotate>(place(heads), num_heads, head_dim, cos, sin, half));
+        }, "heads"_a, "num_heads"_a, "head_dim"_a, "cos"_a, "sin"_a, "half"_a)
+        .def("write_kv", [](Program& self, const Spot& key, const Spot& value, const PagedCache& cache, int slots) {
+            self.add(std::make_unique<WriteKV>(place(key), place(value), cache, slots));
+        }, "key"_a, "value"_a, "cache"_a, "slots"_a)
+        .def("pack", [](Program& self, const Spot& from, const Spot& to, int64_t columns, int layout) {
+            self.add(std::make_unique<Pack>(place(from), place(to), columns, static_cast<Layout>(layout)));
+        }, "from_"_a, "to"_a, "columns"_a, "layout"_a)
+        .def("linear", [](Program& self, const Matrix& matrix, const Spot& from, const Spot& to) {
+            self.add(std::make_unique<Linear>(std::make_shared<const Matrix>(matrix), place(from), place(to)));
+        }, "matrix"_a, "from_"_a, "to"_a)
+        .def("attention", [](Program& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
+                             float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
+            self.add(std::make_unique<Attention>(place(query), place(to), cache,
+                                                 AttentionShape{heads, scale, window, softcap},
+                                                 SequenceInputs{tables, starts, lengths, count}));
+        }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "softcap"_a, "tables"_a, "starts"_a,
+           "lengths"_a, "count"_a)
+        .def("run", run_program, "machine"_a, "rows"_a, "inputs"_a, unlocked);
+}

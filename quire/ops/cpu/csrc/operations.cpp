@@ -1,0 +1,80 @@
+#include "operations.hpp"
+
+#include <algorithm>
+
+namespace quire {
+
+void LoadInput::run(const Run& run, int64_t row) const {
+    const auto* from = run.input<float>(input, row);
+    std::copy(from, from + columns, run.floats(to, row));
+}
+
+void StoreOutput::run(const Run& run, int64_t row) const {
+    const float* values = run.floats(from, row);
+    std::copy(values, values + columns, reinterpret_cast<float*>(run.inputs[output].data) + row * run.inputs[output].stride);
+}
+
+void Add::run(const Run& run, int64_t row) const {
+    const float *first = run.floats(a, row), *second = run.floats(b, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < columns; i++) out[i] = first[i] + second[i];
+}
+
+void RmsNorm::run(const Run& run, int64_t row) const {
+    for (int64_t i = 0; i < count; i++) {
+        run.kernels.rms_norm(run.floats(from, row) + i * columns, weight, columns, eps, offset,
+                             run.floats(to, row) + i * columns);
+    }
+}
+
+void LayerNorm::run(const Run& run, int64_t row) const {
+    run.kernels.layer_norm(run.floats(from, row), weight, bias, columns, eps, run.floats(to, row));
+}
+
+void Gate::run(const Run& run, int64_t row) const {
+    const float* gate = run.floats(from, row);
+    run.kernels.gate(gate, gated ? gate + columns : nullptr, columns, activation, run.floats(to, row));
+}
+
+void Rotate::run(const Run& run, int64_t row) const {
+    run.kernels.rotate(run.floats(heads, row), num_heads, head_dim, run.input<float>(cos, row),
+                       run.input<float>(sin, row), half);
+}
+
+void WriteKV::run(const Run& run, int64_t row) const {
+    const int64_t count = cache.kv_heads * cache.head_dim;
+    const int64_t at = run.input<int64_t>(slots)[row] * count * (cache.type == KVType::f32 ? 4 : 2);
+    run.kernels.store_kv(run.floats(key, row), count, cache.type, cache.keys + at);
+    run.kernels.store_kv(run.floats(value, row), count, cache.type, cache.values + at);
+}
+
+void Pack::run(const Run& run, int64_t row) const {
+    const Format format = run.kernels.format_for(layout);
+    // rows of the chosen format lie one behind the other, however far apart the widest format would have them
+    uint8_t* packed = run.at(to) + row * row_bytes(format, columns);
+    run.kernels.pack_row(run.floats(from, row), columns, format, packed);
+}
+
+void Linear::prepare(const Run& run) {
+    next_.store(0, std::memory_order_relaxed);
+    // A few pieces a thread: one that is held up leaves its share to the others.
+    chunk_ = std::max<int64_t>(1, matrix_->panels() / (run.pool.size() * 4));
+    if (chunk_ > 1) chunk_ = round_up(chunk_, 2);  // tiles take two panels
+}
+
+void Linear::run(const Run& run, int thread) {
+    const Matrix& matrix = *matrix_;
+    const Format format = run.kernels.format_for(matrix.layout);
+    const Product product{
+        &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), to_.row_bytes / 4,
+    };
+    uint8_t* scratch = run.pool.scratch(thread, run.kernels.multiply_scratch(matrix.columns));
+    const int64_t panels = matrix.panels();
+    while (true) {
+        const int64_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
+        if (first >= panels) return;
+        run.kernels.multiply(product, first, std::min(panels, first + chunk_), scratch);
+    }
+}
+
+}  // namespace quire

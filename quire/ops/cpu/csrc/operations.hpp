@@ -1,0 +1,111 @@
+// The operations of a program.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "program.hpp"
+
+namespace quire {
+
+// --- on rows ---------------------------------------------------------------------------------------------------------
+
+struct LoadInput final : RowOperation {
+    LoadInput(int input, Place to, int64_t columns) : input(input), to(to), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const int input;
+    const Place to;
+    const int64_t columns;
+};
+
+struct StoreOutput final : RowOperation {
+    StoreOutput(Place from, int output, int64_t columns) : from(from), output(output), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from;
+    const int output;
+    const int64_t columns;
+};
+
+struct Add final : RowOperation {
+    Add(Place a, Place b, Place to, int64_t columns) : a(a), b(b), to(to), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place a, b, to;
+    const int64_t columns;
+};
+
+// `count` vectors of `columns`, one behind the other, each normed on its own.
+struct RmsNorm final : RowOperation {
+    RmsNorm(Place from, Place to, const float* weight, int64_t columns, int64_t count, float eps, float offset)
+        : from(from), to(to), weight(weight), columns(columns), count(count), eps(eps), offset(offset) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const float* weight;
+    const int64_t columns, count;
+    const float eps, offset;
+};
+
+struct LayerNorm final : RowOperation {
+    LayerNorm(Place from, Place to, const float* weight, const float* bias, int64_t columns, float eps)
+        : from(from), to(to), weight(weight), bias(bias), columns(columns), eps(eps) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const float *weight, *bias;
+    const int64_t columns;
+    const float eps;
+};
+
+// activation(gate) * up for [gate | up]; without `gated` just activation(x).
+struct Gate final : RowOperation {
+    Gate(Place from, Place to, int64_t columns, Activation activation, bool gated)
+        : from(from), to(to), columns(columns), activation(activation), gated(gated) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const int64_t columns;
+    const Activation activation;
+    const bool gated;
+};
+
+struct Rotate final : RowOperation {
+    Rotate(Place heads, int64_t num_heads, int64_t head_dim, int cos, int sin, int64_t half)
+        : heads(heads), num_heads(num_heads), head_dim(head_dim), cos(cos), sin(sin), half(half) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place heads;
+    const int64_t num_heads, head_dim;
+    const int cos, sin;
+    const int64_t half;
+};
+
+struct WriteKV final : RowOperation {
+    WriteKV(Place key, Place value, PagedCache cache, int slots) : key(key), value(value), cache(cache), slots(slots) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place key, value;
+    const PagedCache cache;
+    const int slots;
+};
+
+// To the format in which rows multiply a matrix of this layout fastest.
+struct Pack final : RowOperation {
+    Pack(Place from, Place to, int64_t columns, Layout layout) : from(from), to(to), columns(columns), layout(layout) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const int64_t columns;
+    const Layout layout;
+};
+
+// --- together --------------------------------------------------------------------------------------------------------
+
+// x Wᵀ + b for packed x.
+class Linear final : public Step {
+public:
+    Linear(std::shared_ptr<const Matrix> matrix, Place from, Place to) : matrix_(std::move(matrix)), from_(from), to_(to) {}
+    void prepare(const Run& run) override;
+    void run(const Run& run, int thread) override;
+
+private:
+    const std::shared_ptr<const Matrix> matrix_;
+    const Place from_, to_;
+    std::atomic<int64_t> next_{0};
+    int64_t chunk_ = 1;
+};
+
+}  // namespace quire

@@ -1,0 +1,81 @@
+// Program: the operations of a model's forward, recorded once and run as one call. Values live in one arena, a row a
+// token; operations on rows run back to back on the same rows, so that only products and attention make threads meet.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels.hpp"
+#include "pool.hpp"
+
+namespace quire {
+
+// Where a value lies: at `offset` for a single row, and that many times further for more of them.
+struct Place {
+    int64_t offset;     // bytes, for one row
+    int64_t row_bytes;  // from one row to the next
+    int64_t column = 0;  // bytes into each row
+};
+
+// A tensor given to a run: its address, and elements from one row to the next.
+struct Input {
+    uint8_t* data;
+    int64_t stride;
+};
+
+// One run: everything that differs from the next one.
+struct Run {
+    const Kernels& kernels;
+    Pool& pool;
+    int64_t rows;
+    int64_t capacity;  // rows that the arena is laid out for: tiles of 16 are whole
+    uint8_t* arena;
+    const std::vector<Input>& inputs;
+
+    uint8_t* at(const Place& place, int64_t row = 0) const {
+        return arena + place.offset * capacity + row * place.row_bytes + place.column;
+    }
+    float* floats(const Place& place, int64_t row = 0) const { return reinterpret_cast<float*>(at(place, row)); }
+
+    template <typename T>
+    const T* input(int index, int64_t row = 0) const {
+        return reinterpret_cast<const T*>(inputs[index].data) + row * inputs[index].stride;
+    }
+};
+
+// What is done to one row, independently of all others.
+class RowOperation {
+public:
+    virtual ~RowOperation() = default;
+    virtual void run(const Run& run, int64_t row) const = 0;
+};
+
+// What all threads do together.
+class Step {
+public:
+    virtual ~Step() = default;
+    // On the thread that runs the program, before the others are called.
+    virtual void prepare(const Run&) {}
+    virtual void run(const Run& run, int thread) = 0;
+};
+
+class Program {
+public:
+    explicit Program(int64_t arena_bytes_per_row) : row_bytes_(arena_bytes_per_row) {}
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+    void add(std::unique_ptr<RowOperation> operation);
+    void add(std::unique_ptr<Step> step);
+    void run(const Kernels& kernels, Pool& pool, int64_t rows, const std::vector<Input>& inputs);
+
+private:
+    const int64_t row_bytes_;
+    std::vector<std::unique_ptr<Step>> steps_;
+    class Rows;
+    Rows* open_rows_ = nullptr;  // the last step, while it is one that takes operations on rows
+    std::vector<uint8_t> arena_;
+};
+
+}  // namespace quire

@@ -1,0 +1,142 @@
+// Products of bytes: one group of a panel with the int8 columns of a few rows of activations, summed in 32 bits. This is
+// all that instruction sets do differently when they multiply.
+#pragma once
+
+#include <type_traits>
+
+#include "../layouts.hpp"
+#include "vector.hpp"
+
+namespace quire {
+namespace {
+
+typedef int8_t Bytes __attribute__((vector_size(4 * kWidth)));
+
+// Registers that hold one number for each of a panel's 16 rows.
+constexpr int kParts = static_cast<int>(16 / kWidth);
+
+inline Bytes load_bytes(const void* from) {
+    Bytes value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+}
+
+inline Bytes low_nibbles(Bytes packed) { return packed & 0x0f; }
+
+inline Bytes high_nibbles(Bytes packed) {
+    return bits_as<Bytes>(bits_as<Words>(packed) >> 4) & 0x0f;
+}
+
+// 8 columns of as many rows as a register holds: the first 4 of each, and the last 4.
+struct EightColumns {
+    Bytes first, last;
+};
+
+inline EightColumns eight_columns(const Q4Group& group, int64_t chunk, int part) {
+    const Bytes packed = load_bytes(group.q + 64 * chunk + 4 * kWidth * part);
+    return {low_nibbles(packed), high_nibbles(packed)};
+}
+
+inline EightColumns eight_columns(const Q8Group& group, int64_t chunk, int part) {
+    const int8_t* q = group.q + 128 * chunk + 4 * kWidth * part;
+    return {load_bytes(q), load_bytes(q + 64)};
+}
+
+template <typename Group>
+constexpr bool kIsNibbles = std::is_same<Group, Q4Group>::value;
+
+#if !defined(__ARM_NEON)  // which has neon.hpp
+
+#if defined(__AVX512VNNI__)
+
+// Weights of 0 to 15 times signed activations.
+inline Ints dot_nibbles(Ints sums, Bytes weights, Bytes x) {
+    return bits_as<Ints>(_mm512_dpbusd_epi32(bits_as<__m512i>(sums), bits_as<__m512i>(weights), bits_as<__m512i>(x)));
+}
+
+// Signed weights times signed activations; the sum is too large by kBytesBias times the sum of the activations.
+inline Ints dot_bytes(Ints sums, Bytes weights, Bytes x) {
+    return dot_nibbles(sums, weights ^ static_cast<int8_t>(-128), x);
+}
+constexpr float kBytesBias = 128;
+
+#elif defined(__AVXVNNI__)
+
+inline Ints dot_nibbles(Ints sums, Bytes weights, Bytes x) {
+    return bits_as<Ints>(
+        _mm256_dpbusd_avx_epi32(bits_as<__m256i>(sums), bits_as<__m256i>(weights), bits_as<__m256i>(x)));
+}
+
+inline Ints dot_bytes(Ints sums, Bytes weights, Bytes x) {
+    return dot_nibbles(sums, weights ^ static_cast<int8_t>(-128), x);
+}
+constexpr float kBytesBias = 128;
+
+#elif defined(__AVX2__)
+
+inline Ints add_pairs(Ints sums, __m256i pairs) {
+    return sums + bits_as<Ints>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+inline Ints dot_nibbles(Ints sums, Bytes weights, Bytes x) {
+    return add_pairs(sums, _mm256_maddubs_epi16(bits_as<__m256i>(weights), bits_as<__m256i>(x)));
+}
+
+// 127 * 127 * 2 fits 16 bits, as neither packed weights nor activations are ever -128.
+inline Ints dot_bytes(Ints sums, Bytes weights, Bytes x) {
+    const __m256i magnitudes = _mm256_abs_epi8(bits_as<__m256i>(x));
+    const __m256i signs_moved = _mm256_sign_epi8(bits_as<__m256i>(weights), bits_as<__m256i>(x));
+    return add_pairs(sums, _mm256_maddubs_epi16(magnitudes, signs_moved));
+}
+constexpr float kBytesBias = 0;
+
+#else
+
+inline Ints dot_bytes(Ints sums, Bytes weights, Bytes x) {
+    for (int64_t row = 0; row < kWidth; row++) {
+        for (int64_t column = 4 * row; column < 4 * row + 4; column++) {
+            sums[row] += static_cast<int32_t>(weights[column]) * static_cast<int32_t>(x[column]);
+        }
+    }
+    return sums;
+}
+
+inline Ints dot_nibbles(Ints sums, Bytes weights, Bytes x) { return dot_bytes(sums, weights, x); }
+constexpr float kBytesBias = 0;
+
+#endif
+
+// The same 4 columns of an activation for every row.
+inline Bytes for_all_rows(const int8_t* x) {
+    int32_t quad;
+    std::memcpy(&quad, x, sizeof(quad));
+    Ints result;
+    for (int64_t lane = 0; lane < kWidth; lane++) result[lane] = quad;
+    return bits_as<Bytes>(result);
+}
+
+template <typename Group>
+inline Ints dot(Ints sums, Bytes weights, const int8_t* x) {
+    return kIsNibbles<Group> ? dot_nibbles(sums, weights, for_all_rows(x)) : dot_bytes(sums, weights, for_all_rows(x));
+}
+
+// kCount parts of a group times 32 columns, from `first_column` on, of kRows rows.
+template <int kRows, int kCount, typename Group>
+inline void dot_group(const Group& group, int first_part, const int8_t* const (&rows)[kRows], int64_t first_column,
+                      Ints (&sums)[kRows][kCount]) {
+    for (int64_t chunk = 0; chunk < 4; chunk++) {
+        for (int part = 0; part < kCount; part++) {
+            const EightColumns weights = eight_columns(group, chunk, first_part + part);
+            for (int row = 0; row < kRows; row++) {
+                const int8_t* x = rows[row] + first_column + 8 * chunk;
+                sums[row][part] = dot<Group>(sums[row][part], weights.first, x);
+                sums[row][part] = dot<Group>(sums[row][part], weights.last, x + 4);
+            }
+        }
+    }
+}
+
+#endif
+
+}  // namespace
+}  // namespace quire

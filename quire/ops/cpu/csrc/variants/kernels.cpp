@@ -1,0 +1,65 @@
+// The kernels of one instruction set. This file is compiled once for each, with that set's flags and its name in
+// QUIRE_ISA; everything it includes lives in anonymous namespaces, so the copies do not meet.
+#include "../kernels.hpp"
+
+#include "amx.hpp"
+#include "attend.hpp"
+#include "multiply.hpp"
+#include "pack_rows.hpp"
+#include "rows.hpp"
+
+#define QUIRE_TEXT(name) #name
+#define QUIRE_NAME(name) QUIRE_TEXT(name)
+#define QUIRE_JOIN(a, b) a##b
+#define QUIRE_TABLE(name) QUIRE_JOIN(kernels_, name)
+
+namespace quire {
+namespace {
+
+bool is_integer(Layout layout) { return layout == Layout::q4 || layout == Layout::q8; }
+
+Format format_for(Layout layout) {
+    if (is_integer(layout)) return Format::i8;
+#if defined(__AMX_BF16__)
+    if (layout != Layout::f32) return Format::bf16;
+#endif
+    return Format::f32;
+}
+
+int64_t multiply_scratch(int64_t columns) {
+#if defined(__AMX_BF16__)
+    return 2 * expanded_bytes(columns);
+#else
+    (void)columns;
+    return 0;
+#endif
+}
+
+void multiply(const Product& product, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
+#if defined(__AMX_BF16__)
+    if (product.x.format == Format::bf16) {
+        multiply_halves_in_tiles(product, first_panel, last_panel, scratch);
+        return;
+    }
+    if (product.x.format == Format::i8 && product.rows >= kFewestRowsInTiles) {
+        multiply_bytes_in_tiles(product, first_panel, last_panel, scratch);
+        return;
+    }
+#endif
+    (void)scratch;
+    multiply_panels(product, first_panel, last_panel);
+}
+
+}  // namespace
+
+extern const Kernels& QUIRE_TABLE(QUIRE_ISA)();
+
+const Kernels& QUIRE_TABLE(QUIRE_ISA)() {
+    static const Kernels table = {
+        QUIRE_NAME(QUIRE_ISA), format_for, pack_row, multiply,  multiply_scratch, matrix_row,     rms_norm, layer_norm,
+        gate,                  rotate,     store_kv, attend,    attend_scratch,   argmax,
+    };
+    return table;
+}
+
+}  // namespace quire

@@ -1,0 +1,197 @@
+// Products of packed activations with a matrix, a panel of 16 rows at a time: the vector kernel for a few rows of
+// activations and the tiled one for many are the same loop with more or fewer rows in registers.
+#pragma once
+
+#include <algorithm>
+
+#include "../kernels.hpp"
+#include "bytes.hpp"
+#include "neon.hpp"
+
+namespace quire {
+namespace {
+
+// Scales and minima of part `part` of a group; a type without minima has kHasMinimum false.
+inline Floats scale_of(const Q4Group& group, int part) { return load_half(group.scale + kWidth * part); }
+inline Floats scale_of(const Q8Group& group, int part) { return load_half(group.scale + kWidth * part); }
+inline Floats minimum_of(const Q4Group& group, int part) { return load_half(group.minimum + kWidth * part); }
+
+template <typename Group>
+constexpr bool kHasMinimum = true;
+template <>
+constexpr bool kHasMinimum<Q8Group> = false;
+
+// Where the parts of kRows packed int8 rows lie.
+template <int kRows>
+struct IntegerRows {
+    const int8_t* columns[kRows];
+    const float* scales[kRows];
+    const float* counts[kRows];
+    const float* sums[kRows];
+
+    IntegerRows(const Activations& x, int64_t first_row, int64_t groups) {
+        for (int row = 0; row < kRows; row++) {
+            const uint8_t* packed = x.row(first_row + row);
+            columns[row] = reinterpret_cast<const int8_t*>(packed);
+            scales[row] = reinterpret_cast<const float*>(packed + groups * kGroup);
+            counts[row] = scales[row] + groups;
+            sums[row] = counts[row] + groups;
+        }
+    }
+};
+
+// kCount parts of a panel times kRows rows of activations: sets with few registers cannot hold a whole panel for many
+// rows.
+template <int kRows, int kCount>
+struct Tile {
+    Floats out[kRows][kCount] = {};
+
+    template <typename Group>
+    void add_groups(const Group* weights, int64_t groups, const Activations& x, int64_t first_row, int first_part) {
+        const IntegerRows<kRows> rows(x, first_row, groups);
+        for (int64_t group = 0; group < groups; group++, weights++) {
+            if (kRows == 1) prefetch(weights);
+            Ints sums[kRows][kCount] = {};
+            dot_group<kRows, kCount>(*weights, first_part, rows.columns, kGroup * group, sums);
+            for (int part = 0; part < kCount; part++) {
+                const Floats scale = scale_of(*weights, first_part + part);
+                for (int row = 0; row < kRows; row++) {
+                    Floats dots = __builtin_convertvector(sums[row][part], Floats);
+                    if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.counts[row][group];
+                    out[row][part] += dots * (scale * rows.scales[row][group]);
+                    if constexpr (kHasMinimum<Group>) {
+                        out[row][part] += minimum_of(*weights, first_part + part) * rows.sums[row][group];
+                    }
+                }
+            }
+        }
+    }
+
+    // Weights that are floats of any width, times float activations.
+    template <typename Element, typename Load>
+    void add_floats(const Element* weights, int64_t columns, const Activations& x, int64_t first_row, int first_part,
+                    Load load_weights) {
+        const float* rows[kRows];
+        for (int row = 0; row < kRows; row++) rows[row] = reinterpret_cast<const float*>(x.row(first_row + row));
+        for (int64_t column = 0; column < columns; column++, weights += kPanel) {
+            for (int part = 0; part < kCount; part++) {
+                const Floats value = load_weights(weights + kWidth * (first_part + part));
+                for (int row = 0; row < kRows; row++) out[row][part] += value * rows[row][column];
+            }
+        }
+    }
+
+    void add(const Matrix& matrix, int64_t panel, const Activations& x, int64_t first_row, int first_part) {
+        const uint8_t* data = matrix.panel(panel);
+        const int64_t groups = matrix.padded_columns() / kGroup, columns = matrix.columns;
+        const auto* floats = reinterpret_cast<const float*>(data);
+        const auto* halves = reinterpret_cast<const uint16_t*>(data);
+        switch (matrix.layout) {
+            case Layout::q4: return add_groups(reinterpret_cast<const Q4Group*>(data), groups, x, first_row, first_part);
+            case Layout::q8: return add_groups(reinterpret_cast<const Q8Group*>(data), groups, x, first_row, first_part);
+            case Layout::f32: return add_floats(floats, columns, x, first_row, first_part, load);
+            case Layout::f16: return add_floats(halves, columns, x, first_row, first_part, load_half);
+            case Layout::bf16: return add_floats(halves, columns, x, first_row, first_part, load_brain);
+        }
+    }
+
+    // Writes the first `rows` rows.
+    void finish(const Product& product, int64_t panel, int64_t first_row, int64_t rows, int first_part) const {
+        const Matrix& matrix = *product.matrix;
+        for (int part = 0; part < kCount; part++) {
+            const int64_t output = panel * kPanel + kWidth * (first_part + part);
+            Floats bias = {};
+            if (matrix.bias != nullptr) {
+                for (int64_t lane = 0; lane < kWidth && output + lane < matrix.rows; lane++) {
+                    bias[lane] = matrix.bias[output + lane];
+                }
+            }
+            for (int row = 0; row < kRows && row < rows; row++) {
+                float* to = product.out + (first_row + row) * product.stride + output;
+                const Floats value = out[row][part] * matrix.factor + bias;
+                if (output + kWidth <= matrix.rows) {
+                    store(to, value);
+                } else {
+                    for (int64_t lane = 0; output + lane < matrix.rows; lane++) to[lane] = value[lane];
+                }
+            }
+        }
+    }
+
+private:
+    // One row takes weights as fast as memory gives them. What the hardware fetches ahead ends with a page, so this asks
+    // for what comes behind it, be it the next panel's.
+    template <typename Group>
+    static void prefetch(const Group* weights) {
+#if defined(__aarch64__)
+        const auto ahead = reinterpret_cast<uintptr_t>(weights) + 2048;
+        for (size_t byte = 0; byte < sizeof(Group); byte += 64) {
+            __builtin_prefetch(reinterpret_cast<const void*>(ahead + byte), 0, 0);
+        }
+#else
+        (void)weights;
+#endif
+    }
+};
+
+// One panel times kRows rows of activations.
+template <int kRows, int kCount>
+inline void multiply_rows(const Product& product, int64_t panel, int64_t first_row) {
+    for (int part = 0; part < kParts; part += kCount) {
+        Tile<kRows, kCount> tile;
+        tile.add(*product.matrix, panel, product.x, first_row, part);
+        tile.finish(product, panel, first_row, kRows, part);
+    }
+}
+
+// Rows of activations and parts of a panel that fit the registers together.
+#if defined(__AVX512F__)
+constexpr int kTileRows = 12, kTileParts = 1;
+#elif defined(__AVX2__)
+constexpr int kTileRows = 4, kTileParts = 1;
+#else
+constexpr int kTileRows = 4, kTileParts = 2;
+#endif
+
+inline void multiply_panels(const Product& product, int64_t first_panel, int64_t last_panel) {
+    for (int64_t panel = first_panel; panel < last_panel; panel++) {
+        int64_t row = 0;
+        for (; row + kTileRows <= product.rows; row += kTileRows) {
+            multiply_rows<kTileRows, kTileParts>(product, panel, row);
+        }
+        if (kTileRows > 4) {
+            for (; row + 4 <= product.rows; row += 4) multiply_rows<4, kTileParts>(product, panel, row);
+        }
+        for (; row + 2 <= product.rows; row += 2) multiply_rows<2, kParts>(product, panel, row);
+        for (; row < product.rows; row++) multiply_rows<1, kParts>(product, panel, row);
+    }
+}
+
+// The values of one row, for embeddings.
+inline void matrix_row(const Matrix& matrix, int64_t row, float* out) {
+    const uint8_t* data = matrix.panel(row / kPanel);
+    const int64_t lane = row % kPanel;
+    for (int64_t column = 0; column < matrix.columns; column++) {
+        float value = 0;
+        if (matrix.layout == Layout::q4) {
+            const Q4Group& group = reinterpret_cast<const Q4Group*>(data)[column / kGroup];
+            const int64_t within = column % kGroup, chunk = within / 8, j = within % 4;
+            const uint8_t both = group.q[64 * chunk + 4 * lane + j];
+            const int q = within % 8 < 4 ? both & 0xf : both >> 4;
+            value = float_of_half(group.scale[lane]) * static_cast<float>(q) + float_of_half(group.minimum[lane]);
+        } else if (matrix.layout == Layout::q8) {
+            const Q8Group& group = reinterpret_cast<const Q8Group*>(data)[column / kGroup];
+            const int64_t within = column % kGroup;
+            value = float_of_half(group.scale[lane]) * group.q[64 * (within / 4) + 4 * lane + within % 4];
+        } else if (matrix.layout == Layout::f32) {
+            value = reinterpret_cast<const float*>(data)[column * kPanel + lane];
+        } else {
+            const uint16_t half = reinterpret_cast<const uint16_t*>(data)[column * kPanel + lane];
+            value = matrix.layout == Layout::f16 ? float_of_half(half) : float_of_brain(half);
+        }
+        out[column] = value * matrix.factor;
+    }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,78 @@
+// From a row of floats to the format in which it meets a matrix.
+#pragma once
+
+#include <algorithm>
+
+#include "../kernels.hpp"
+#include "vector.hpp"
+
+namespace quire {
+namespace {
+
+// One group to int8, with the scale that maps its largest magnitude to 127.
+inline void pack_group(const float* x, int8_t* columns, float* scale, float* count, float* sum) {
+    Floats largest = {}, poison = {};
+    for (int64_t column = 0; column < kGroup; column += kWidth) {
+        const Floats value = load(x + column);
+        largest = larger(largest, larger(value, -value));
+        poison += value - value;  // 0, or NaN where a value is NaN or infinite
+    }
+    if (sum_of(poison) != 0) {  // bytes cannot hold it: the scale must
+        std::fill(columns, columns + kGroup, int8_t{1});
+        *scale = *count = *sum = NAN;
+        return;
+    }
+    const float magnitude = largest_of(largest);
+    const float step = magnitude / 127.0f;
+    const float inverse = magnitude > 1e-30f ? 127.0f / magnitude : 0.0f;  // of less it would be infinite
+    const Floats magic = all(12582912.0f);  // rounds to the nearest whole number when added
+    Ints total = {};
+    for (int64_t column = 0; column < kGroup; column += kWidth) {
+        const Ints rounded = bits_as<Ints>(load(x + column) * inverse + magic) - bits_as<Ints>(magic);
+        total += rounded;
+        typedef int8_t Narrow __attribute__((vector_size(kWidth)));
+        const Narrow narrow = __builtin_convertvector(rounded, Narrow);
+        std::memcpy(columns + column, &narrow, sizeof(narrow));
+    }
+    int32_t counted = 0;
+    for (int64_t lane = 0; lane < kWidth; lane++) counted += total[lane];
+    *scale = step;
+    *count = static_cast<float>(counted);
+    *sum = step * *count;
+}
+
+inline void pack_i8(const float* x, int64_t columns, uint8_t* packed) {
+    const int64_t groups = round_up(columns, kGroup) / kGroup;
+    auto* bytes = reinterpret_cast<int8_t*>(packed);
+    auto* scales = reinterpret_cast<float*>(packed + groups * kGroup);
+    float *counts = scales + groups, *sums = counts + groups;
+    const int64_t whole = columns / kGroup;
+    for (int64_t group = 0; group < whole; group++) {
+        pack_group(x + group * kGroup, bytes + group * kGroup, scales + group, counts + group, sums + group);
+    }
+    if (whole < groups) {
+        float last[kGroup] = {};
+        std::copy(x + whole * kGroup, x + columns, last);
+        pack_group(last, bytes + whole * kGroup, scales + whole, counts + whole, sums + whole);
+    }
+}
+
+inline void pack_row(const float* x, int64_t columns, Format format, uint8_t* packed) {
+    const int64_t padded = round_up(columns, kGroup);
+    if (format == Format::i8) {
+        pack_i8(x, columns, packed);
+    } else if (format == Format::f32) {
+        auto* out = reinterpret_cast<float*>(packed);
+        std::copy(x, x + columns, out);
+        std::fill(out + columns, out + padded, 0.0f);
+    } else {
+        auto* out = reinterpret_cast<uint16_t*>(packed);
+        int64_t column = 0;
+        for (; column + kWidth <= columns; column += kWidth) store_brain(out + column, load(x + column));
+        for (; column < columns; column++) out[column] = brain_of_float(x[column]);
+        std::fill(out + columns, out + padded, uint16_t{0});
+    }
+}
+
+}  // namespace
+}  // namespace quire

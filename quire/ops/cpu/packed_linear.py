@@ -1,0 +1,75 @@
+"""packed_linear: products with matrices in the native core's layouts, side by side."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from quire.ops.cpu.matrix import PackedMatrix
+from quire.ops.cpu.tape import Tape, TapeInput, TapeProgram, Value
+
+if TYPE_CHECKING:
+    from quire.ops.cpu import _core
+
+_X, _Y = TapeInput("x"), TapeInput("y")
+
+
+class PackedLinear:
+    """x Wᵀ + b, where W is several matrices one below the other, each in its own layout."""
+
+    def __init__(self, machine: "_core.Machine", matrices: Sequence[PackedMatrix]) -> None:
+        self._machine = machine
+        self._matrices = tuple(matrices)
+        self._columns = matrices[0].columns
+        self._rows = sum(matrix.rows for matrix in matrices)
+        self._program: TapeProgram | None = None
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """x Wᵀ + b for float32 x of [..., columns]."""
+        flat = x.reshape(-1, self._columns).contiguous()
+        output = torch.empty(flat.shape[0], self._rows)
+        if flat.shape[0]:
+            if self._program is None:
+                self._program = self._record_alone()
+            self._program.run(self._machine, flat.shape[0], {"x": flat, "y": output})
+        return output.view(*x.shape[:-1], self._rows)
+
+    def record(self, x: Value) -> Value:
+        """The same as operations of the tape that `x` is on."""
+        tape = x.tape
+        result = tape.value(self._rows)
+        column = 0
+        for matrix in self._matrices:
+            packed = tape.packed(x, matrix.layout, matrix.is_dense)
+            part = Value(tape, result.register, column, (matrix.rows,))
+            tape.keep(matrix)
+            tape.record("linear", (packed,), part, together=True, matrix=matrix.core, from_=packed, to=part)
+            column += matrix.rows
+        return result
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """Rows by number, of a single matrix."""
+        (matrix,) = self._matrices
+        flat = ids.flatten().long().contiguous()
+        if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < matrix.rows:
+            raise IndexError(f"rows {int(flat.min())} to {int(flat.max())} of a matrix that has {matrix.rows}")
+        output = torch.empty(flat.shape[0], matrix.columns)
+        self._machine.matrix_rows(matrix.core, flat.data_ptr(), flat.shape[0], output.data_ptr())
+        return output.view(*ids.shape, matrix.columns)
+
+    def _record_alone(self) -> TapeProgram:
+        tape = Tape()
+        x = tape.value(self._columns)
+        tape.record("load", (), x, input=tape.input(_X), to=x, columns=self._columns)
+        y = self.record(x)
+        tape.record("store", (y,), y, from_=y, output=tape.input(_Y), columns=self._rows)
+        return tape.finish()
+
+
+def packed_linear(x: Tensor, weight: PackedLinear) -> Tensor:
+    return weight.multiply(x)
+
+
+def record_packed_linear(x: Value, weight: PackedLinear) -> Value:
+    return weight.record(x)

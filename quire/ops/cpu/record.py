@@ -1,0 +1,134 @@
+"""How ops on recorded values become operations of the core: the column `tape` of the dispatch table."""
+
+import torch
+from torch import Tensor
+
+from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
+
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+
+
+def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
+    columns = x.dims[-1]
+    result = x.tape.value(*x.dims)
+    x.tape.keep(_floats(weight))
+    x.tape.record(
+        "rms_norm",
+        (x,),
+        result,
+        from_=x,
+        to=result,
+        weight=weight.data_ptr(),
+        columns=columns,
+        count=x.width // columns,
+        eps=eps,
+        offset=offset,
+    )
+    return result
+
+
+def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
+    result = x.tape.value(*x.dims)
+    x.tape.keep(_floats(weight), _floats(bias))
+    x.tape.record(
+        "layer_norm",
+        (x,),
+        result,
+        from_=x,
+        to=result,
+        weight=weight.data_ptr(),
+        bias=bias.data_ptr(),
+        columns=x.width,
+        eps=eps,
+    )
+    return result
+
+
+def activate(x: Value, activation: str) -> Value:
+    return _gate(x, activation, x.width, gated=False)
+
+
+def gated_activation(gate_up: Value, activation: str) -> Value:
+    return _gate(gate_up, activation, gate_up.width // 2, gated=True)
+
+
+def rotary(x: Value, cos: TapeInput, sin: TapeInput) -> Value:
+    """In place: nothing may read the heads as they were before."""
+    num_heads, head_dim = x.dims
+    tape = x.tape
+    tape.record(
+        "rotate",
+        (x,),
+        x,
+        heads=x,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        cos=tape.input(cos),
+        sin=tape.input(sin),
+        half=cos.width,
+    )
+    return x
+
+
+def write_kv(key: Value, value: Value, keys: Tensor, values: Tensor, slots: TapeInput) -> None:
+    tape = key.tape
+    cache = _cache(keys, values)
+    tape.keep(keys, values)
+    tape.record("write_kv", (key, value), value, key=key, value=value, cache=cache, slots=tape.input(slots))
+
+
+def paged_attention(
+    query: Value,
+    keys: Tensor,
+    values: Tensor,
+    tables: TapeInput,
+    query_starts: TapeInput,
+    lengths: TapeInput,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+) -> Value:
+    tape = query.tape
+    result = tape.value(*query.dims)
+    tape.record(
+        "attention",
+        (query,),
+        result,
+        together=True,
+        query=query,
+        to=result,
+        cache=_cache(keys, values),
+        heads=query.dims[0],
+        scale=scale,
+        window=window or 0,
+        softcap=softcap or 0.0,
+        tables=tape.input(tables),
+        starts=tape.input(query_starts),
+        lengths=tape.input(lengths),
+        count=tape.input(TapeInput("num_sequences")),
+    )
+    return result
+
+
+def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:
+    result = x.tape.value(columns)
+    number = ACTIVATIONS[activation]
+    x.tape.record("gate", (x,), result, from_=x, to=result, columns=columns, activation=number, gated=gated)
+    return result
+
+
+def _cache(keys: Tensor, values: Tensor) -> object:
+    from quire.ops.cpu import _core
+
+    if keys.dtype not in KV_TYPES or not keys.is_contiguous() or not values.is_contiguous():
+        raise NotRecordable(f"a KV cache of {keys.dtype}")
+    block_size, kv_heads, head_dim = keys.shape[1:]
+    kind = KV_TYPES[keys.dtype]
+    return _core.PagedCache(kind, keys.data_ptr(), values.data_ptr(), block_size, kv_heads, head_dim)
+
+
+def _floats(weight: Tensor) -> Tensor:
+    if weight.dtype != torch.float32 or not weight.is_contiguous():
+        raise NotRecordable(f"a weight of {weight.dtype}")
+    return weight

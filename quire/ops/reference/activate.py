@@ -1,0 +1,11 @@
+"""activate: the definition of the activations that checkpoints use."""
+
+from torch import Tensor
+from torch.nn import functional
+
+
+def activate(x: Tensor, activation: str) -> Tensor:
+    """silu, gelu, or gelu by its tanh approximation."""
+    if activation == "silu":
+        return functional.silu(x)
+    return functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")

@@ -1,0 +1,74 @@
+"""RecordedModel: a decoder whose layers run as one program of the native CPU core."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from quire.layers.batch import Batch, KVLayer
+from quire.layers.rope import Rope
+from quire.models.decoder import Decoder
+from quire.ops.cpu.tape import Tape, TapeInput, TapeProgram, Value
+
+if TYPE_CHECKING:
+    from quire.ops.cpu import _core
+
+
+class RecordedModel:
+    """Called like the decoder; records it when it is first called, as by then all its weights must be there."""
+
+    def __init__(self, model: Decoder, kv: Sequence[KVLayer], machine: "_core.Machine") -> None:
+        self._model = model
+        self._kv = list(kv)
+        self._machine = machine
+        self._program: TapeProgram | None = None
+
+    def __call__(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """Hidden states [tokens, hidden] behind the last norm."""
+        if self._program is None:
+            self._model.gate.wait_for_all()
+        x = self._model.embed(input_ids, positions)
+        if self._program is None:
+            self._program = record(self._model, self._kv, x.shape[1])
+        hidden = torch.empty_like(x)
+        given = {
+            "x": x,
+            "hidden": hidden,
+            "starts": batch.query_starts,
+            "lengths": batch.lengths,
+            "num_sequences": torch.tensor(len(batch.lengths)),
+        }
+        for number, (cos, sin) in enumerate(self._model.angles(positions, batch.lengths_for_angles)):
+            given[f"cos {number}"], given[f"sin {number}"] = cos, sin
+        for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
+            given[f"table {number}"], given[f"slots {number}"] = table.contiguous(), slots
+        self._program.run(self._machine, x.shape[0], given)
+        return hidden
+
+
+def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
+    """The model's layers and last norm, with this cache."""
+    tape = Tape()
+    x = tape.value(width)
+    tape.record("load", (), x, input=tape.input(TapeInput("x")), to=x, columns=width)
+    groups = range(max(layer.group for layer in kv) + 1)
+    batch = _recorded(
+        Batch,
+        query_starts=TapeInput("starts"),
+        lengths=TapeInput("lengths"),
+        lengths_for_angles=None,
+        tables=[TapeInput(f"table {group}") for group in groups],
+        slots=[TapeInput(f"slots {group}") for group in groups],
+        kv=kv,
+    )
+    ropes = [cast(Rope, rope).num_angles for rope in model.ropes]
+    angles = [(TapeInput(f"cos {number}", size), TapeInput(f"sin {number}", size)) for number, size in enumerate(ropes)]
+    hidden = cast(Value, model.body(cast(Tensor, x), cast("list[tuple[Tensor, Tensor]]", angles), batch))
+    tape.record("store", (hidden,), hidden, from_=hidden, output=tape.input(TapeInput("hidden")), columns=width)
+    return tape.finish()
+
+
+def _recorded(batch: type[Batch], **fields: object) -> Batch:
+    """A batch of inputs that stand for the tensors of every step."""
+    return batch(**fields)  # type: ignore[arg-type]
