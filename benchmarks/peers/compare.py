@@ -31,12 +31,22 @@ _SERVER_VALUES = {
 class Comparison:
     """Measures, keeps every figure, and prints."""
 
-    def __init__(self, contestants: list[Contestant], work: ModelWork, limits: Limits, patience: float) -> None:
+    def __init__(
+        self,
+        contestants: list[Contestant],
+        work: ModelWork,
+        limits: Limits,
+        threads: int,
+        patience: float,
+        record: Path | None,
+    ) -> None:
         self._contestants = contestants
         self._work = work
         self._limits = limits
+        self._threads = threads
         self._patience = patience
-        self.kept: dict[str, list[Figure]] = {}
+        self._record = record
+        self._kept: dict[str, list[Figure]] = {}
 
     def offline(self, cases: list[Case], rounds: int) -> None:
         opened = {contestant.name: contestant.open() for contestant in self._contestants}
@@ -44,47 +54,61 @@ class Comparison:
             for case in cases:
                 for name, each in opened.items():
                     self._rate(name, each, case, seed=0)  # warms up, and is not kept
-                self.kept[case.name] = [
+                self._kept[case.name] = [
                     self._rate(name, each, case, seed) for seed in range(1, rounds + 1) for name, each in opened.items()
                 ]
                 self._print_rates(case)
+                self._write_record()
         finally:
             for each in opened.values():
                 each.close()
 
-    def servers(self, cases: list[Case], rounds: int, threads: int, logs: Path) -> None:
+    def servers(self, cases: list[Case], rounds: int, logs: Path) -> None:
         for case in cases:
             lives: list[tuple[str, ServerFigures, float]] = []
             for seed in range(1, rounds + 1):
-                lives += [self._life(each, case, threads, logs, seed) for each in self._contestants if each.server]
+                lives += [self._life(each, case, logs, seed) for each in self._contestants if each.server]
             for field, (title, unit, less, factor) in _SERVER_VALUES.items():
                 figures = [Figure(name, getattr(life, field) * factor, others) for name, life, others in lives]
-                self.kept[f"{case.name}, {title}"] = figures
+                self._kept[f"{case.name}, {title}"] = figures
                 print("\n".join(lines(f"{case.name}, {title}", figures, unit, {}, less)), flush=True)
+            self._write_record()
 
     def _rate(self, name: str, opened: Opened, case: Case, seed: int) -> Figure:
         wait_until_quiet(patience=self._patience)
         rate, others = watched(lambda: opened.rate(case, seed))
         return Figure(name, rate, others)
 
-    def _life(
-        self, contestant: Contestant, case: Case, threads: int, logs: Path, seed: int
-    ) -> tuple[str, ServerFigures, float]:
+    def _life(self, contestant: Contestant, case: Case, logs: Path, seed: int) -> tuple[str, ServerFigures, float]:
         make = contestant.server
         assert make is not None
         wait_until_quiet(patience=self._patience)
         log = logs / f"server_{contestant.name.replace(' ', '_')}.log"
-        life, others = watched(lambda: run_server(lambda port: make(case.streams, port), case, threads, log, seed))
+        life, others = watched(
+            lambda: run_server(lambda port: make(case.streams, port), case, self._threads, log, seed)
+        )
         return contestant.name, life, others
 
     def _print_rates(self, case: Case) -> None:
-        figures = self.kept[case.name]
+        figures = self._kept[case.name]
         cost = {contestant.name: contestant.bytes_per_token for contestant in self._contestants}
         shares = {
             name: limit_share(case, rate, cost[name], self._work, self._limits)
             for name, rate in medians_of(figures).items()
         }
         print("\n".join(lines(case.name, figures, "tok/s", shares, lower_is_better=False)), flush=True)
+
+    def _write_record(self) -> None:
+        """Every figure so far, for whoever wants other statistics; an interrupted run keeps its finished cases."""
+        if self._record is None:
+            return
+        told = {
+            "date": time.strftime("%Y-%m-%d"),
+            "threads": self._threads,
+            "limits": asdict(self._limits),
+            "figures": {name: [asdict(figure) for figure in kept] for name, kept in self._kept.items()},
+        }
+        self._record.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -96,19 +120,15 @@ def main() -> None:
     print(f"{asked.gguf.name}: {work.file_bytes / 1e6:.1f} MB a token; {asked.threads} threads. The machine {limits}.")
     places = Places(asked.gguf, asked.folder, asked.llama, asked.vllm_python, asked.threads)
     everyone = all_contestants(places)
+    if unknown := set(asked.only or ()) - set(everyone):
+        raise SystemExit(f"--only has {', '.join(sorted(unknown))}; there are {', '.join(everyone)}")
     contestants = [each for name, each in everyone.items() if not asked.only or name in asked.only]
-    comparison = Comparison(contestants, work, limits, asked.patience)
+    comparison = Comparison(contestants, work, limits, asked.threads, asked.patience, asked.json)
     chosen = asked.cases or [*OFFLINE, *SERVERS]
-    comparison.offline([OFFLINE[name] for name in chosen if name in OFFLINE], asked.rounds)
-    comparison.servers([SERVERS[name] for name in chosen if name in SERVERS], asked.rounds, asked.threads, asked.folder)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(_record(comparison, limits, asked.threads), indent=1) + "\n", encoding="utf-8")
-
-
-def _record(comparison: Comparison, limits: Limits, threads: int) -> dict[str, object]:
-    """Every figure, for whoever wants other statistics."""
-    figures = {name: [asdict(figure) for figure in kept] for name, kept in comparison.kept.items()}
-    return {"date": time.strftime("%Y-%m-%d"), "threads": threads, "limits": asdict(limits), "figures": figures}
+    if offline := [OFFLINE[name] for name in chosen if name in OFFLINE]:
+        comparison.offline(offline, asked.rounds)
+    if servers := [SERVERS[name] for name in chosen if name in SERVERS]:
+        comparison.servers(servers, asked.rounds, asked.folder)
 
 
 def _arguments() -> argparse.Namespace:
@@ -123,7 +143,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", help="names of contestants, as the tables print them")
     parser.add_argument("--patience", type=float, default=600, help="seconds to wait for a quiet machine before a run")
     parser.add_argument("--json", type=Path, help="keep every figure in this file")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    for name in ("gguf", "folder", "llama", "vllm_python"):  # children run in the repository's root
+        if getattr(asked, name) is not None:
+            setattr(asked, name, getattr(asked, name).absolute())
+    return asked
 
 
 if __name__ == "__main__":

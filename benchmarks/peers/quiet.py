@@ -1,6 +1,7 @@
 """Whether anything but us kept the processors busy, without which no figure means much.
 
-Of all processor time that the kernel counted, what belongs to this process and its descendants is taken off.
+Of all processor time that the kernel counted, what belongs to this process and its descendants is taken off; what the
+host of a virtual machine took away (steal) counts as others'.
 """
 
 import os
@@ -27,8 +28,8 @@ class ProcessorTime:
     @classmethod
     def now(cls) -> "ProcessorTime":
         fields = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]]
-        user, nice, system, _idle, _waiting, interrupts, soft_interrupts = fields[:7]
-        everyone = (user + nice + system + interrupts + soft_interrupts) / _TICKS
+        user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = fields[:8]
+        everyone = (user + nice + system + interrupts + soft_interrupts + stolen) / _TICKS
         return cls(time.monotonic(), everyone, _ours())
 
 

@@ -20,7 +20,7 @@ _MOST_STREAMS = 64
 _CONTEXT = 1024
 _ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # it would leave a core to its front otherwise; all peers get all of them
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # as many threads as everyone, wherever the kernel puts them
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
 }

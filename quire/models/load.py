@@ -56,13 +56,8 @@ def load_weights(
         _give(wanted[expected], checkpoint.stored(name), progress)
 
 
-def load_layer_by_layer(
-    model: Decoder,
-    checkpoint: Checkpoint,
-    progress: Progress | None = None,
-    loaded: Callable[[], None] | None = None,
-) -> Callable[[], None]:
-    """Close a model's gate and return what fills it, opening each layer as soon as it is there, and then calls `loaded`.
+def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> Callable[[], bool]:
+    """Close a model's gate and return what fills it, opening each layer as soon as it is there, and says if that worked.
 
     Names are matched at once: what can be known to fail fails here, not in the background.
     """
@@ -73,7 +68,7 @@ def load_layer_by_layer(
     ends = {name: take for name, take in everything.items() if name not in of_layers}
     model.gate.close()
 
-    def load() -> None:
+    def load() -> bool:
         try:
             _give_all(ends, names, checkpoint, progress)
             model.gate.open_ends()
@@ -81,10 +76,10 @@ def load_layer_by_layer(
                 _give_all(wanted, names, checkpoint, progress)
                 model.gate.open_layer(index)
             model.gate.open_all()
-            if loaded is not None:
-                loaded()
         except Exception as error:  # whoever waits at the gate must hear of it, whatever it is
             model.gate.fail(error)
+            return False
+        return True
 
     return load
 

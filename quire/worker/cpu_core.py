@@ -1,18 +1,27 @@
 """Starting the native CPU core: its threads, and where packed weights are kept."""
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from quire.config.resolved import Resolved
+from quire.models.loading.default_model import cache_folder
+from quire.models.loading.folder import find_model
+from quire.ops.cpu.packed_cache import PackedCache, open_packed_cache
 from quire.ops.cpu.packing import Packing
-from quire.ops.cpu.threads import placement
+from quire.ops.cpu.threads import Placement, placement
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
+
+_SMALLEST_KEPT = 32 * 2**20
+"""Bytes of weights; packing fewer takes no longer than looking for a file."""
+_FOR_THE_FRONT = 1
+"""Cores left to the process that talks to clients, where there are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +30,46 @@ class CpuCore:
 
     machine: "_core.Machine"
     packing: Packing
-    loaded: Callable[[], None]
-    """To be called once all weights are packed."""
+
+    def loaded(self, *, worked: bool) -> None:
+        """To be called when all weights are packed, or cannot be."""
+        if self.packing.cache is None:
+            return
+        if worked:
+            self.packing.cache.commit()
+        else:
+            self.packing.cache.discard()
 
 
-def start_core(resolved: Resolved, path: Path) -> CpuCore:
-    """One pool of threads for the model at `path`."""
+def start_core(path: Path, resolved: Resolved) -> CpuCore:
+    """One pool of threads for the model at `path`, and its packed weights if an earlier start left them."""
     from quire.ops.cpu import _core
 
-    chosen = placement(resolved.cpu_threads)
+    chosen = placement(resolved.cpu_threads, reserve=_FOR_THE_FRONT)
+    _stay_with(chosen)
     machine = _core.Machine(chosen.threads, chosen.cpus, "")
     # what is left to torch is small, and a second pool would take the cores from the first
     torch.set_num_threads(1)
-    return CpuCore(machine, Packing(machine), lambda: None)
+    return CpuCore(machine, Packing(machine, _cache(path, resolved)))
+
+
+def _stay_with(chosen: Placement) -> None:
+    """On several NUMA nodes, the thread that loads must be where the weights are to be, as those that compute are."""
+    if chosen.cpus and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, chosen.cpus)
+
+
+def _cache(path: Path, resolved: Resolved) -> PackedCache | None:
+    if resolved.weight_bytes < _SMALLEST_KEPT:
+        return None
+    found = find_model(path)
+    files = found.safetensors if found.gguf is None else [found.gguf]
+    kept = "kept" if resolved.keep_packed else "expanded"
+    return open_packed_cache(cache_folder().parent / "packed", files, f"{_version()}, {kept}")
+
+
+def _version() -> str:
+    try:
+        return version("quire")
+    except PackageNotFoundError:
+        return "unknown"

@@ -28,7 +28,7 @@ class RecordedModel:
         """Hidden states [tokens, hidden] behind the last norm."""
         if self._program is None:
             self._model.gate.wait_for_all()
-        x = self._model.embed(input_ids, positions)
+        x = self._model.embed(input_ids, positions).float()
         if self._program is None:
             self._program = record(self._model, self._kv, x.shape[1])
         hidden = torch.empty_like(x)
@@ -42,7 +42,7 @@ class RecordedModel:
         for number, (cos, sin) in enumerate(self._model.angles(positions, batch.lengths_for_angles)):
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
-            given[f"table {number}"], given[f"slots {number}"] = table.contiguous(), slots
+            given[f"table {number}"], given[f"slots {number}"] = table.to(torch.int32).contiguous(), slots
         self._program.run(self._machine, x.shape[0], given)
         return hidden
 

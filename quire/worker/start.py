@@ -34,23 +34,28 @@ def start_worker(
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     """
+    core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
-    core = start_core(resolved, path) if resolved.cpu_core else None
     packing = None if core is None else core.packing
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
     model = build_model(shape, policy)
-    loaded = None if core is None else core.loaded
     if in_background:
-        load = load_layer_by_layer(model, checkpoint, progress, loaded)
+        load = load_layer_by_layer(model, checkpoint, progress)
         # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it
-        Thread(target=load, name="quire-loader").start()
+        Thread(target=_load_in_background, args=(load, core), name="quire-loader").start()
     else:
         load_weights(model, checkpoint, progress)
-        if loaded is not None:
-            loaded()
+        if core is not None:
+            core.loaded(worked=True)
     return _worker(model, shape, resolved, device, seed, core)
+
+
+def _load_in_background(load: Callable[[], bool], core: CpuCore | None) -> None:
+    worked = load()
+    if core is not None:
+        core.loaded(worked=worked)
 
 
 def _worker(

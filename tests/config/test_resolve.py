@@ -58,7 +58,7 @@ def test_every_choice_has_a_reason_and_a_name_of_its_own() -> None:
         ("float16", "h100", "float16"),
         ("float32", "h100", "bfloat16"),
         ("float32", "cpu", "float32"),
-        ("bfloat16", "cpu", "bfloat16"),
+        ("bfloat16", "cpu", "float32"),
         ("float16", "cpu", "float32"),
         ("q4_k", "h100", "bfloat16"),
         ("q4_k", "cpu", "float32"),
@@ -141,7 +141,7 @@ def test_asked_limit_pushes_the_other_one() -> None:
 
 def test_cpu_is_modest() -> None:
     resolved = resolve(asked(), TINY, CPU)
-    assert (resolved.limits.max_num_seqs, resolved.limits.max_num_batched_tokens) == (16, 512)
+    assert (resolved.limits.max_num_seqs, resolved.limits.max_num_batched_tokens) == (64, 512)
     assert resolved.kv.num_cpu_blocks == 0
     assert resolved.preemption == "recompute"
     assert reason(resolved, "preemption_mode") == "there is no swap space"

@@ -14,7 +14,7 @@ BERT = replace(TINY, name="bert", max_position=512, dtype="float32", is_encoder=
 def test_the_usual() -> None:
     found = resolve_embedding(asked(), BERT, CPU)
     assert (found.dtype, found.max_num_seqs, found.max_num_batched_tokens, found.max_model_len) == (
-        "float32", 16, 512, 512,
+        "float32", 64, 512, 512,
     )  # fmt: skip
     assert resolve_embedding(asked(), BERT, H100).dtype == "bfloat16"
 

@@ -85,6 +85,8 @@ def open_matrix(parts: Sequence[StoredRows], columns: int, data: Tensor, bias: T
     """The matrix whose packed bytes are `data`; the bias of its rows is read whenever it multiplies."""
     from quire.ops.cpu import _core
 
+    if bias is not None and (bias.dtype != torch.float32 or not bias.is_contiguous()):
+        raise ValueError(f"the native core reads biases as contiguous float32, not {bias.dtype}")
     rows, layout = sum(part.rows for part in parts), parts[0].layout
     factor = 1 / _core.float_scale if parts[0].is_converted else 1.0
     address = 0 if bias is None else bias.data_ptr()

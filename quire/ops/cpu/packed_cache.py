@@ -118,7 +118,8 @@ def open_packed_cache(folder: Path, files: Sequence[Path], asked: str) -> Packed
     """The cache of the checkpoint in `files`, ready to read or, where it has no file yet, to write one.
 
     `asked` is whatever else decides which matrices there are and what they hold: the policy, a shard's rank, the
-    version of what reads checkpoints.
+    version of what reads checkpoints. To be called before the files are read: those that change meanwhile are then
+    kept under the key of what they were, and not of what they are.
     """
     try:
         key = cache_key(files, asked)

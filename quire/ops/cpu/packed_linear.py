@@ -27,7 +27,7 @@ class PackedLinear:
 
     def multiply(self, x: Tensor) -> Tensor:
         """x Wᵀ + b for float32 x of [..., columns]."""
-        flat = x.reshape(-1, self._columns).contiguous()
+        flat = x.reshape(-1, self._columns).float().contiguous()
         output = torch.empty(flat.shape[0], self._rows)
         if flat.shape[0]:
             if self._program is None:

@@ -29,6 +29,8 @@ def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
 
 
 def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
+    if x.width != weight.numel():
+        raise NotRecordable(f"a layer norm of {weight.numel()} columns on {x.shape}")
     result = x.tape.value(*x.dims)
     x.tape.keep(_floats(weight), _floats(bias))
     x.tape.record(
@@ -90,6 +92,7 @@ def paged_attention(
     softcap: float | None,
 ) -> Value:
     tape = query.tape
+    tape.keep(keys, values)
     result = tape.value(*query.dims)
     tape.record(
         "attention",

@@ -71,6 +71,8 @@ class Value:
         known = 1
         for size in shape[1:]:
             known *= 1 if size == -1 else size
+        if self.width % known or (-1 not in shape[1:] and self.width != known):
+            raise NotRecordable(f"a view of {self.shape} as {shape}")
         dims = tuple(self.width // known if size == -1 else size for size in shape[1:])
         return replace(self, dims=dims)
 
@@ -87,8 +89,8 @@ class Value:
         return parts
 
     def __add__(self, other: object) -> "Value":
-        if not isinstance(other, Value):
-            raise NotRecordable(f"sum with {type(other).__name__}")
+        if not isinstance(other, Value) or other.width != self.width:
+            raise NotRecordable(f"the sum of {self.shape} and {getattr(other, 'shape', type(other).__name__)}")
         result = self.tape.value(*self.dims)
         self.tape.record("add", (self, other), result, a=self, b=other, to=result, columns=self.width)
         return result
@@ -107,7 +109,7 @@ class Tape:
         self._operations: list[_Operation] = []
         self._registers: list[Register] = []
         self._inputs: dict[str, int] = {}
-        self._packed: dict[tuple[int, int, int, bool], Value] = {}
+        self._packed: dict[tuple[int, int, int, int], Value] = {}
         self._kept: list[object] = []
         self._step = 0
         self._in_rows = False
@@ -138,7 +140,7 @@ class Tape:
 
     def packed(self, x: Value, layout: int, is_dense: bool) -> Value:
         """`x` as a matrix of this layout wants it; made once for all matrices that want the same."""
-        key = (x.register.number, x.column, x.width, is_dense)
+        key = (x.register.number, x.column, x.width, layout if is_dense else -1)  # bytes are the same for all
         if key not in self._packed:
             from quire.ops.cpu import _core
 

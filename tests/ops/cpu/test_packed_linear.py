@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -38,10 +38,12 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def relative_error(found: Tensor, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> float:
+    """Against what products of such numbers usually come to, so that one that is about 0 by chance says nothing."""
     wanted = x.double() @ weights.double().t()
     if bias is not None:
         wanted += bias.double()
-    return float((found.double() - wanted).norm() / wanted.norm())
+    usual = x.double().norm() * weights.double().norm() / x.shape[-1] ** 0.5
+    return float((found.double() - wanted).norm() / usual)
 
 
 def allowed_error(variant: str, *kinds: str) -> float:
@@ -81,15 +83,17 @@ def test_types_that_were_converted(variant: str, kind: str) -> None:
     kind=st.sampled_from(FLOATS),
     has_bias=st.booleans(),
 )
-@settings(max_examples=40)
 def test_floats_of_any_shape(
     variant: str, rows: int, columns: int, outputs: int, threads: int, kind: str, has_bias: bool
 ) -> None:
+    # all positive, so that sums are off by no more than their products
     stored, x = weights_of(kind, outputs, columns), normal(rows, columns, seed=1).abs()
-    stored = StoredRows(kind, stored.data.abs(), outputs)  # so that a single product is not about 0
+    stored = StoredRows(kind, stored.data.abs(), outputs)
     bias = normal(outputs, seed=2).abs() if has_bias else None
     found = pack(variant, [stored], columns, bias, threads).multiply(x)
-    assert relative_error(found, x, values_of(stored), bias) < allowed_error(variant, kind)
+    wanted = x.double() @ values_of(stored).double().t() + (0 if bias is None else bias.double())
+    allowed = 2 * allowed_error(variant, kind)  # in bfloat16 both factors may be off by 1 in 256
+    torch.testing.assert_close(found.double(), wanted, atol=0, rtol=allowed)
 
 
 def whole_numbers(rows: int, columns: int) -> Tensor:
@@ -109,15 +113,25 @@ def blocks_with_power_of_two_scales(kind: str, rows: int, blocks: int) -> Stored
     return StoredRows(kind, raw.view(rows, -1), rows)
 
 
+def weights_of_few_bits(kind: str, rows: int, columns: int) -> StoredRows:
+    if kind not in FLOATS:
+        return blocks_with_power_of_two_scales(kind, rows, columns // 32)
+    whole = torch.randint(-127, 128, (rows, columns), generator=torch.Generator().manual_seed(rows))
+    return StoredRows(kind, whole.to(getattr(torch, kind)), rows)
+
+
 @every_variant
-@every_thread_count
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0"])
-def test_what_can_be_exact_is(variant: str, threads: int, kind: str) -> None:
-    stored = blocks_with_power_of_two_scales(kind, 50, 4)
-    packed, weights = pack(variant, [stored], 128, threads=threads), values_of(stored)
-    for rows in (1, 2, 3, 13, 24, 50):
-        x = whole_numbers(rows, 128)
-        assert torch.equal(packed.multiply(x), (x.double() @ weights.double().t()).float())
+@given(
+    rows=st.integers(1, 70),
+    groups=st.integers(1, 9),
+    outputs=st.integers(1, 100),
+    threads=st.integers(1, 3),
+    kind=st.sampled_from([*FLOATS, "Q4_0", "Q4_1", "Q8_0"]),
+)
+def test_what_can_be_exact_is(variant: str, rows: int, groups: int, outputs: int, threads: int, kind: str) -> None:
+    stored, x = weights_of_few_bits(kind, outputs, 32 * groups), whole_numbers(rows, 32 * groups)
+    found = pack(variant, [stored], 32 * groups, threads=threads).multiply(x)
+    assert torch.equal(found, (x.double() @ values_of(stored).double().t()).float())
 
 
 @every_variant
@@ -202,6 +216,15 @@ def test_parts_of_different_kinds(variant: str, threads: int, kinds: tuple[str, 
 
 
 @every_variant
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0"])
+def test_what_an_earlier_run_left_behind_does_not_matter(variant: str, kind: str) -> None:
+    packed, x = pack(variant, [weights_of(kind, 37, 64)], 64), normal(33, 64)
+    fresh = packed.multiply(x)
+    packed.multiply(torch.full((64, 64), torch.nan))
+    assert torch.equal(packed.multiply(x), fresh)
+
+
+@every_variant
 def test_rows_give_the_same_alone_and_together(variant: str) -> None:
     for kind in ("float32", "Q4_1", "Q8_0"):
         packed = pack(variant, [weights_of(kind, 40, 128)], 128)
@@ -234,16 +257,19 @@ def test_recorded_between_other_operations(variant: str, threads: int) -> None:
 
 
 @every_variant
-def test_two_layers_that_read_the_same_value(variant: str) -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [("float32", "float16"), ("float16", "float32"), ("bfloat16", "Q4_1"), ("Q4_1", "float32"), ("Q8_0", "Q4_0")],
+)
+def test_two_layers_that_read_the_same_value(variant: str, kinds: tuple[str, str]) -> None:
     """Each gets it in the format that its own layout takes."""
-    for kinds in (("float32", "float16"), ("float16", "float32"), ("Q4_1", "float32"), ("Q8_0", "Q4_0")):
-        parts = [weights_of(kind, 32, 64, seed=number) for number, kind in enumerate(kinds)]
-        first, second = (pack(variant, [part], 64) for part in parts)
-        for rows in (3, 30):
-            x = normal(rows, 64)
-            found = run_recorded(variant, lambda x, one=first, two=second: packed_linear(x, one) + packed_linear(x, two), x)
-            weights = values_of(parts[0]) + values_of(parts[1])
-            assert relative_error(found, x, weights) < allowed_error(variant, *kinds), (kinds, rows)
+    parts = [weights_of(kind, 32, 64, seed=number) for number, kind in enumerate(kinds)]
+    first, second = (pack(variant, [part], 64) for part in parts)
+    for rows in (3, 30):
+        x = normal(rows, 64)
+        found = run_recorded(variant, lambda x: packed_linear(x, first) + packed_linear(x, second), x)
+        weights = values_of(parts[0]) + values_of(parts[1])
+        assert relative_error(found, x, weights) < allowed_error(variant, *kinds), rows
 
 
 def test_the_variants_agree() -> None:

@@ -7,145 +7,138 @@ namespace quire {
 
 namespace {
 
-constexpr int64_t kRowsAtOnce = 96;     // queries × heads of a task: their scores and sums stay in the second cache
-constexpr int64_t kShortestPart = 128;  // positions; below, bringing parts together costs more than it saves
+constexpr int64_t kRowsAtOnce = 96;  // queries × heads of a task: their scores and sums stay in the second cache
+constexpr int64_t kPart = 256;       // positions; a multiple of the kernels' blocks
+
+AttentionPart part_at(float* floats, int64_t rows, int64_t head_dim) {
+    return {floats, floats + rows * head_dim, floats + rows * (head_dim + 1)};
+}
+
+int64_t part_floats(int64_t rows, int64_t head_dim) { return round_up(rows * (head_dim + 2), 16); }
+
+// `next` joins what was seen before it.
+void join(const AttentionPart& before, const AttentionPart& next, int64_t rows, int64_t head_dim) {
+    for (int64_t row = 0; row < rows; row++) {
+        const float peak = std::max(before.peak[row], next.peak[row]);
+        if (peak == -INFINITY) continue;  // neither saw anything
+        const float mine = std::exp(before.peak[row] - peak), theirs = std::exp(next.peak[row] - peak);
+        float *mixed = before.mixed + row * head_dim, *added = next.mixed + row * head_dim;
+        for (int64_t i = 0; i < head_dim; i++) mixed[i] = mixed[i] * mine + added[i] * theirs;
+        before.total[row] = before.total[row] * mine + next.total[row] * theirs;
+        before.peak[row] = peak;
+    }
+}
 
 }  // namespace
 
-void Attention::prepare(const Run& run) {
-    tasks_.clear();
-    merges_.clear();
-    num_parts_ = 0;
-    next_task_ = 0;
-    next_merge_ = 0;
-    const int64_t count = *run.input<int64_t>(sequences_.count);
-    const int64_t* starts = run.input<int64_t>(sequences_.starts);
-    const int64_t* lengths = run.input<int64_t>(sequences_.lengths);
-    const int64_t queries_at_once = std::max<int64_t>(1, kRowsAtOnce / group());
-    int64_t wholes = 0, longest = 0;
+int64_t AttentionPlan::queries_at_once() const { return std::max<int64_t>(1, kRowsAtOnce / group()); }
+
+void AttentionPlan::make(const Run& run) {
+    tasks.clear();
+    merges.clear();
+    num_kept = 0;
+    const int64_t count = *run.input<int64_t>(sequences.count);
+    const int64_t* starts = run.input<int64_t>(sequences.starts);
+    int64_t undivided = 0;
     for (int64_t sequence = 0; sequence < count; sequence++) {
         const int64_t queries = starts[sequence + 1] - starts[sequence];
-        wholes += (queries + queries_at_once - 1) / queries_at_once * cache_.kv_heads;
-        longest = std::max(longest, lengths[sequence]);
+        undivided += (queries + queries_at_once() - 1) / queries_at_once() * kv_heads;
     }
     // With too few tasks for all threads, positions are divided too.
-    int64_t positions_at_once = INT64_MAX;
-    const int64_t wanted = 4 * run.pool.size();
-    if (run.pool.size() > 1 && wholes > 0 && wholes < wanted) {
-        const int64_t pieces = (wanted + wholes - 1) / wholes;
-        positions_at_once = std::max(kShortestPart, round_up((longest + pieces - 1) / pieces, 64));
-    }
-    // The last queries of a prompt see most, so they come first: no thread is left with a long one at the end.
-    for (int64_t sequence = 0; sequence < count; sequence++) {
-        plan_sequence(run, sequence, queries_at_once, positions_at_once);
-    }
-    const int64_t rows = queries_at_once * group();
-    parts_.resize(num_parts_ * rows * (cache_.head_dim + 2));
+    const bool divide = run.pool.size() > 1 && undivided < 4 * run.pool.size();
+    for (int64_t sequence = 0; sequence < count; sequence++) add_sequence(run, sequence, divide);
 }
 
-void Attention::plan_sequence(const Run& run, int64_t sequence, int64_t queries_at_once, int64_t positions_at_once) {
-    const int64_t* starts = run.input<int64_t>(sequences_.starts);
+void AttentionPlan::add_sequence(const Run& run, int64_t sequence, bool divide) {
+    const int64_t* starts = run.input<int64_t>(sequences.starts);
     const int64_t queries = starts[sequence + 1] - starts[sequence];
-    const int64_t first_position = run.input<int64_t>(sequences_.lengths)[sequence] - queries;
-    const int64_t tiles = (queries + queries_at_once - 1) / queries_at_once;
+    const int64_t first_position = run.input<int64_t>(sequences.lengths)[sequence] - queries;
+    const int64_t tiles = (queries + queries_at_once() - 1) / queries_at_once();
+    // The last queries of a prompt see most, so they come first: no thread is left with a long one at the end.
     for (int64_t tile = tiles - 1; tile >= 0; tile--) {
-        const int64_t first = tile * queries_at_once, taken = std::min(queries_at_once, queries - first);
+        const int64_t first = tile * queries_at_once(), taken = std::min(queries_at_once(), queries - first);
         const int64_t end = first_position + first + taken;
-        const int64_t seen_from = first_position + first - shape_.window + 1;
-        const int64_t begin = shape_.window > 0 ? std::max<int64_t>(0, seen_from) : 0;
-        const int64_t pieces = positions_at_once >= end - begin ? 1 : (end - begin + positions_at_once - 1) / positions_at_once;
-        for (int64_t head = 0; head < cache_.kv_heads; head++) {
-            if (pieces > 1) merges_.push_back({static_cast<int64_t>(tasks_.size()), pieces});
-            for (int64_t piece = 0; piece < pieces; piece++) {
-                const int64_t from = pieces == 1 ? begin : begin + piece * positions_at_once;
-                const int64_t to = pieces == 1 ? end : std::min(end, from + positions_at_once);
-                tasks_.push_back({sequence, head, first, taken, from, to, pieces == 1 ? -1 : num_parts_++});
+        const int64_t begin = window > 0 ? std::max<int64_t>(0, first_position + first - window + 1) : 0;
+        const int64_t first_part = begin / kPart, last_part = (end + kPart - 1) / kPart;
+        for (int64_t head = 0; head < kv_heads; head++) {
+            if (!divide || last_part - first_part == 1) {
+                tasks.push_back({sequence, head, first, taken, begin, end, first_part, last_part, -1});
+                continue;
+            }
+            merges.push_back({static_cast<int64_t>(tasks.size()), last_part - first_part});
+            for (int64_t part = first_part; part < last_part; part++) {
+                tasks.push_back({sequence, head, first, taken, begin, end, part, part + 1, num_kept++});
             }
         }
     }
 }
 
-AttentionPart Attention::part(int64_t index) {
-    const int64_t rows = std::max<int64_t>(1, kRowsAtOnce / group()) * group();
-    float* base = parts_.data() + index * rows * (cache_.head_dim + 2);
-    return {base, base + rows * cache_.head_dim, base + rows * (cache_.head_dim + 1)};
+void Attention::prepare(const Run& run) {
+    if (makes_plan_) plan_->make(run);
+    next_task_ = 0;
+    next_merge_ = 0;
+    const int64_t rows = plan_->queries_at_once() * plan_->group();
+    kept_.resize(plan_->num_kept * part_floats(rows, cache_.head_dim));
+}
+
+AttentionPart Attention::kept(int64_t index) {
+    const int64_t rows = plan_->queries_at_once() * plan_->group();
+    return part_at(kept_.data() + index * part_floats(rows, cache_.head_dim), rows, cache_.head_dim);
 }
 
 void Attention::run(const Run& run, int thread) {
-    const auto tasks = static_cast<int64_t>(tasks_.size()), merges = static_cast<int64_t>(merges_.size());
-    while (true) {
-        const int64_t index = next_task_.fetch_add(1, std::memory_order_relaxed);
-        if (index >= tasks) break;
-        attend(run, tasks_[index], thread);
-    }
+    const auto tasks = static_cast<int64_t>(plan_->tasks.size());
+    const auto merges = static_cast<int64_t>(plan_->merges.size());
+    for (int64_t index = next_task_++; index < tasks; index = next_task_++) attend(run, plan_->tasks[index], thread);
     if (merges == 0) return;
     run.pool.meet();
-    while (true) {
-        const int64_t index = next_merge_.fetch_add(1, std::memory_order_relaxed);
-        if (index >= merges) return;
-        merge(run, merges_[index]);
-    }
+    for (int64_t index = next_merge_++; index < merges; index = next_merge_++) merge(run, plan_->merges[index]);
 }
 
-void Attention::attend(const Run& run, const Task& task, int thread) {
-    const int64_t rows = task.num_queries * group(), head_dim = cache_.head_dim;
-    const int64_t first_row = run.input<int64_t>(sequences_.starts)[task.sequence] + task.first_query;
-    const int64_t queries = run.input<int64_t>(sequences_.starts)[task.sequence + 1] -
-                            run.input<int64_t>(sequences_.starts)[task.sequence];
+void Attention::attend(const Run& run, const AttentionPlan::Task& task, int thread) {
+    const int64_t rows = task.num_queries * plan_->group(), head_dim = cache_.head_dim;
+    const int64_t* starts = run.input<int64_t>(plan_->sequences.starts) + task.sequence;
+    const int64_t length = run.input<int64_t>(plan_->sequences.lengths)[task.sequence];
     AttentionTask given{};
     given.cache = &cache_;
-    given.table = run.input<int32_t>(sequences_.tables, task.sequence);
+    given.table = run.input<int32_t>(plan_->sequences.tables, task.sequence);
     given.kv_head = task.kv_head;
-    given.group = group();
-    given.queries = run.floats(query_, first_row) + task.kv_head * group() * head_dim;
+    given.group = plan_->group();
+    given.queries = run.floats(query_, starts[0] + task.first_query) + task.kv_head * given.group * head_dim;
     given.query_stride = query_.row_bytes / 4;
     given.num_queries = task.num_queries;
-    given.first_position = run.input<int64_t>(sequences_.lengths)[task.sequence] - queries + task.first_query;
-    given.begin = task.begin;
-    given.end = task.end;
+    given.first_position = length - (starts[1] - starts[0]) + task.first_query;
     given.window = shape_.window;
     given.scale = shape_.scale;
     given.softcap = shape_.softcap;
-    const int64_t own = round_up(rows * (head_dim + 2) * 4, 64);
-    uint8_t* scratch = run.pool.scratch(thread, own + run.kernels.attend_scratch(rows, head_dim));
-    if (task.part >= 0) {
-        run.kernels.attend(given, part(task.part), scratch + own);
-        return;
+    const int64_t own = part_floats(rows, head_dim) * 4;
+    uint8_t* scratch = run.pool.scratch(thread, 2 * own + run.kernels.attend_scratch(rows, head_dim));
+    const AttentionPart first = part_at(reinterpret_cast<float*>(scratch), rows, head_dim);
+    const AttentionPart next = part_at(reinterpret_cast<float*>(scratch + own), rows, head_dim);
+    for (int64_t part = task.first_part; part < task.last_part; part++) {
+        given.begin = std::max(task.begin, part * kPart);
+        given.end = std::min(task.end, (part + 1) * kPart);
+        const bool is_first = part == task.first_part;
+        run.kernels.attend(given, task.kept >= 0 ? kept(task.kept) : is_first ? first : next, scratch + 2 * own);
+        if (!is_first) join(first, next, rows, head_dim);
     }
-    auto* floats = reinterpret_cast<float*>(scratch);
-    const AttentionPart whole{floats, floats + rows * head_dim, floats + rows * (head_dim + 1)};
-    run.kernels.attend(given, whole, scratch + own);
-    finish(run, task, whole);
+    if (task.kept < 0) finish(run, task, first);
 }
 
-void Attention::merge(const Run& run, const Merge& merge) const {
-    auto* self = const_cast<Attention*>(this);
-    const Task& task = tasks_[merge.task];
-    const AttentionPart first = self->part(task.part);
-    const int64_t rows = task.num_queries * group(), head_dim = cache_.head_dim;
-    for (int64_t other = 1; other < merge.count; other++) {
-        const AttentionPart next = self->part(task.part + other);
-        for (int64_t row = 0; row < rows; row++) {
-            const float peak = std::max(first.peak[row], next.peak[row]);
-            if (peak == -INFINITY) continue;
-            const float mine = std::exp(first.peak[row] - peak), theirs = std::exp(next.peak[row] - peak);
-            for (int64_t i = 0; i < head_dim; i++) {
-                float& mixed = first.mixed[row * head_dim + i];
-                mixed = mixed * mine + next.mixed[row * head_dim + i] * theirs;
-            }
-            first.total[row] = first.total[row] * mine + next.total[row] * theirs;
-            first.peak[row] = peak;
-        }
-    }
+void Attention::merge(const Run& run, const AttentionPlan::Merge& merge) {
+    const AttentionPlan::Task& task = plan_->tasks[merge.first_task];
+    const int64_t rows = task.num_queries * plan_->group();
+    const AttentionPart first = kept(task.kept);
+    for (int64_t other = 1; other < merge.count; other++) join(first, kept(task.kept + other), rows, cache_.head_dim);
     finish(run, task, first);
 }
 
-void Attention::finish(const Run& run, const Task& task, const AttentionPart& part) const {
-    const int64_t first_row = run.input<int64_t>(sequences_.starts)[task.sequence] + task.first_query;
-    const int64_t head_dim = cache_.head_dim;
-    for (int64_t row = 0; row < task.num_queries * group(); row++) {
-        const int64_t head = task.kv_head * group() + row % group();
-        float* out = run.floats(to_, first_row + row / group()) + head * head_dim;
+void Attention::finish(const Run& run, const AttentionPlan::Task& task, const AttentionPart& part) const {
+    const int64_t first_row = run.input<int64_t>(plan_->sequences.starts)[task.sequence] + task.first_query;
+    const int64_t head_dim = cache_.head_dim, group = plan_->group();
+    for (int64_t row = 0; row < task.num_queries * group; row++) {
+        const int64_t head = task.kv_head * group + row % group;
+        float* out = run.floats(to_, first_row + row / group) + head * head_dim;
         const float inverse = 1.0f / part.total[row];
         for (int64_t i = 0; i < head_dim; i++) out[i] = part.mixed[row * head_dim + i] * inverse;
     }

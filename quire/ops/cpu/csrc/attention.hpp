@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "program.hpp"
@@ -23,42 +24,61 @@ struct SequenceInputs {
     int count;    // int64: how many sequences there are
 };
 
+// How one run's attention is divided. Positions are cut at fixed places, and the parts of a query are always merged in
+// order, by whomever they were computed: neither the batch nor the number of threads changes a result.
+class AttentionPlan {
+public:
+    // Some queries of a sequence with one KV head, over parts [first_part, last_part) of the positions.
+    struct Task {
+        int64_t sequence, kv_head;
+        int64_t first_query, num_queries;  // within the sequence's new tokens
+        int64_t begin, end;                // positions that any of them sees
+        int64_t first_part, last_part;
+        int64_t kept;  // where a part's result waits for the others; -1: the task has all parts
+    };
+    // Neighbouring tasks with parts of the same queries and head.
+    struct Merge {
+        int64_t first_task, count;
+    };
+
+    AttentionPlan(int64_t heads, int64_t kv_heads, int64_t window, SequenceInputs sequences)
+        : heads(heads), kv_heads(kv_heads), window(window), sequences(sequences) {}
+    void make(const Run& run);
+
+    int64_t group() const { return heads / kv_heads; }
+    int64_t queries_at_once() const;
+
+    const int64_t heads, kv_heads, window;
+    const SequenceInputs sequences;
+    std::vector<Task> tasks;
+    std::vector<Merge> merges;
+    int64_t num_kept = 0;
+
+private:
+    void add_sequence(const Run& run, int64_t sequence, bool divide);
+};
+
 class Attention final : public Step {
 public:
-    Attention(Place query, Place to, PagedCache cache, AttentionShape shape, SequenceInputs sequences)
-        : query_(query), to_(to), cache_(cache), shape_(shape), sequences_(sequences) {}
+    // Layers that are divided alike share a plan; the first of them makes it.
+    Attention(Place query, Place to, PagedCache cache, AttentionShape shape, std::shared_ptr<AttentionPlan> plan,
+              bool makes_plan)
+        : query_(query), to_(to), cache_(cache), shape_(shape), plan_(std::move(plan)), makes_plan_(makes_plan) {}
     void prepare(const Run& run) override;
     void run(const Run& run, int thread) override;
 
 private:
-    // Some queries of a sequence with one KV head, over all positions that they see or a part of them.
-    struct Task {
-        int64_t sequence, kv_head;
-        int64_t first_query, num_queries;  // within the sequence's new tokens
-        int64_t begin, end;
-        int64_t part;  // where its result waits for the others; -1: it is the only one
-    };
-    // Parts of the same queries and head.
-    struct Merge {
-        int64_t task;  // the first of them
-        int64_t count;
-    };
-
-    void plan_sequence(const Run& run, int64_t sequence, int64_t queries_at_once, int64_t positions_at_once);
-    void attend(const Run& run, const Task& task, int thread);
-    void merge(const Run& run, const Merge& merge) const;
-    void finish(const Run& run, const Task& task, const AttentionPart& part) const;
-    AttentionPart part(int64_t index);
-    int64_t group() const { return shape_.heads / cache_.kv_heads; }
+    void attend(const Run& run, const AttentionPlan::Task& task, int thread);
+    void merge(const Run& run, const AttentionPlan::Merge& merge);
+    void finish(const Run& run, const AttentionPlan::Task& task, const AttentionPart& part) const;
+    AttentionPart kept(int64_t index);
 
     const Place query_, to_;
     const PagedCache cache_;
     const AttentionShape shape_;
-    const SequenceInputs sequences_;
-    std::vector<Task> tasks_;
-    std::vector<Merge> merges_;
-    std::vector<float> parts_;
-    int64_t num_parts_ = 0;
+    const std::shared_ptr<AttentionPlan> plan_;
+    const bool makes_plan_;
+    std::vector<float> kept_;
     std::atomic<int64_t> next_task_{0}, next_merge_{0};
 };
 

@@ -8,6 +8,8 @@
 #endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace quire {
@@ -67,6 +69,14 @@ bool runs(const std::string& name) {
 
 #elif defined(__aarch64__)
 
+#if defined(__APPLE__)
+bool has(const char* feature) {
+    int found = 0;
+    size_t size = sizeof(found);
+    return sysctlbyname(feature, &found, &size, nullptr, 0) == 0 && found != 0;
+}
+#endif
+
 bool runs(const std::string& name) {
     if (name == "portable") return true;
 #if defined(__linux__)
@@ -76,7 +86,8 @@ bool runs(const std::string& name) {
     if (name == "i8mm") return dotprod && (second >> 13 & 1) && (second >> 14 & 1);  // and bfloat16
     return false;
 #elif defined(__APPLE__)
-    return name == "dotprod";  // every one of them has it
+    if (name == "dotprod") return true;  // every one of them has it
+    return name == "i8mm" && has("hw.optional.arm.FEAT_I8MM") && has("hw.optional.arm.FEAT_BF16");
 #else
     return false;
 #endif

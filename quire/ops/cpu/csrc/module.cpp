@@ -96,7 +96,24 @@ PagedCache paged_cache(int type, uintptr_t keys, uintptr_t values, int64_t block
     return {static_cast<KVType>(type), pointer<uint8_t>(keys), pointer<uint8_t>(values), block_size, kv_heads, head_dim};
 }
 
-void run_program(Program& program, Machine& machine, int64_t rows,
+// A program, and the plans that its attentions share.
+struct RecordedProgram : Program {
+    using Program::Program;
+
+    std::pair<std::shared_ptr<AttentionPlan>, bool> attention_plan(int64_t heads, int64_t kv_heads, int64_t window,
+                                                                   const SequenceInputs& sequences) {
+        for (const auto& plan : plans) {
+            const bool alike = plan->heads == heads && plan->kv_heads == kv_heads && plan->window == window;
+            if (alike && plan->sequences.tables == sequences.tables) return {plan, false};
+        }
+        plans.push_back(std::make_shared<AttentionPlan>(heads, kv_heads, window, sequences));
+        return {plans.back(), true};
+    }
+
+    std::vector<std::shared_ptr<AttentionPlan>> plans;
+};
+
+void run_program(RecordedProgram& program, Machine& machine, int64_t rows,
                  const std::vector<std::pair<uintptr_t, int64_t>>& inputs) {
     std::vector<Input> given;
     for (const auto& [address, stride] : inputs) given.push_back({pointer<uint8_t>(address), stride});
@@ -135,48 +152,49 @@ NB_MODULE(_core, m) {
                  new (self) PagedCache(paged_cache(type, keys, values, block_size, kv_heads, head_dim));
              }, "type"_a, "keys"_a, "values"_a, "block_size"_a, "kv_heads"_a, "head_dim"_a);
 
-    nb::class_<Program>(m, "Program")
+    nb::class_<RecordedProgram>(m, "Program")
         .def(nb::init<int64_t>(), "bytes_per_row"_a)
-        .def("load", [](Program& self, int input, const Spot& to, int64_t columns) {
+        .def("load", [](RecordedProgram& self, int input, const Spot& to, int64_t columns) {
             self.add(std::make_unique<LoadInput>(input, place(to), columns));
         }, "input"_a, "to"_a, "columns"_a)
-        .def("store", [](Program& self, const Spot& from, int output, int64_t columns) {
+        .def("store", [](RecordedProgram& self, const Spot& from, int output, int64_t columns) {
             self.add(std::make_unique<StoreOutput>(place(from), output, columns));
         }, "from_"_a, "output"_a, "columns"_a)
-        .def("add", [](Program& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
+        .def("add", [](RecordedProgram& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
             self.add(std::make_unique<Add>(place(a), place(b), place(to), columns));
         }, "a"_a, "b"_a, "to"_a, "columns"_a)
-        .def("rms_norm", [](Program& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
+        .def("rms_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
                             int64_t count, float eps, float offset) {
             self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight), columns, count, eps,
                                                offset));
         }, "from_"_a, "to"_a, "weight"_a, "columns"_a, "count"_a, "eps"_a, "offset"_a)
-        .def("layer_norm", [](Program& self, const Spot& from, const Spot& to, uintptr_t weight, uintptr_t bias,
+        .def("layer_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, uintptr_t bias,
                               int64_t columns, float eps) {
             self.add(std::make_unique<LayerNorm>(place(from), place(to), pointer<const float>(weight),
                                                  pointer<const float>(bias), columns, eps));
         }, "from_"_a, "to"_a, "weight"_a, "bias"_a, "columns"_a, "eps"_a)
-        .def("gate", [](Program& self, const Spot& from, const Spot& to, int64_t columns, int activation, bool gated) {
+        .def("gate", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, int activation, bool gated) {
             self.add(std::make_unique<Gate>(place(from), place(to), columns, static_cast<Activation>(activation), gated));
         }, "from_"_a, "to"_a, "columns"_a, "activation"_a, "gated"_a)
-        .def("rotate", [](Program& self, const Spot& heads, int64_t num_heads, int64_t head_dim, int cos, int sin,
+        .def("rotate", [](RecordedProgram& self, const Spot& heads, int64_t num_heads, int64_t head_dim, int cos, int sin,
                           int64_t half) {
             self.add(std::make_unique<Rotate>(place(heads), num_heads, head_dim, cos, sin, half));
         }, "heads"_a, "num_heads"_a, "head_dim"_a, "cos"_a, "sin"_a, "half"_a)
-        .def("write_kv", [](Program& self, const Spot& key, const Spot& value, const PagedCache& cache, int slots) {
+        .def("write_kv", [](RecordedProgram& self, const Spot& key, const Spot& value, const PagedCache& cache, int slots) {
             self.add(std::make_unique<WriteKV>(place(key), place(value), cache, slots));
         }, "key"_a, "value"_a, "cache"_a, "slots"_a)
-        .def("pack", [](Program& self, const Spot& from, const Spot& to, int64_t columns, int layout) {
+        .def("pack", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, int layout) {
             self.add(std::make_unique<Pack>(place(from), place(to), columns, static_cast<Layout>(layout)));
         }, "from_"_a, "to"_a, "columns"_a, "layout"_a)
-        .def("linear", [](Program& self, const Matrix& matrix, const Spot& from, const Spot& to) {
+        .def("linear", [](RecordedProgram& self, const Matrix& matrix, const Spot& from, const Spot& to) {
             self.add(std::make_unique<Linear>(std::make_shared<const Matrix>(matrix), place(from), place(to)));
         }, "matrix"_a, "from_"_a, "to"_a)
-        .def("attention", [](Program& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
+        .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
                              float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
+            const SequenceInputs sequences{tables, starts, lengths, count};
+            auto [plan, is_new] = self.attention_plan(heads, cache.kv_heads, window, sequences);
             self.add(std::make_unique<Attention>(place(query), place(to), cache,
-                                                 AttentionShape{heads, scale, window, softcap},
-                                                 SequenceInputs{tables, starts, lengths, count}));
+                                                 AttentionShape{heads, scale, window, softcap}, plan, is_new));
         }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "softcap"_a, "tables"_a, "starts"_a,
            "lengths"_a, "count"_a)
         .def("run", run_program, "machine"_a, "rows"_a, "inputs"_a, unlocked);

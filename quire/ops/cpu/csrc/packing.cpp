@@ -76,10 +76,17 @@ void pack_q8_0(const uint8_t* block, Q8Group& group, int64_t lane) {
 }
 
 void pack_floats_q8(const float* values, int64_t count, Q8Group& group, int64_t lane) {
-    float largest = 0;
-    for (int64_t i = 0; i < count; i++) largest = std::max(largest, std::abs(values[i]));
-    const uint16_t scale = half_of_float(largest * kFloatScale / 127.0f);
+    float largest = 0, poison = 0;
+    for (int64_t i = 0; i < count; i++) {
+        largest = std::max(largest, std::abs(values[i]));
+        poison += values[i] - values[i];  // 0, or NaN where a value is NaN or infinite
+    }
+    const uint16_t scale = poison == 0 ? half_of_float(largest * kFloatScale / 127.0f) : uint16_t{0x7e00};
     group.scale[lane] = scale;
+    if (poison != 0) {  // a damaged file must not look like a good one
+        set_q8(group, lane, 0, 1);
+        return;
+    }
     const float step = float_of_half(scale) / kFloatScale;
     for (int64_t i = 0; i < count && step > 0; i++) {
         const float q = std::nearbyint(values[i] / step);

@@ -1,7 +1,8 @@
-// What every test of the kernels uses: expectations that say what went wrong, numbers that are the same on every machine,
-// and memory that ends where the kernels must end, so that the sanitizers see whoever goes beyond.
+// What every test of the kernels uses: expectations that say what went wrong, numbers that are the same on every
+// machine, and memory that ends where the kernels must end, so that the sanitizers see whoever goes beyond.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

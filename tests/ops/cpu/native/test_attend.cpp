@@ -88,7 +88,8 @@ struct Expected {
         for (double& score : scores) total += score = std::exp(score - peak);
         log_sum = peak + std::log(total);
         for (size_t at = 0; at < scores.size(); at++) {
-            const double* value = &sample.value[(first + static_cast<int64_t>(at)) * width + task.kv_head * the.head_dim];
+            const int64_t position = first + static_cast<int64_t>(at);
+            const double* value = &sample.value[position * width + task.kv_head * the.head_dim];
             for (int64_t i = 0; i < the.head_dim; i++) mean[i] += scores[at] / total * value[i];
         }
     }
@@ -113,7 +114,7 @@ void check_case(const Kernels& kernels, const Case& the, Numbers& numbers, Check
             checks.near(peak[row] + std::log(total[row]), expected.log_sum, 1e-5, the.name() + ": sum");
             checks.expect(nothing == (total[row] == 0), the.name() + ": total");
             for (int64_t i = 0; i < the.head_dim; i++) {
-                const double found = nothing ? mixed[row * the.head_dim + i] : mixed[row * the.head_dim + i] / total[row];
+                const double found = mixed[row * the.head_dim + i] / (nothing ? 1.0 : total[row]);
                 checks.near(found, expected.mean[i], 1e-5, the.name() + ": mean");
             }
         }

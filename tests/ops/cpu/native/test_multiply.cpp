@@ -150,9 +150,9 @@ void check_alone(const Kernels& kernels, const Sample& sample, const Packed& pac
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
     const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows};
     kernels.multiply(product, 0, matrix.panels(), scratch.get());
+    const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);
     checks.expect(std::memcmp(out.get(), together, matrix.rows * sizeof(float)) == 0,
-                  named("multiply", matrix.layout, matrix.rows, matrix.columns) + " of one row differs from its result as row " +
-                      std::to_string(row));
+                  what + " of one row differs from its result as row " + std::to_string(row));
 }
 
 void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, Numbers& numbers, Checks& checks) {

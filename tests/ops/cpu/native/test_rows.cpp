@@ -107,8 +107,10 @@ void test_rotate(const Kernels& kernels, Numbers& numbers, Checks& checks) {
 }
 
 void test_store_kv(const Kernels& kernels, Numbers& numbers, Checks& checks) {
-    const float special[] = {0.0f,   -0.0f, 1.0f,    65504.0f, 65519.9f, 65520.0f, -1e6f,   3e38f,    3.4e38f, INFINITY,
-                             -INFINITY, NAN, 6e-8f,   2.9e-8f,  3e-8f,    -6.1e-5f, 1e-40f, 1.00048828125f, 1.00390625f};
+    const float special[] = {
+        0.0f, -0.0f, 1.0f, 65504.0f, 65519.9f, 65520.0f, -1e6f, 3e38f, 3.4e38f, INFINITY, -INFINITY, NAN,
+        6e-8f, 2.9e-8f, 3e-8f, -6.1e-5f, 1e-40f, 1.00048828125f, 1.00390625f,
+    };
     constexpr int64_t kSpecial = sizeof(special) / sizeof(special[0]);
     for (const int64_t count : {1, 7, 16, 19, 40, 1000}) {
         for (const KVType type : {KVType::f32, KVType::f16, KVType::bf16}) {

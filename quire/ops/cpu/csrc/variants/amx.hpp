@@ -47,8 +47,14 @@ struct TilesInUse {
 
 constexpr int64_t kGroupTileBytes = 8 * 64;  // 32 columns, 4 in each row of the tile
 
-// A panel's nibbles as bytes, a tile a group.
-inline void unpack_panel(const Q4Group* groups, int64_t count, uint8_t* to) {
+// Bytes from one group's tile of weights to the next: nibbles are unpacked first, bytes are used where they are.
+template <typename Group>
+constexpr int64_t tile_step() {
+    return kIsNibbles<Group> ? kGroupTileBytes : static_cast<int64_t>(sizeof(Group));
+}
+
+inline const uint8_t* bytes_of_panel(const Q4Group* groups, int64_t count, uint8_t* scratch) {
+    uint8_t* to = scratch;
     for (int64_t group = 0; group < count; group++, groups++) {
         for (int64_t chunk = 0; chunk < 4; chunk++, to += 128) {
             const Bytes packed = load_bytes(groups->q + 64 * chunk);
@@ -57,74 +63,131 @@ inline void unpack_panel(const Q4Group* groups, int64_t count, uint8_t* to) {
             std::memcpy(to + 64, &high, 64);
         }
     }
+    return scratch;
 }
 
-// One group's sums become part of the results of up to 16 rows. kRows is 16, or 0 for `rows` of them.
-template <int kRows, bool kWithMinimum>
-inline void add_group(const int32_t* sums, Floats scale, Floats minimum, const float* scales, const float* totals,
-                      int64_t row_floats, int64_t rows, Tile<16, 1>& tile) {
-    const int64_t count = kRows > 0 ? kRows : rows;
+inline const uint8_t* bytes_of_panel(const Q8Group* groups, int64_t, uint8_t*) {
+    return reinterpret_cast<const uint8_t*>(groups->q);
+}
+
+// Scales of 16 rows of activations, and scales times sums, side by side for every group.
+struct RowScales {
+    float* scales;  // [groups][16]
+    float* sums;    // [groups][16]
+
+    void read(const Product& product, int64_t row, int64_t rows, int64_t groups) const {
+        for (int64_t index = 0; index < rows; index++) {
+            const auto* from = reinterpret_cast<const float*>(product.x.row(row + index) + groups * kGroup);
+            for (int64_t group = 0; group < groups; group++) {
+                scales[group * 16 + index] = from[group];
+                sums[group * 16 + index] = from[2 * groups + group];
+            }
+        }
+        for (int64_t index = rows; index < 16; index++) {  // computed, and left out at the end
+            for (int64_t group = 0; group < groups; group++) scales[group * 16 + index] = sums[group * 16 + index] = 0;
+        }
+    }
+};
+
+// Tiles of sums at once. More would fill the window in which a core finds the vectors to work on meanwhile.
+constexpr int64_t kGroupsAhead = 2;
+
+// The sums of one group in tile `out`. A macro, because intrinsics take tiles as literals.
+#define QUIRE_SUM_GROUP(out, x_tile, weights_tile, group)                             \
+    _tile_loadd(x_tile, x + (group) * kGroup, stride);                                \
+    _tile_loadd(weights_tile, weights + (group) * tile_step<Group>(), 64);            \
+    _tile_zero(out);                                                                  \
+    if (kIsNibbles<Group>) {                                                          \
+        _tile_dpbsud(out, x_tile, weights_tile);                                      \
+    } else {                                                                          \
+        _tile_dpbssd(out, x_tile, weights_tile);                                      \
+    }
+
+// The sums of `count` groups, one or two, 16 rows × 16 rows of the panel each.
+template <typename Group>
+inline void sum_groups(const uint8_t* x, int64_t stride, const uint8_t* weights, int64_t count, int32_t* sums) {
+    QUIRE_SUM_GROUP(0, 4, 6, 0)
+    if (count > 1) {
+        QUIRE_SUM_GROUP(1, 5, 7, 1)
+    }
+    _tile_stored(0, sums, 64);
+    if (count > 1) _tile_stored(1, sums + 256, 64);
+}
+
+#undef QUIRE_SUM_GROUP
+
+// One group's sums become part of the results, as in multiply.hpp.
+template <typename Group>
+inline void add_group(const int32_t* sums, const Group& group, const float* scales, const float* totals,
+                      Floats (&out)[16]) {
+    const Floats scale = scale_of(group, 0);
 #pragma GCC unroll 16
-    for (int64_t row = 0; row < count; row++) {
+    for (int64_t row = 0; row < 16; row++) {
         Ints dots;
         std::memcpy(&dots, sums + row * 16, sizeof(dots));
-        Floats& out = tile.out[row][0];
-        out += __builtin_convertvector(dots, Floats) * (scale * scales[row * row_floats]);
-        if (kWithMinimum) out += minimum * totals[row * row_floats];
+        out[row] += __builtin_convertvector(dots, Floats) * (scale * scales[row]);
+        if constexpr (kHasMinimum<Group>) out[row] += minimum_of(group, 0) * totals[row];
     }
 }
 
-template <int kRows, bool kIsQ4>
-inline void multiply_tile(const Product& product, int64_t panel, int64_t row, int64_t rows, const uint8_t* unpacked) {
+// Panels times the same 16 rows of activations. `weights` has the bytes of each panel.
+template <typename Group>
+inline void multiply_row_tile(const Product& product, int64_t first_panel, int64_t num_panels,
+                              const uint8_t* const* weights, int64_t row, int64_t rows, const RowScales& of_rows) {
     const Matrix& matrix = *product.matrix;
     const int64_t groups = matrix.padded_columns() / kGroup, stride = row_bytes(Format::i8, product.x.columns);
-    const auto* q4 = reinterpret_cast<const Q4Group*>(matrix.panel(panel));
-    const auto* q8 = reinterpret_cast<const Q8Group*>(matrix.panel(panel));
     const uint8_t* x = product.x.row(row);
-    const auto* scales = reinterpret_cast<const float*>(x + groups * kGroup);
-    const float* totals = scales + 2 * groups;
-    Tile<16, 1> out;
-    alignas(64) int32_t sums[2][16 * 16];
-    const auto tile = [&](int64_t group) {
-        int32_t* to = sums[group % 2];
-        _tile_loadd(4, x + group * kGroup, stride);
-        _tile_zero(0);
-        if (kIsQ4) {
-            _tile_loadd(6, unpacked + group * kGroupTileBytes, 64);
-            _tile_dpbsud(0, 4, 6);
-        } else {
-            _tile_loadd(6, q8[group].q, 64);
-            _tile_dpbssd(0, 4, 6);
+    alignas(64) int32_t sums[2][kGroupsAhead * 256];
+    int32_t *ready = sums[0], *coming = sums[1];
+    sum_groups<Group>(x, stride, weights[0], std::min(kGroupsAhead, groups), ready);
+    for (int64_t panel = 0; panel < num_panels; panel++) {
+        const auto* packed = reinterpret_cast<const Group*>(matrix.panel(first_panel + panel));
+        Floats out[16] = {};  // only ever indexed by constants, so that it stays in registers
+        for (int64_t first = 0; first < groups; first += kGroupsAhead) {
+            // tiles take long, so the next groups are on their way while vectors work on these
+            const int64_t next = first + kGroupsAhead;
+            if (next < groups) {
+                const uint8_t* bytes = weights[panel] + next * tile_step<Group>();
+                sum_groups<Group>(x + next * kGroup, stride, bytes, std::min(kGroupsAhead, groups - next), coming);
+            } else if (panel + 1 < num_panels) {
+                sum_groups<Group>(x, stride, weights[panel + 1], std::min(kGroupsAhead, groups), coming);
+            }
+            const float *scales = of_rows.scales + 16 * first, *totals = of_rows.sums + 16 * first;
+            add_group(ready, packed[first], scales, totals, out);
+            if (first + 1 < groups) add_group(ready + 256, packed[first + 1], scales + 16, totals + 16, out);
+            std::swap(ready, coming);
         }
-        _tile_stored(0, to, 64);
-    };
-    tile(0);
-    for (int64_t group = 0; group < groups; group++) {
-        if (group + 1 < groups) tile(group + 1);  // while the vectors below work on this one's sums
-        const Floats scale = load_half(kIsQ4 ? q4[group].scale : q8[group].scale);
-        const Floats minimum = kIsQ4 ? load_half(q4[group].minimum) : Floats{};
-        add_group<kRows, kIsQ4>(sums[group % 2], scale, minimum, scales + group, totals + group, stride / 4, rows, out);
+        Tile<16, 1> tile;
+#pragma GCC unroll 16
+        for (int index = 0; index < 16; index++) tile.out[index][0] = out[index];
+        tile.finish(product, first_panel + panel, row, rows, 0);
     }
-    out.finish(product, panel, row, rows, 0);
 }
 
+constexpr int64_t kPanelsAtOnce = 8;  // their bytes stay in the second cache while all rows pass by
+
+constexpr int64_t bytes_scratch(int64_t columns) {
+    return round_up(columns, kGroup) / kGroup * (kPanelsAtOnce * kGroupTileBytes + 2 * 64);
+}
+
+template <typename Group>
 inline void multiply_bytes_in_tiles(const Product& product, int64_t first, int64_t last, uint8_t* scratch) {
     const TilesInUse tiles(kGroup, 8);
     const Matrix& matrix = *product.matrix;
-    const bool is_q4 = matrix.layout == Layout::q4;
-    for (int64_t panel = first; panel < last; panel++) {
-        if (is_q4) {
-            const auto* groups = reinterpret_cast<const Q4Group*>(matrix.panel(panel));
-            unpack_panel(groups, matrix.padded_columns() / kGroup, scratch);
+    const int64_t groups = matrix.padded_columns() / kGroup, size = groups * kGroupTileBytes;
+    auto* floats = reinterpret_cast<float*>(scratch + kPanelsAtOnce * size);
+    const RowScales of_rows{floats, floats + 16 * groups};
+    const uint8_t* weights[kPanelsAtOnce];
+    for (; first < last; first += kPanelsAtOnce) {
+        const int64_t panels = std::min(kPanelsAtOnce, last - first);
+        for (int64_t panel = 0; panel < panels; panel++) {
+            weights[panel] = bytes_of_panel(reinterpret_cast<const Group*>(matrix.panel(first + panel)), groups,
+                                            scratch + panel * size);
         }
-        int64_t row = 0;
-        for (; row + 16 <= product.rows; row += 16) {
-            is_q4 ? multiply_tile<16, true>(product, panel, row, 16, scratch)
-                  : multiply_tile<16, false>(product, panel, row, 16, scratch);
-        }
-        if (row < product.rows) {
-            is_q4 ? multiply_tile<0, true>(product, panel, row, product.rows - row, scratch)
-                  : multiply_tile<0, false>(product, panel, row, product.rows - row, scratch);
+        for (int64_t row = 0; row < product.rows; row += 16) {
+            const int64_t rows = std::min<int64_t>(16, product.rows - row);
+            of_rows.read(product, row, rows, groups);
+            multiply_row_tile<Group>(product, first, panels, weights, row, rows, of_rows);
         }
     }
 }

@@ -1,5 +1,8 @@
 // Attention of a few or many queries over one KV head of a paged cache: blocks of positions are brought to float32,
 // scored, and folded into a running softmax.
+//
+// Blocks lie at multiples of 64 positions, and what a query may not see counts as nothing at its own place, so a
+// query's result does not depend on which queries are computed with it.
 #pragma once
 
 #include <algorithm>
@@ -50,11 +53,17 @@ inline void widen(const uint8_t* from, int64_t count, KVType type, float* to, in
     for (; i < padded; i++) to[i] = 0;
 }
 
+// Positions before the task's first are never read: behind a window their blocks may be someone else's.
 inline void gather_block(const AttentionTask& task, int64_t begin, int64_t count, const AttentionRoom& room) {
     const PagedCache& cache = *task.cache;
     const int64_t size = cache.type == KVType::f32 ? 4 : 2;
     for (int64_t i = 0; i < count; i++) {
         const int64_t position = begin + i;
+        if (position < task.begin) {
+            std::fill(room.keys + i * room.dim, room.keys + (i + 1) * room.dim, 0.0f);
+            std::fill(room.values + i * room.dim, room.values + (i + 1) * room.dim, 0.0f);
+            continue;
+        }
         const int64_t slot = task.table[position / cache.block_size] * cache.block_size + position % cache.block_size;
         const int64_t at = (slot * cache.kv_heads + task.kv_head) * cache.head_dim * size;
         widen(cache.keys + at, cache.head_dim, cache.type, room.keys + i * room.dim, room.dim);
@@ -180,7 +189,7 @@ inline void attend(const AttentionTask& task, const AttentionPart& part, uint8_t
     std::fill(room.mixed, room.mixed + rows * room.dim, 0.0f);
     // a block's last vector of keys may reach beyond its count: nothing there may be NaN
     std::fill(room.keys, room.keys + kBlock * room.dim, 0.0f);
-    for (int64_t begin = task.begin; begin < task.end; begin += kBlock) {
+    for (int64_t begin = task.begin / kBlock * kBlock; begin < task.end; begin += kBlock) {
         const int64_t count = std::min(kBlock, task.end - begin);
         gather_block(task, begin, count, room);
         for (int64_t row = 0; row < rows; row++) {

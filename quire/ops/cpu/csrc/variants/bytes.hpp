@@ -1,5 +1,5 @@
-// Products of bytes: one group of a panel with the int8 columns of a few rows of activations, summed in 32 bits. This is
-// all that instruction sets do differently when they multiply.
+// Products of bytes: one group of a panel with the int8 columns of a few rows of activations, summed in 32 bits. This
+// is all that instruction sets do differently when they multiply.
 #pragma once
 
 #include <type_traits>
@@ -24,7 +24,11 @@ inline Bytes load_bytes(const void* from) {
 inline Bytes low_nibbles(Bytes packed) { return packed & 0x0f; }
 
 inline Bytes high_nibbles(Bytes packed) {
+#if defined(__ARM_NEON)
+    return bits_as<Bytes>(vshrq_n_u8(bits_as<uint8x16_t>(packed), 4));
+#else
     return bits_as<Bytes>(bits_as<Words>(packed) >> 4) & 0x0f;
+#endif
 }
 
 // 8 columns of as many rows as a register holds: the first 4 of each, and the last 4.
@@ -120,19 +124,31 @@ inline Ints dot(Ints sums, Bytes weights, const int8_t* x) {
     return kIsNibbles<Group> ? dot_nibbles(sums, weights, for_all_rows(x)) : dot_bytes(sums, weights, for_all_rows(x));
 }
 
-// kCount parts of a group times 32 columns, from `first_column` on, of kRows rows.
+// kCount parts of a group's 8 columns from 8 * chunk on times those of kRows rows, whose group begins at `first_column`.
+template <int kRows, int kCount, typename Group>
+inline void dot_chunk(const Group& group, int64_t chunk, int first_part, const int8_t* const (&rows)[kRows],
+                      int64_t first_column, Ints (&sums)[kRows][kCount]) {
+    for (int part = 0; part < kCount; part++) {
+        const EightColumns weights = eight_columns(group, chunk, first_part + part);
+        for (int row = 0; row < kRows; row++) {
+            const int8_t* x = rows[row] + first_column + 8 * chunk;
+            sums[row][part] = dot<Group>(sums[row][part], weights.first, x);
+            sums[row][part] = dot<Group>(sums[row][part], weights.last, x + 4);
+        }
+    }
+}
+
 template <int kRows, int kCount, typename Group>
 inline void dot_group(const Group& group, int first_part, const int8_t* const (&rows)[kRows], int64_t first_column,
                       Ints (&sums)[kRows][kCount]) {
-    for (int64_t chunk = 0; chunk < 4; chunk++) {
-        for (int part = 0; part < kCount; part++) {
-            const EightColumns weights = eight_columns(group, chunk, first_part + part);
-            for (int row = 0; row < kRows; row++) {
-                const int8_t* x = rows[row] + first_column + 8 * chunk;
-                sums[row][part] = dot<Group>(sums[row][part], weights.first, x);
-                sums[row][part] = dot<Group>(sums[row][part], weights.last, x + 4);
-            }
-        }
+    if constexpr (kWidth == 16 || kRows == 1) {
+        dot_chunk(group, 0, first_part, rows, first_column, sums);
+        dot_chunk(group, 1, first_part, rows, first_column, sums);
+        dot_chunk(group, 2, first_part, rows, first_column, sums);
+        dot_chunk(group, 3, first_part, rows, first_column, sums);
+    } else {  // with 16 registers, GCC spills what it unrolls
+#pragma GCC unroll 1
+        for (int64_t chunk = 0; chunk < 4; chunk++) dot_chunk(group, chunk, first_part, rows, first_column, sums);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "multiply.hpp"
 #include "pack_rows.hpp"
 #include "rows.hpp"
+#include "wide.hpp"
 
 #define QUIRE_TEXT(name) #name
 #define QUIRE_NAME(name) QUIRE_TEXT(name)
@@ -28,7 +29,9 @@ Format format_for(Layout layout) {
 
 int64_t multiply_scratch(int64_t columns) {
 #if defined(__AMX_BF16__)
-    return 2 * expanded_bytes(columns);
+    return std::max(2 * expanded_bytes(columns), bytes_scratch(columns));
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return wide_panel_bytes(columns);
 #else
     (void)columns;
     return 0;
@@ -42,9 +45,13 @@ void multiply(const Product& product, int64_t first_panel, int64_t last_panel, u
         return;
     }
     if (product.x.format == Format::i8 && product.rows >= kFewestRowsInTiles) {
-        multiply_bytes_in_tiles(product, first_panel, last_panel, scratch);
+        const auto in_tiles = product.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
+                                                                   : multiply_bytes_in_tiles<Q8Group>;
+        in_tiles(product, first_panel, last_panel, scratch);
         return;
     }
+#elif defined(__ARM_FEATURE_DOTPROD)
+    if (multiply_wide(product, first_panel, last_panel, scratch)) return;
 #endif
     (void)scratch;
     multiply_panels(product, first_panel, last_panel);

@@ -21,23 +21,24 @@ constexpr bool kHasMinimum = true;
 template <>
 constexpr bool kHasMinimum<Q8Group> = false;
 
-// Where the parts of kRows packed int8 rows lie.
+// Where kRows packed int8 rows lie. Two pointers a row: registers for more are not to be had.
 template <int kRows>
 struct IntegerRows {
+    int64_t groups;
     const int8_t* columns[kRows];
     const float* scales[kRows];
-    const float* counts[kRows];
-    const float* sums[kRows];
 
-    IntegerRows(const Activations& x, int64_t first_row, int64_t groups) {
+    IntegerRows(const Activations& x, int64_t first_row, int64_t groups) : groups(groups) {
         for (int row = 0; row < kRows; row++) {
             const uint8_t* packed = x.row(first_row + row);
             columns[row] = reinterpret_cast<const int8_t*>(packed);
             scales[row] = reinterpret_cast<const float*>(packed + groups * kGroup);
-            counts[row] = scales[row] + groups;
-            sums[row] = counts[row] + groups;
         }
     }
+
+    float scale(int row, int64_t group) const { return scales[row][group]; }
+    float count(int row, int64_t group) const { return scales[row][groups + group]; }
+    float sum(int row, int64_t group) const { return scales[row][2 * groups + group]; }
 };
 
 // kCount parts of a panel times kRows rows of activations: sets with few registers cannot hold a whole panel for many
@@ -49,6 +50,7 @@ struct Tile {
     template <typename Group>
     void add_groups(const Group* weights, int64_t groups, const Activations& x, int64_t first_row, int first_part) {
         const IntegerRows<kRows> rows(x, first_row, groups);
+        Floats totals[kRows][kCount] = {};  // unlike the member, GCC keeps this in registers
         for (int64_t group = 0; group < groups; group++, weights++) {
             if (kRows == 1) prefetch(weights);
             Ints sums[kRows][kCount] = {};
@@ -57,14 +59,15 @@ struct Tile {
                 const Floats scale = scale_of(*weights, first_part + part);
                 for (int row = 0; row < kRows; row++) {
                     Floats dots = __builtin_convertvector(sums[row][part], Floats);
-                    if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.counts[row][group];
-                    out[row][part] += dots * (scale * rows.scales[row][group]);
+                    if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.count(row, group);
+                    totals[row][part] += dots * (scale * rows.scale(row, group));
                     if constexpr (kHasMinimum<Group>) {
-                        out[row][part] += minimum_of(*weights, first_part + part) * rows.sums[row][group];
+                        totals[row][part] += minimum_of(*weights, first_part + part) * rows.sum(row, group);
                     }
                 }
             }
         }
+        keep(totals);
     }
 
     // Weights that are floats of any width, times float activations.
@@ -73,22 +76,26 @@ struct Tile {
                     Load load_weights) {
         const float* rows[kRows];
         for (int row = 0; row < kRows; row++) rows[row] = reinterpret_cast<const float*>(x.row(first_row + row));
+        Floats totals[kRows][kCount] = {};
         for (int64_t column = 0; column < columns; column++, weights += kPanel) {
             for (int part = 0; part < kCount; part++) {
                 const Floats value = load_weights(weights + kWidth * (first_part + part));
-                for (int row = 0; row < kRows; row++) out[row][part] += value * rows[row][column];
+                for (int row = 0; row < kRows; row++) totals[row][part] += value * rows[row][column];
             }
         }
+        keep(totals);
     }
 
     void add(const Matrix& matrix, int64_t panel, const Activations& x, int64_t first_row, int first_part) {
         const uint8_t* data = matrix.panel(panel);
         const int64_t groups = matrix.padded_columns() / kGroup, columns = matrix.columns;
+        const auto* q4 = reinterpret_cast<const Q4Group*>(data);
+        const auto* q8 = reinterpret_cast<const Q8Group*>(data);
         const auto* floats = reinterpret_cast<const float*>(data);
         const auto* halves = reinterpret_cast<const uint16_t*>(data);
         switch (matrix.layout) {
-            case Layout::q4: return add_groups(reinterpret_cast<const Q4Group*>(data), groups, x, first_row, first_part);
-            case Layout::q8: return add_groups(reinterpret_cast<const Q8Group*>(data), groups, x, first_row, first_part);
+            case Layout::q4: return add_groups(q4, groups, x, first_row, first_part);
+            case Layout::q8: return add_groups(q8, groups, x, first_row, first_part);
             case Layout::f32: return add_floats(floats, columns, x, first_row, first_part, load);
             case Layout::f16: return add_floats(halves, columns, x, first_row, first_part, load_half);
             case Layout::bf16: return add_floats(halves, columns, x, first_row, first_part, load_brain);
@@ -119,8 +126,14 @@ struct Tile {
     }
 
 private:
-    // One row takes weights as fast as memory gives them. What the hardware fetches ahead ends with a page, so this asks
-    // for what comes behind it, be it the next panel's.
+    void keep(const Floats (&totals)[kRows][kCount]) {
+        for (int row = 0; row < kRows; row++) {
+            for (int part = 0; part < kCount; part++) out[row][part] = totals[row][part];
+        }
+    }
+
+    // One row takes weights as fast as memory gives them. What the hardware fetches ahead ends with a page, so this
+    // asks for what comes behind it, be it the next panel's.
     template <typename Group>
     static void prefetch(const Group* weights) {
 #if defined(__aarch64__)
@@ -144,26 +157,38 @@ inline void multiply_rows(const Product& product, int64_t panel, int64_t first_r
     }
 }
 
-// Rows of activations and parts of a panel that fit the registers together.
+// Rows of activations and parts of a panel that fit the registers together: for floats, where nothing but sums takes
+// registers for long, and for bytes.
 #if defined(__AVX512F__)
-constexpr int kTileRows = 12, kTileParts = 1;
+constexpr int kFloatRows = 12, kByteRows = 12, kTileParts = 1;
 #elif defined(__AVX2__)
-constexpr int kTileRows = 4, kTileParts = 1;
+constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 1;
+#elif defined(__aarch64__)
+constexpr int kFloatRows = 8, kByteRows = 4, kTileParts = 2;
 #else
-constexpr int kTileRows = 4, kTileParts = 2;
+constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 2;
 #endif
+
+template <int kTileRows>
+inline void multiply_panel(const Product& product, int64_t panel) {
+    int64_t row = 0;
+    for (; row + kTileRows <= product.rows; row += kTileRows) {
+        multiply_rows<kTileRows, kTileParts>(product, panel, row);
+    }
+    if constexpr (kTileRows > 4) {
+        for (; row + 4 <= product.rows; row += 4) multiply_rows<4, kTileParts>(product, panel, row);
+    }
+    for (; row + 2 <= product.rows; row += 2) multiply_rows<2, kParts>(product, panel, row);
+    for (; row < product.rows; row++) multiply_rows<1, kParts>(product, panel, row);
+}
 
 inline void multiply_panels(const Product& product, int64_t first_panel, int64_t last_panel) {
     for (int64_t panel = first_panel; panel < last_panel; panel++) {
-        int64_t row = 0;
-        for (; row + kTileRows <= product.rows; row += kTileRows) {
-            multiply_rows<kTileRows, kTileParts>(product, panel, row);
+        if (product.x.format == Format::i8) {
+            multiply_panel<kByteRows>(product, panel);
+        } else {
+            multiply_panel<kFloatRows>(product, panel);
         }
-        if (kTileRows > 4) {
-            for (; row + 4 <= product.rows; row += 4) multiply_rows<4, kTileParts>(product, panel, row);
-        }
-        for (; row + 2 <= product.rows; row += 2) multiply_rows<2, kParts>(product, panel, row);
-        for (; row < product.rows; row++) multiply_rows<1, kParts>(product, panel, row);
     }
 }
 

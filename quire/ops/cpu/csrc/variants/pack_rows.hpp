@@ -30,9 +30,7 @@ inline void pack_group(const float* x, int8_t* columns, float* scale, float* cou
     for (int64_t column = 0; column < kGroup; column += kWidth) {
         const Ints rounded = bits_as<Ints>(load(x + column) * inverse + magic) - bits_as<Ints>(magic);
         total += rounded;
-        typedef int8_t Narrow __attribute__((vector_size(kWidth)));
-        const Narrow narrow = __builtin_convertvector(rounded, Narrow);
-        std::memcpy(columns + column, &narrow, sizeof(narrow));
+        store_bytes(columns + column, rounded);
     }
     int32_t counted = 0;
     for (int64_t lane = 0; lane < kWidth; lane++) counted += total[lane];

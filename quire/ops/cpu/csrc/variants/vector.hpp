@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -45,9 +46,13 @@ inline Floats load(const float* from) {
 inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof(value)); }
 
 inline Floats all(float value) {
+#if defined(__ARM_NEON)  // where GCC would set one lane after the other
+    return vdupq_n_f32(value);
+#else
     Floats result;
     for (int64_t lane = 0; lane < kWidth; lane++) result[lane] = value;
     return result;
+#endif
 }
 
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
@@ -113,9 +118,13 @@ inline void store_half(uint16_t* to, Floats value) {
 }
 
 inline Floats load_brain(const uint16_t* from) {
+#if defined(__ARM_NEON)
+    return bits_as<Floats>(vshll_n_u16(vld1_u16(from), 16));
+#else
     Halves narrow;
     std::memcpy(&narrow, from, sizeof(narrow));
     return bits_as<Floats>(__builtin_convertvector(narrow, Words) << 16);
+#endif
 }
 
 // To bfloat16 in the low half of each lane, to the nearest even. Not for NaN: kernels that meet one must keep it.
@@ -127,8 +136,25 @@ inline Words rounded_brains(Floats value) {
 inline void store_brain(uint16_t* to, Floats value) {
     const Words quiet_nan = Words{} + 0x7fc0;
     const Words brains = value == value ? rounded_brains(value) : quiet_nan;
+#if defined(__ARM_NEON)  // GCC 12 converts vectors of 8 bytes lane by lane
+    vst1_u16(to, vmovn_u32(bits_as<uint32x4_t>(brains)));
+#else
     const Halves narrow = __builtin_convertvector(brains, Halves);
     std::memcpy(to, &narrow, sizeof(narrow));
+#endif
+}
+
+// The low byte of each lane.
+inline void store_bytes(int8_t* to, Ints value) {
+#if defined(__ARM_NEON)
+    const int16x4_t halves = vmovn_s32(bits_as<int32x4_t>(value));
+    const auto bytes = vget_lane_u32(vreinterpret_u32_s8(vmovn_s16(vcombine_s16(halves, halves))), 0);
+    std::memcpy(to, &bytes, sizeof(bytes));
+#else
+    typedef int8_t Narrow __attribute__((vector_size(kWidth)));
+    const Narrow narrow = __builtin_convertvector(value, Narrow);
+    std::memcpy(to, &narrow, sizeof(narrow));
+#endif
 }
 
 // Across a vector
@@ -145,19 +171,34 @@ inline float sum_of(Floats value) {
 #endif
 }
 
-// Lanes whose number has the bit `kBit` come from `b`, the others from `a`; each is added to its neighbour at that bit.
-template <int kBit>
-inline Floats fold(Floats a, Floats b) {
-    Ints straight, crossed;  // constant once the loop is unrolled
-    for (int lane = 0; lane < kWidth; lane++) {
-        const int from_b = (lane & kBit) != 0 ? static_cast<int>(kWidth) : 0;
-        straight[lane] = lane + from_b;
-        crossed[lane] = (lane ^ kBit) + from_b;
-    }
-    return __builtin_shuffle(a, b, straight) + __builtin_shuffle(a, b, crossed);
+// Lane i of sums_of is the sum of vector i: a transposition that adds on its way. `vectors` is used up.
+#if defined(__aarch64__)
+
+inline Floats sums_of(Floats (&vectors)[kWidth]) {
+    return vpaddq_f32(vpaddq_f32(vectors[0], vectors[1]), vpaddq_f32(vectors[2], vectors[3]));
 }
 
-// Lane i is the sum of vector i: a transposition that adds on its way. `vectors` is used up.
+#else
+
+// Lanes whose number has the bit `kBit` come from `b`, the others from `a`; each is added to its neighbour at that bit.
+template <int kBit, int... kLanes>
+inline Floats fold(Floats a, Floats b, std::integer_sequence<int, kLanes...>) {
+    constexpr int kFromB = static_cast<int>(kWidth);
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, (kLanes + (kLanes & kBit ? kFromB : 0))...) +
+           __builtin_shufflevector(a, b, ((kLanes ^ kBit) + (kLanes & kBit ? kFromB : 0))...);
+#else
+    const Ints straight = {(kLanes + (kLanes & kBit ? kFromB : 0))...};
+    const Ints crossed = {((kLanes ^ kBit) + (kLanes & kBit ? kFromB : 0))...};
+    return __builtin_shuffle(a, b, straight) + __builtin_shuffle(a, b, crossed);
+#endif
+}
+
+template <int kBit>
+inline Floats fold(Floats a, Floats b) {
+    return fold<kBit>(a, b, std::make_integer_sequence<int, static_cast<int>(kWidth)>());
+}
+
 inline Floats sums_of(Floats (&vectors)[kWidth]) {
     for (int64_t i = 0; i < kWidth / 2; i++) vectors[i] = fold<1>(vectors[2 * i], vectors[2 * i + 1]);
     for (int64_t i = 0; i < kWidth / 4; i++) vectors[i] = fold<2>(vectors[2 * i], vectors[2 * i + 1]);
@@ -167,6 +208,8 @@ inline Floats sums_of(Floats (&vectors)[kWidth]) {
     if (kWidth > 8) vectors[0] = fold<8 % kWidth>(vectors[0], vectors[1]);
     return vectors[0];
 }
+
+#endif
 
 inline float largest_of(Floats value) {
 #if defined(__AVX512F__)
@@ -179,7 +222,8 @@ inline float largest_of(Floats value) {
     return largest;
 }
 
-// exp, within 2 units of the last place; 0 below -87.3, its largest value above 88.3. Adding and subtracting 1.5 * 2**23 rounds to a whole number.
+// exp, within 2 units of the last place; 0 below -87.3, its largest value above 88.3. Adding and subtracting
+// 1.5 * 2**23 rounds to a whole number.
 inline Floats exp_of(Floats x) {
     const Floats low = all(-87.33f), high = all(88.37f), magic = all(12582912.0f);
     const Floats clamped = x < low ? low : (x > high ? high : x);

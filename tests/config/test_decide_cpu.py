@@ -1,0 +1,83 @@
+"""Decisions about the native core of a CPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from quire.config.devices import DEVICES
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.config.resolved import Resolved
+from quire.core.errors import ConfigError
+from tests.config.examples import LLAMA_3_8B
+
+CPU = replace(DEVICES["cpu"], memory_bytes=64 * 2**30, host_memory_bytes=64 * 2**30)
+WITHOUT_CORE = replace(CPU, has_cpu_core=False)
+GROUPS = LLAMA_3_8B.num_parameters // 256 * 8
+
+
+def packed(kind: str, block_bytes: int) -> Resolved:
+    model = replace(LLAMA_3_8B, dtype=kind, weight_bytes={kind: LLAMA_3_8B.num_parameters // 256 * block_bytes})
+    return resolve(asked(), model, CPU)
+
+
+def asked(**settings: object) -> EngineConfig:
+    return EngineConfig.from_flat(model="m", **settings)
+
+
+def reason(resolved: Resolved, name: str) -> str:
+    return next(choice.reason for choice in resolved.choices if choice.name == name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "block_bytes", "group_bytes"), [("Q4_K", 144, 20), ("Q4_0", 144, 20), ("Q6_K", 210, 34), ("Q8_0", 272, 34)]
+)
+def test_packed_weights_stay_packed_in_four_or_eight_bits(kind: str, block_bytes: int, group_bytes: int) -> None:
+    resolved = packed(kind, block_bytes)
+    assert resolved.cpu_core
+    assert resolved.keep_packed
+    assert (resolved.dtype, resolved.kv.dtype) == ("float32", "float16")
+    assert resolved.weight_bytes == GROUPS * group_bytes
+
+
+def test_plain_weights_stay_as_they_are_stored() -> None:
+    resolved = resolve(asked(), LLAMA_3_8B, CPU)
+    assert (resolved.dtype, resolved.kv.dtype) == ("float32", "bfloat16")
+    assert resolved.weight_bytes == LLAMA_3_8B.total_weight_bytes
+
+
+def test_exact_computes_on_expanded_weights() -> None:
+    resolved = resolve(asked(cpu_compute="exact"), LLAMA_3_8B, CPU)
+    assert not resolved.cpu_core
+    assert reason(resolved, "cpu_compute") == "asked for"
+
+
+def test_without_the_core_torch_computes_and_says_so() -> None:
+    resolved = resolve(asked(), LLAMA_3_8B, WITHOUT_CORE)
+    assert not resolved.cpu_core
+    assert reason(resolved, "cpu_compute") == "quire's native core is not installed here"
+
+
+def test_expanded_weights_are_computed_by_the_core_in_float32() -> None:
+    model = replace(LLAMA_3_8B, dtype="Q4_0", weight_bytes={"Q4_0": LLAMA_3_8B.num_parameters // 32 * 18})
+    resolved = resolve(asked(packed_weights="expand"), model, CPU)
+    assert resolved.cpu_core
+    assert not resolved.keep_packed
+    assert resolved.weight_bytes == pytest.approx(LLAMA_3_8B.num_parameters * 4, rel=1e-6)
+
+
+def test_kv_in_any_float_that_the_core_stores() -> None:
+    assert resolve(asked(kv_cache_dtype="float16"), LLAMA_3_8B, CPU).kv.dtype == "float16"
+    with pytest.raises(ConfigError, match="--kv-cache-dtype is fp8"):
+        resolve(asked(kv_cache_dtype="fp8"), LLAMA_3_8B, CPU)
+
+
+@pytest.mark.parametrize("settings", [{"cpu_compute": "exact"}, {"cpu_threads": 4}])
+def test_a_gpu_refuses_settings_of_a_cpu(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"--cpu-(compute|threads) is (exact|4), but the model runs on h100; leave it"):
+        resolve(asked(**settings), LLAMA_3_8B, DEVICES["h100"])
+
+
+def test_threads_have_bounds() -> None:
+    with pytest.raises(ConfigError, match="--cpu-threads is 0, but it must be 1 to 1024"):
+        asked(cpu_threads=0)

@@ -1,0 +1,175 @@
+"""Every op that works on rows, recorded as a program of its own, against the reference of the same name."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from quire.ops.cpu.record import ACTIVATIONS
+from quire.ops.cpu.tape import NotRecordable, Tape, TapeInput
+from quire.ops.functional import activate, gated_activation, layer_norm, paged_attention, rms_norm, rotary, write_kv
+from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
+
+pytestmark = needs_core
+
+CACHES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@every_variant
+@given(rows=st.integers(1, 20), size=st.integers(1, 100), offset=st.sampled_from([0.0, 1.0]), threads=st.integers(1, 3))
+def test_rms_norm(variant: str, rows: int, size: int, offset: float, threads: int) -> None:
+    x, weight = normal(rows, size), normal(size, seed=1)
+    found = run_recorded(variant, lambda x: rms_norm(x, weight, 1e-5, offset), x, threads=threads)
+    torch.testing.assert_close(found, rms_norm(x, weight, 1e-5, offset), atol=1e-6, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+@pytest.mark.parametrize(("heads", "size"), [(1, 8), (3, 64), (5, 10), (2, 128)])
+def test_rms_norm_of_heads(variant: str, heads: int, size: int, offset: float) -> None:
+    x, weight = normal(6, heads, size), normal(size, seed=1)
+    found = run_recorded(variant, lambda x: rms_norm(x, weight, 1e-6, offset), x, threads=2)
+    torch.testing.assert_close(found, rms_norm(x, weight, 1e-6, offset), atol=1e-6, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("magnitude", [0.0, 1e-10, 1e-3, 1e3, 1e15])
+def test_rms_norm_of_any_magnitude(variant: str, magnitude: float) -> None:
+    x, weight = normal(3, 77) * magnitude, normal(77, seed=1)
+    found = run_recorded(variant, lambda x: rms_norm(x, weight, 1e-6, 0.0), x)
+    torch.testing.assert_close(found, rms_norm(x, weight, 1e-6, 0.0), atol=1e-6, rtol=1e-5)
+
+
+@every_variant
+@given(rows=st.integers(1, 20), size=st.integers(1, 100), threads=st.integers(1, 3))
+def test_layer_norm(variant: str, rows: int, size: int, threads: int) -> None:
+    x, weight, bias = normal(rows, size), normal(size, seed=1), normal(size, seed=2)
+    found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-3), x, threads=threads)
+    wanted = layer_norm(x.double(), weight.double(), bias.double(), 1e-3).float()
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+def test_layer_norm_far_from_zero(variant: str) -> None:
+    x, weight, bias = normal(4, 70) + 1000, normal(70, seed=1), normal(70, seed=2)
+    found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-5), x)
+    wanted = layer_norm(x.double(), weight.double(), bias.double(), 1e-5).float()
+    torch.testing.assert_close(found, wanted, atol=5e-4, rtol=1e-4)  # float32 has 1000 to 6e-5
+
+
+@every_variant
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("size", [1, 3, 16, 37])
+def test_activations(variant: str, activation: str, size: int) -> None:
+    x = normal(9, size) * 4
+    found = run_recorded(variant, lambda x: activate(x, activation), x, threads=2)
+    torch.testing.assert_close(found, activate(x, activation), atol=2e-6, rtol=2e-6)
+    both = normal(9, 2 * size, seed=1) * 4
+    gated = run_recorded(variant, lambda x: gated_activation(x, activation), both, threads=2)
+    torch.testing.assert_close(gated, gated_activation(both, activation), atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_of_any_magnitude(variant: str, activation: str) -> None:
+    magnitudes = torch.logspace(-30, 30, 121)
+    x = torch.cat((magnitudes, -magnitudes, torch.linspace(-110, 110, 2001), torch.zeros(1))).view(1, -1)
+    found = run_recorded(variant, lambda x: activate(x, activation), x)
+    torch.testing.assert_close(found, activate(x, activation), atol=2e-6, rtol=2e-6)
+
+
+@every_variant
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_of_what_is_no_number(variant: str, activation: str) -> None:
+    x = torch.ones(2, 40)
+    x[0, 3], x[0, 39] = torch.nan, torch.inf
+    found = run_recorded(variant, lambda x: activate(x, activation), x)
+    assert found[0, 3].isnan()
+    assert found[0, 39] == torch.inf
+    assert found.isfinite().sum() == 78
+
+
+@every_variant
+@given(
+    rows=st.integers(1, 12),
+    heads=st.integers(1, 6),
+    half=st.integers(1, 40),
+    rest=st.integers(0, 20),
+    threads=st.integers(1, 3),
+)
+def test_rotary(variant: str, rows: int, heads: int, half: int, rest: int, threads: int) -> None:
+    x = normal(rows, heads, 2 * half + rest)
+    angles = normal(rows, half, seed=1) * 10
+    cos, sin = angles.cos(), angles.sin()
+    found = run_recorded(
+        variant,
+        lambda x: rotary(x, TapeInput("cos", half), TapeInput("sin", half)),
+        x,
+        threads=threads,
+        given={"cos": cos, "sin": sin},
+    )
+    torch.testing.assert_close(found, rotary(x, cos, sin), atol=1e-6, rtol=1e-6)
+
+
+@every_variant
+@every_thread_count
+def test_rotary_of_some_heads_leaves_the_others(variant: str, threads: int) -> None:
+    x, angles = normal(7, 5, 16), normal(7, 8, seed=1)
+
+    def turn_the_middle(x):
+        _, middle, _ = x.split((1, 3, 1), dim=1)
+        rotary(middle, TapeInput("cos", 8), TapeInput("sin", 8))
+        return x
+
+    given = {"cos": angles.cos(), "sin": angles.sin()}
+    found = run_recorded(variant, turn_the_middle, x, threads=threads, given=given)
+    assert torch.equal(found[:, 0], x[:, 0])
+    assert torch.equal(found[:, 4], x[:, 4])
+    torch.testing.assert_close(found[:, 1:4], rotary(x[:, 1:4], angles.cos(), angles.sin()))
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("dtype", CACHES)
+@pytest.mark.parametrize(("kv_heads", "head_dim"), [(1, 8), (2, 10), (3, 64)])
+def test_write_kv(variant: str, threads: int, dtype: torch.dtype, kv_heads: int, head_dim: int) -> None:
+    key, value = normal(11, kv_heads, head_dim) * 100, normal(11, kv_heads, head_dim, seed=1) / 1000
+    key[0, 0, :4] = torch.tensor([0.0, 65519.0, 1e-7, torch.inf])
+    slots = torch.randperm(24, generator=torch.Generator().manual_seed(0))[:11]
+    found, wanted = (tuple(torch.full((6, 4, kv_heads, head_dim), 7.0, dtype=dtype) for _ in range(2)) for _ in "12")
+
+    def write(key, value):
+        write_kv(key, value, *found, TapeInput("slots"))
+        return key
+
+    run_recorded(variant, write, key, value, threads=threads, given={"slots": slots})
+    write_kv(key, value, *wanted, slots)
+    assert torch.equal(found[0], wanted[0])
+    assert torch.equal(found[1], wanted[1])
+
+
+@every_variant
+def test_sums(variant: str) -> None:
+    a, b = normal(5, 3, 7), normal(5, 3, 7, seed=1)
+    assert torch.equal(run_recorded(variant, lambda a, b: a + b, a, b), a + b)
+    assert torch.equal(run_recorded(variant, lambda a: a + a, a), a + a)
+
+
+def test_what_the_core_cannot_do_is_said() -> None:
+    tape = Tape()
+    x, heads = tape.value(8), tape.value(2, 4)
+    slots = TapeInput("slots")
+    with pytest.raises(NotRecordable, match="bfloat16"):
+        rms_norm(x, torch.ones(8, dtype=torch.bfloat16), 1e-5)
+    with pytest.raises(NotRecordable, match="weight"):
+        layer_norm(x, torch.ones(16)[::2], torch.ones(8), 1e-5)
+    with pytest.raises(NotRecordable, match="float64"):
+        write_kv(heads, heads, *(torch.zeros(1, 4, 2, 4, dtype=torch.float64) for _ in range(2)), slots)
+    keys = torch.zeros(1, 4, 2, 8)[..., ::2]
+    with pytest.raises(NotRecordable, match="KV cache"):
+        paged_attention(heads, keys, keys, TapeInput("t"), TapeInput("s"), TapeInput("l"), scale=1.0)
