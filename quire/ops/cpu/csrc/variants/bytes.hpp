@@ -124,7 +124,7 @@ inline Ints dot(Ints sums, Bytes weights, const int8_t* x) {
     return kIsNibbles<Group> ? dot_nibbles(sums, weights, for_all_rows(x)) : dot_bytes(sums, weights, for_all_rows(x));
 }
 
-// kCount parts of a group's 8 columns from 8 * chunk on times those of kRows rows, whose group begins at `first_column`.
+// kCount parts of a group's 8 columns from 8 * chunk on times those of kRows rows; the group begins at `first_column`.
 template <int kRows, int kCount, typename Group>
 inline void dot_chunk(const Group& group, int64_t chunk, int first_part, const int8_t* const (&rows)[kRows],
                       int64_t first_column, Ints (&sums)[kRows][kCount]) {
