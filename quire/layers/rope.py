@@ -64,8 +64,11 @@ class Rope(nn.Module):
         frequencies: Tensor = self._frequencies
         if self._config.kind in {"dynamic", "longrope"}:
             frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
-        angles = positions.unsqueeze(1).float() * frequencies
-        return angles.cos() * self._attention_factor, angles.sin() * self._attention_factor
+        angles = positions.unsqueeze(1) * frequencies
+        cos, sin = angles.cos(), angles.sin()
+        if self._attention_factor != 1.0:
+            cos, sin = cos * self._attention_factor, sin * self._attention_factor
+        return cos, sin
 
     def _frequencies_by_length(self, lengths: Tensor) -> Tensor:
         config = self._config

@@ -11,6 +11,7 @@ from typing import Any
 
 _REFERENCE = "quire.ops.reference"
 _RECORD = "quire.ops.cpu.record"
+_CPU = "quire.ops.cpu"
 _PACKED = "quire.ops.cpu.packed_linear"
 
 TABLE: dict[str, dict[str, str]] = {
@@ -28,6 +29,8 @@ TABLE: dict[str, dict[str, str]] = {
         "tape": f"{_RECORD}:paged_attention",
     },
     "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
+    "row_max": {"reference": f"{_REFERENCE}.row_max:row_max", "cpu": f"{_CPU}.row_max:row_max"},
+    "step_inputs": {"reference": f"{_REFERENCE}.step_inputs:step_inputs", "cpu": f"{_CPU}.step_inputs:step_inputs"},
     # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
     "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},
 }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from quire.ops.dispatch import implementation
+from quire.ops.step_tensors import RowStates, StepTensors
 
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
@@ -81,4 +82,26 @@ def paged_attention(
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, *, scale: float) -> Tensor:
     """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim]."""
     result: Tensor = implementation("packed_attention", query.device.type)(query, key, value, starts, scale)
+    return result
+
+
+def row_max(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest value of each row of [rows, columns], and the first place where it stands.
+
+    A row with NaN has the value NaN, at any place.
+    """
+    result: tuple[Tensor, Tensor] = implementation("row_max", x.device.type)(x)
+    return result
+
+
+def step_inputs(
+    rows: Tensor, counts: Tensor, num_tokens: int, states: RowStates, *, block_size: int, max_blocks: int
+) -> StepTensors:
+    """What a step reads that computes `counts` more tokens of `rows`, `num_tokens` in all. Both: int64 [sequences].
+
+    Tables are cut to `max_blocks`, which bounds the blocks of the longest sequence in the step.
+    """
+    result: StepTensors = implementation("step_inputs", rows.device.type)(
+        rows, counts, num_tokens, states, block_size, max_blocks
+    )
     return result

@@ -11,6 +11,7 @@ import torch
 from quire.config.resolved import Resolved
 from quire.models.loading.default_model import cache_folder
 from quire.models.loading.folder import find_model
+from quire.ops.cpu.machine import set_machine
 from quire.ops.cpu.packed_cache import PackedCache, open_packed_cache
 from quire.ops.cpu.packing import Packing
 from quire.ops.cpu.threads import Placement, placement
@@ -48,6 +49,7 @@ def start_core(path: Path, resolved: Resolved) -> CpuCore:
     chosen = placement(resolved.cpu_threads, reserve=_FOR_THE_FRONT)
     _stay_with(chosen)
     machine = _core.Machine(chosen.threads, chosen.cpus, "")
+    set_machine(machine)
     # what is left to torch is small, and a second pool would take the cores from the first
     torch.set_num_threads(1)
     return CpuCore(machine, Packing(machine, _cache(path, resolved)))

@@ -50,8 +50,7 @@ class RecordedModel:
 def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
     """The model's layers and last norm, with this cache."""
     tape = Tape()
-    x = tape.value(width)
-    tape.record("load", (), x, input=tape.input(TapeInput("x")), to=x, columns=width)
+    x = tape.given(TapeInput("x"), width)
     groups = range(max(layer.group for layer in kv) + 1)
     batch = _recorded(
         Batch,
@@ -65,7 +64,7 @@ def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
     ropes = [cast(Rope, rope).num_angles for rope in model.ropes]
     angles = [(TapeInput(f"cos {number}", size), TapeInput(f"sin {number}", size)) for number, size in enumerate(ropes)]
     hidden = cast(Value, model.body(cast(Tensor, x), cast("list[tuple[Tensor, Tensor]]", angles), batch))
-    tape.record("store", (hidden,), hidden, from_=hidden, output=tape.input(TapeInput("hidden")), columns=width)
+    tape.give(hidden, TapeInput("hidden"))
     return tape.finish()
 
 

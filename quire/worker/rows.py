@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from quire.core.plan import Admission, TableDelta
+from quire.ops.step_tensors import RowStates
 
 
 class Rows:
@@ -11,27 +12,33 @@ class Rows:
 
     def __init__(self, count: int, max_len: int, block_size: int, num_groups: int, device: torch.device) -> None:
         self._device = device
-        self.tokens = torch.zeros((count, max_len + 1), dtype=torch.int32, device=device)
-        self.num_computed = torch.zeros(count, dtype=torch.int64, device=device)
-        self.lengths_for_angles = torch.zeros(count, dtype=torch.int64, device=device)
         # lookahead may reach a block past the longest sequence
         most_blocks = -(-max_len // block_size) + 2
-        self.tables = [torch.zeros((count, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)]
+        self.states = RowStates(
+            tokens=torch.zeros((count, max_len + 1), dtype=torch.int32, device=device),
+            num_computed=torch.zeros(count, dtype=torch.int64, device=device),
+            lengths_for_angles=torch.zeros(count, dtype=torch.int64, device=device),
+            tables=[torch.zeros((count, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)],
+        )
 
     def admit(self, admission: Admission) -> None:
         """Fill a row from scratch."""
         row, tokens = admission.row, admission.tokens
-        self.tokens[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int32, device=self._device)
-        self.num_computed[row] = admission.num_computed
-        self.lengths_for_angles[row] = admission.length_for_angles
+        self.states.tokens[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int32, device=self._device)
+        self.states.num_computed[row] = admission.num_computed
+        self.states.lengths_for_angles[row] = admission.length_for_angles
         self.change(TableDelta(row, 0, admission.tables))
 
     def change(self, delta: TableDelta) -> None:
         """Apply new blocks of a row."""
-        for table, blocks in zip(self.tables, delta.tables, strict=True):
+        for table, blocks in zip(self.states.tables, delta.tables, strict=True):
             end = delta.start + len(blocks)
             table[delta.row, delta.start : end] = torch.tensor(blocks, dtype=torch.int32, device=self._device)
 
+    def advance(self, rows: Tensor, lengths: Tensor) -> None:
+        """These rows are computed up to these lengths."""
+        self.states.num_computed.index_copy_(0, rows, lengths)
+
     def store_sampled(self, rows: Tensor, positions: Tensor, tokens: Tensor) -> None:
         """Sampled tokens become the next step's inputs without leaving the device."""
-        self.tokens[rows, positions] = tokens.to(torch.int32)
+        self.states.tokens.index_put_((rows, positions), tokens.to(torch.int32))

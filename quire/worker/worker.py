@@ -79,13 +79,13 @@ class Worker:
             return StepResult(step=plan.step)
         inputs = self._make_inputs(plan)
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        self._rows.num_computed[inputs.rows] = inputs.batch.lengths
+        self._rows.advance(inputs.rows, inputs.batch.lengths)
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
         sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
         return StepResult(
             step=plan.step,
             tokens=[] if sampled is None else sampled.tokens.tolist(),
-            invalid=[] if sampled is None else sampled.invalid.nonzero().flatten().tolist(),
+            invalid=[] if sampled is None else [place for place, bad in enumerate(sampled.invalid.tolist()) if bad],
             logprobs={} if sampled is None else _on_host(sampled.logprobs),
             prompt_logprobs=prompt_logprobs,
             elapsed=time.perf_counter() - start,
@@ -103,7 +103,8 @@ class Worker:
         return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
-        logits = self._model.logits(hidden[inputs.sampling_indices])
+        last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
+        logits = self._model.logits(last)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, host_rows)
@@ -123,7 +124,7 @@ class Worker:
                 first = self._lengths[row] - count
                 followed = min(count, asked.length - 1 - first)  # the last prompt token is followed by a sampled one
                 if followed > 0:
-                    tokens = self._rows.tokens[row, first + 1 : first + 1 + followed].long()
+                    tokens = self._rows.states.tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
                     tensors = prompt_logprobs(span, self._model.logits, tokens, asked.count, self._sampling.vocab_size)
                     found[place] = PromptSpan(first + 1, tensors.to_host([asked.count] * followed))

@@ -2,13 +2,32 @@
 
 from collections.abc import Sequence
 
-Place = Sequence[int]  # offset and bytes of a row in the arena, and bytes into the row
+Place = Sequence[int]  # offset and bytes of a row in the arena, and bytes into the row; offset -1 - i is input i
 
 float_scale: float
 
 def variants() -> list[str]: ...
 def matrix_bytes(layout: int, rows: int, columns: int) -> int: ...
 def most_row_bytes(columns: int) -> int: ...
+def step_inputs(
+    rows: int,
+    counts: int,
+    num_sequences: int,
+    num_tokens: int,
+    num_rows: int,
+    tokens: int,
+    row_tokens: int,
+    num_computed: int,
+    lengths_for_angles: int,
+    tables: Sequence[int],
+    row_blocks: int,
+    block_size: int,
+    per_token: int,
+    starts: int,
+    lengths: int,
+    step_tables: int,
+    max_blocks: int,
+) -> None: ...
 
 class Machine:
     def __init__(self, threads: int, cpus: Sequence[int], variant: str) -> None: ...
@@ -32,8 +51,6 @@ class PagedCache:
 
 class Program:
     def __init__(self, bytes_per_row: int) -> None: ...
-    def load(self, input: int, to: Place, columns: int) -> None: ...
-    def store(self, from_: Place, output: int, columns: int) -> None: ...
     def add(self, a: Place, b: Place, to: Place, columns: int) -> None: ...
     def rms_norm(
         self, from_: Place, to: Place, weight: int, columns: int, count: int, eps: float, offset: float

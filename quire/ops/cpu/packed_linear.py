@@ -49,21 +49,16 @@ class PackedLinear:
         return result
 
     def lookup(self, ids: Tensor) -> Tensor:
-        """Rows by number, of a single matrix."""
+        """Rows by number, of a single matrix; IndexError for one that there is not."""
         (matrix,) = self._matrices
         flat = ids.flatten().long().contiguous()
-        if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < matrix.rows:
-            raise IndexError(f"rows {int(flat.min())} to {int(flat.max())} of a matrix that has {matrix.rows}")
         output = torch.empty(flat.shape[0], matrix.columns)
         self._machine.matrix_rows(matrix.core, flat.data_ptr(), flat.shape[0], output.data_ptr())
         return output.view(*ids.shape, matrix.columns)
 
     def _record_alone(self) -> TapeProgram:
         tape = Tape()
-        x = tape.value(self._columns)
-        tape.record("load", (), x, input=tape.input(_X), to=x, columns=self._columns)
-        y = self.record(x)
-        tape.record("store", (y,), y, from_=y, output=tape.input(_Y), columns=self._rows)
+        tape.give(self.record(tape.given(_X, self._columns)), _Y)
         return tape.finish()
 
 

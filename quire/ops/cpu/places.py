@@ -10,11 +10,23 @@ class Register:
 
     def __init__(self, number: int, row_bytes: int) -> None:
         self.number = number
+        self.value_bytes = row_bytes
         self.row_bytes = -(-row_bytes // _ALIGNMENT) * _ALIGNMENT
         self.offset = -1
-        """Bytes into an arena of one row; `arrange` decides it."""
+        """Bytes into an arena of one row, which `arrange` decides; -1 - i is input i."""
+        self._bound = False
         self._first: int | None = None
         self._last = -1
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is a tensor of the run and needs no room."""
+        return self._bound
+
+    def bind(self, number: int) -> None:
+        """It is input `number` of every run."""
+        self.offset = -1 - number
+        self._bound = True
 
     def used_at(self, step: int) -> None:
         """Steps come in order. Within a step rows run at different speeds, so it is the unit of being in use."""
@@ -33,6 +45,8 @@ def arrange(registers: Sequence[Register]) -> int:
     """Give every register the lowest place that no register it meets has; returns the bytes of a row of the arena."""
     placed: list[Register] = []
     for register in registers:
+        if register.is_bound:
+            continue
         neighbours = sorted((other for other in placed if register.meets(other)), key=lambda other: other.offset)
         offset = 0
         for other in neighbours:

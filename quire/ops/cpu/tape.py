@@ -121,6 +121,18 @@ class Tape:
             width *= size
         return Value(self, self._register(width * FLOAT), 0, dims)
 
+    def given(self, tensor: TapeInput, *dims: int) -> Value:
+        """A value that every run brings with it, read where it is."""
+        value = self.value(*dims)
+        value.register.bind(self.input(tensor))
+        return value
+
+    def give(self, value: Value, tensor: TapeInput) -> None:
+        """Have the program write `value`, a whole register, straight into a tensor of the run."""
+        if value.width * FLOAT != value.register.value_bytes or value.register.is_bound:
+            raise NotRecordable(f"{value.shape} as a result of its own")
+        value.register.bind(self.input(tensor))
+
     def input(self, given: TapeInput) -> int:
         """The number by which operations know an input."""
         return self._inputs.setdefault(given.name, len(self._inputs))

@@ -48,15 +48,27 @@ def run_recorded(
     threads: int = 1,
     given: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """`op` of tensors [rows, ...], recorded on a tape of its own: load, op, store. `given` are its other inputs."""
+    """`op` of tensors [rows, ...], recorded on a tape of its own. `given` are its other inputs."""
     tape = Tape()
-    inputs = {f"tensor {number}": tensor.flatten(1) for number, tensor in enumerate(tensors)}
-    values = [tape.value(*tensor.shape[1:]) for tensor in tensors]
-    for name, value in zip(inputs, values, strict=True):
-        tape.record("load", (), value, input=tape.input(TapeInput(name)), to=value, columns=value.width)
-    result = op(*values)
     rows = tensors[0].shape[0]
+    inputs = {f"tensor {number}": tensor.flatten(1) for number, tensor in enumerate(tensors)}
+
+    def copied(value: Value) -> Value:
+        """In a register of the arena: ops may change it, and results may be parts of a register."""
+        name = f"zeros {value.width}"
+        inputs[name] = torch.zeros(rows, value.width)
+        return value + tape.given(TapeInput(name), *value.dims)
+
+    names = list(inputs)
+    result = copied(
+        op(
+            *(
+                copied(tape.given(TapeInput(name), *tensor.shape[1:]))
+                for name, tensor in zip(names, tensors, strict=True)
+            )
+        )
+    )
     output = torch.full((rows, result.width), torch.nan)
-    tape.record("store", (result,), result, from_=result, output=tape.input(TapeInput("out")), columns=result.width)
+    tape.give(result, TapeInput("out"))
     tape.finish().run(machine(variant, threads), rows, {**inputs, **(given or {}), "out": output})
     return output.view(rows, *result.dims)

@@ -15,13 +15,11 @@ from tests.ops.cpu.machines import VARIANTS, every_variant, machine, needs_core,
 
 
 def loaded(tape: Tape, name: str, *dims: int) -> Value:
-    value = tape.value(*dims)
-    tape.record("load", (), value, input=tape.input(TapeInput(name)), to=value, columns=value.width)
-    return value
+    return tape.given(TapeInput(name), *dims)
 
 
 def stored(tape: Tape, name: str, value: Value) -> None:
-    tape.record("store", (value,), value, from_=value, output=tape.input(TapeInput(name)), columns=value.width)
+    tape.give(value, TapeInput(name))
 
 
 def test_shapes_of_values() -> None:
@@ -50,10 +48,24 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         x.split((4, 4), dim=1)
     with pytest.raises(NotRecordable, match="split"):
         x.view(ROWS, 2, 4).split((1, 1), dim=0)
-    with pytest.raises(NotRecordable, match="Tensor"):
+    with pytest.raises(NotRecordable, match=r"sum of \(-1, 8\) and torch.Size\(\[8\]\)"):
         x + torch.ones(8)
     with pytest.raises(NotRecordable, match="float"):
         x + 1.0
+    with pytest.raises(NotRecordable, match="sum"):
+        x + x.tape.value(4)
+    with pytest.raises(NotRecordable, match="view"):
+        x.view(ROWS, 3, 4)
+
+
+def test_a_result_is_a_whole_register_of_its_own() -> None:
+    tape = Tape()
+    x = tape.given(TapeInput("x"), 8)
+    with pytest.raises(NotRecordable, match="result"):
+        tape.give(x, TapeInput("y"))
+    for half in (x + x).view(ROWS, 2, 4).split((1, 1), dim=1):
+        with pytest.raises(NotRecordable, match="result"):
+            tape.give(half, TapeInput("y"))
 
 
 def test_inputs_have_one_number_each() -> None:
@@ -104,9 +116,10 @@ def test_a_program_runs_again_with_any_number_of_rows(variant: str) -> None:
 def test_rows_of_inputs_may_lie_apart(variant: str) -> None:
     wide, target = torch.randn(5, 30), torch.zeros(5, 20)
     tape = Tape()
-    stored(tape, "y", loaded(tape, "x", 10))
+    x = loaded(tape, "x", 10)
+    stored(tape, "y", x + x)
     tape.finish().run(machine(variant), 5, {"x": wide[:, 7:17], "y": target[:, 3:13]})
-    assert torch.equal(target[:, 3:13], wide[:, 7:17])
+    assert torch.equal(target[:, 3:13], 2 * wide[:, 7:17])
     assert target[:, :3].abs().sum() + target[:, 13:].abs().sum() == 0
 
 

@@ -105,7 +105,7 @@ void Attention::attend(const Run& run, const AttentionPlan::Task& task, int thre
     given.kv_head = task.kv_head;
     given.group = plan_->group();
     given.queries = run.floats(query_, starts[0] + task.first_query) + task.kv_head * given.group * head_dim;
-    given.query_stride = query_.row_bytes / 4;
+    given.query_stride = run.stride(query_) / 4;
     given.num_queries = task.num_queries;
     given.first_position = length - (starts[1] - starts[0]) + task.first_query;
     given.window = shape_.window;

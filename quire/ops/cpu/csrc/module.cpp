@@ -18,6 +18,7 @@
 #include "packing.hpp"
 #include "pool.hpp"
 #include "program.hpp"
+#include "step_inputs.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -76,15 +77,40 @@ void pack_rows(Machine& machine, int source, uintptr_t from, int64_t rows, int64
 void matrix_rows(Machine& machine, const Matrix& matrix, uintptr_t ids, int64_t count, uintptr_t out) {
     const auto* rows = pointer<const int64_t>(ids);
     for (int64_t i = 0; i < count; i++) {
+        if (rows[i] < 0 || rows[i] >= matrix.rows) {
+            throw std::out_of_range("row " + std::to_string(rows[i]) + " of a matrix that has " +
+                                    std::to_string(matrix.rows));
+        }
         machine.kernels.matrix_row(matrix, rows[i], pointer<float>(out) + i * matrix.columns);
     }
 }
 
 void argmax(Machine& machine, uintptr_t values, int64_t rows, int64_t columns, uintptr_t places, uintptr_t peaks) {
-    for (int64_t row = 0; row < rows; row++) {
-        pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns, columns,
-                                                               pointer<float>(peaks) + row);
+    const int64_t threads = rows == 1 ? 1 : machine.pool.size();
+    const auto work = [&](int64_t thread) {
+        for (int64_t row = rows * thread / threads; row < rows * (thread + 1) / threads; row++) {
+            pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns,
+                                                                   columns, pointer<float>(peaks) + row);
+        }
+    };
+    if (threads == 1) {
+        work(0);
+    } else {
+        machine.pool.run(work);
     }
+}
+
+void step_inputs(uintptr_t rows, uintptr_t counts, int64_t num_sequences, int64_t num_tokens, int64_t num_rows,
+                 uintptr_t tokens, int64_t row_tokens, uintptr_t num_computed, uintptr_t lengths_for_angles,
+                 const std::vector<uintptr_t>& tables, int64_t row_blocks, int64_t block_size, uintptr_t per_token,
+                 uintptr_t starts, uintptr_t lengths, uintptr_t step_tables, int64_t max_blocks) {
+    std::vector<const int32_t*> of_groups;
+    for (const uintptr_t table : tables) of_groups.push_back(pointer<const int32_t>(table));
+    fill_step_inputs({num_rows, pointer<const int32_t>(tokens), row_tokens, pointer<const int64_t>(num_computed),
+                      pointer<const int64_t>(lengths_for_angles), of_groups, row_blocks, block_size},
+                     {pointer<const int64_t>(rows), pointer<const int64_t>(counts), num_sequences, num_tokens},
+                     {pointer<int64_t>(per_token), pointer<int64_t>(starts), pointer<int64_t>(lengths),
+                      pointer<int32_t>(step_tables), max_blocks});
 }
 
 using Spot = std::vector<int64_t>;  // offset, row_bytes, column
@@ -128,6 +154,9 @@ NB_MODULE(_core, m) {
     m.def("matrix_bytes", matrix_bytes, "layout"_a, "rows"_a, "columns"_a);
     m.def("most_row_bytes", most_row_bytes, "columns"_a);
     m.attr("float_scale") = kFloatScale;
+    m.def("step_inputs", step_inputs, "rows"_a, "counts"_a, "num_sequences"_a, "num_tokens"_a, "num_rows"_a, "tokens"_a,
+          "row_tokens"_a, "num_computed"_a, "lengths_for_angles"_a, "tables"_a, "row_blocks"_a, "block_size"_a,
+          "per_token"_a, "starts"_a, "lengths"_a, "step_tables"_a, "max_blocks"_a, unlocked);
 
     nb::class_<Machine>(m, "Machine")
         .def(nb::init<int, const std::vector<int>&, const std::string&>(), "threads"_a, "cpus"_a, "variant"_a)
@@ -154,12 +183,6 @@ NB_MODULE(_core, m) {
 
     nb::class_<RecordedProgram>(m, "Program")
         .def(nb::init<int64_t>(), "bytes_per_row"_a)
-        .def("load", [](RecordedProgram& self, int input, const Spot& to, int64_t columns) {
-            self.add(std::make_unique<LoadInput>(input, place(to), columns));
-        }, "input"_a, "to"_a, "columns"_a)
-        .def("store", [](RecordedProgram& self, const Spot& from, int output, int64_t columns) {
-            self.add(std::make_unique<StoreOutput>(place(from), output, columns));
-        }, "from_"_a, "output"_a, "columns"_a)
         .def("add", [](RecordedProgram& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
             self.add(std::make_unique<Add>(place(a), place(b), place(to), columns));
         }, "a"_a, "b"_a, "to"_a, "columns"_a)

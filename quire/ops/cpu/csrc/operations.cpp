@@ -4,16 +4,6 @@
 
 namespace quire {
 
-void LoadInput::run(const Run& run, int64_t row) const {
-    const auto* from = run.input<float>(input, row);
-    std::copy(from, from + columns, run.floats(to, row));
-}
-
-void StoreOutput::run(const Run& run, int64_t row) const {
-    const float* values = run.floats(from, row);
-    std::copy(values, values + columns, reinterpret_cast<float*>(run.inputs[output].data) + row * run.inputs[output].stride);
-}
-
 void Add::run(const Run& run, int64_t row) const {
     const float *first = run.floats(a, row), *second = run.floats(b, row);
     float* out = run.floats(to, row);
@@ -66,7 +56,7 @@ void Linear::run(const Run& run, int thread) {
     const Matrix& matrix = *matrix_;
     const Format format = run.kernels.format_for(matrix.layout);
     const Product product{
-        &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), to_.row_bytes / 4,
+        &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), run.stride(to_) / 4,
     };
     uint8_t* scratch = run.pool.scratch(thread, run.kernels.multiply_scratch(matrix.columns));
     const int64_t panels = matrix.panels();

@@ -10,22 +10,6 @@ namespace quire {
 
 // --- on rows ---------------------------------------------------------------------------------------------------------
 
-struct LoadInput final : RowOperation {
-    LoadInput(int input, Place to, int64_t columns) : input(input), to(to), columns(columns) {}
-    void run(const Run& run, int64_t row) const override;
-    const int input;
-    const Place to;
-    const int64_t columns;
-};
-
-struct StoreOutput final : RowOperation {
-    StoreOutput(Place from, int output, int64_t columns) : from(from), output(output), columns(columns) {}
-    void run(const Run& run, int64_t row) const override;
-    const Place from;
-    const int output;
-    const int64_t columns;
-};
-
 struct Add final : RowOperation {
     Add(Place a, Place b, Place to, int64_t columns) : a(a), b(b), to(to), columns(columns) {}
     void run(const Run& run, int64_t row) const override;

@@ -11,7 +11,8 @@
 
 namespace quire {
 
-// Where a value lies: at `offset` for a single row, and that many times further for more of them.
+// Where a value lies: in the arena, at `offset` for a single row and that many times further for more of them; or, where
+// `offset` is negative, in input -1 - offset, whose own stride then counts.
 struct Place {
     int64_t offset;     // bytes, for one row
     int64_t row_bytes;  // from one row to the next
@@ -34,7 +35,12 @@ struct Run {
     const std::vector<Input>& inputs;
 
     uint8_t* at(const Place& place, int64_t row = 0) const {
+        if (place.offset < 0) return inputs[-1 - place.offset].data + row * stride(place) + place.column;
         return arena + place.offset * capacity + row * place.row_bytes + place.column;
+    }
+    // Bytes from one row of a value to the next.
+    int64_t stride(const Place& place) const {
+        return place.offset < 0 ? inputs[-1 - place.offset].stride * int64_t{sizeof(float)} : place.row_bytes;
     }
     float* floats(const Place& place, int64_t row = 0) const { return reinterpret_cast<float*>(at(place, row)); }
 

@@ -14,7 +14,7 @@ namespace {
 #if defined(__AMX_BF16__)
 
 // Fewest rows of bytes that are faster in tiles than in vectors.
-constexpr int64_t kFewestRowsInTiles = 8;
+constexpr int64_t kFewestRowsInTiles = 12;
 
 struct alignas(64) TileShapes {
     uint8_t palette = 1;
@@ -70,20 +70,31 @@ inline const uint8_t* bytes_of_panel(const Q8Group* groups, int64_t, uint8_t*) {
     return reinterpret_cast<const uint8_t*>(groups->q);
 }
 
-// Scales of 16 rows of activations, and scales times sums, side by side for every group.
-struct RowScales {
-    float* scales;  // [groups][16]
-    float* sums;    // [groups][16]
+// 16 rows of activations as tiles want them: for every group the rows' bytes, scales, and scales times sums together.
+struct RowTile {
+    uint8_t* bytes;  // [groups][16][32]
+    float* scales;   // [groups][16]
+    float* sums;     // [groups][16]
+
+    RowTile(uint8_t* scratch, int64_t groups)
+        : bytes(scratch),
+          scales(reinterpret_cast<float*>(scratch + groups * kTileBytes)),
+          sums(scales + groups * 16) {}
+
+    static constexpr int64_t kTileBytes = 16 * kGroup;
+    static constexpr int64_t scratch(int64_t groups) { return groups * (kTileBytes + 2 * 16 * 4); }
 
     void read(const Product& product, int64_t row, int64_t rows, int64_t groups) const {
         for (int64_t index = 0; index < rows; index++) {
-            const auto* from = reinterpret_cast<const float*>(product.x.row(row + index) + groups * kGroup);
+            const uint8_t* from = product.x.row(row + index);
+            const auto* numbers = reinterpret_cast<const float*>(from + groups * kGroup);
             for (int64_t group = 0; group < groups; group++) {
-                scales[group * 16 + index] = from[group];
-                sums[group * 16 + index] = from[2 * groups + group];
+                std::memcpy(bytes + group * kTileBytes + index * kGroup, from + group * kGroup, kGroup);
+                scales[group * 16 + index] = numbers[group];
+                sums[group * 16 + index] = numbers[2 * groups + group];
             }
         }
-        for (int64_t index = rows; index < 16; index++) {  // computed, and left out at the end
+        for (int64_t index = rows; index < 16; index++) {  // computed with whatever is there, and left out at the end
             for (int64_t group = 0; group < groups; group++) scales[group * 16 + index] = sums[group * 16 + index] = 0;
         }
     }
@@ -94,7 +105,7 @@ constexpr int64_t kGroupsAhead = 2;
 
 // The sums of one group in tile `out`. A macro, because intrinsics take tiles as literals.
 #define QUIRE_SUM_GROUP(out, x_tile, weights_tile, group)                             \
-    _tile_loadd(x_tile, x + (group) * kGroup, stride);                                \
+    _tile_loadd(x_tile, x + (group) * RowTile::kTileBytes, kGroup);                   \
     _tile_loadd(weights_tile, weights + (group) * tile_step<Group>(), 64);            \
     _tile_zero(out);                                                                  \
     if (kIsNibbles<Group>) {                                                          \
@@ -105,7 +116,7 @@ constexpr int64_t kGroupsAhead = 2;
 
 // The sums of `count` groups, one or two, 16 rows × 16 rows of the panel each.
 template <typename Group>
-inline void sum_groups(const uint8_t* x, int64_t stride, const uint8_t* weights, int64_t count, int32_t* sums) {
+inline void sum_groups(const uint8_t* x, const uint8_t* weights, int64_t count, int32_t* sums) {
     QUIRE_SUM_GROUP(0, 4, 6, 0)
     if (count > 1) {
         QUIRE_SUM_GROUP(1, 5, 7, 1)
@@ -133,13 +144,12 @@ inline void add_group(const int32_t* sums, const Group& group, const float* scal
 // Panels times the same 16 rows of activations. `weights` has the bytes of each panel.
 template <typename Group>
 inline void multiply_row_tile(const Product& product, int64_t first_panel, int64_t num_panels,
-                              const uint8_t* const* weights, int64_t row, int64_t rows, const RowScales& of_rows) {
+                              const uint8_t* const* weights, int64_t row, int64_t rows, const RowTile& x) {
     const Matrix& matrix = *product.matrix;
-    const int64_t groups = matrix.padded_columns() / kGroup, stride = row_bytes(Format::i8, product.x.columns);
-    const uint8_t* x = product.x.row(row);
+    const int64_t groups = matrix.padded_columns() / kGroup;
     alignas(64) int32_t sums[2][kGroupsAhead * 256];
     int32_t *ready = sums[0], *coming = sums[1];
-    sum_groups<Group>(x, stride, weights[0], std::min(kGroupsAhead, groups), ready);
+    sum_groups<Group>(x.bytes, weights[0], std::min(kGroupsAhead, groups), ready);
     for (int64_t panel = 0; panel < num_panels; panel++) {
         const auto* packed = reinterpret_cast<const Group*>(matrix.panel(first_panel + panel));
         Floats out[16] = {};  // only ever indexed by constants, so that it stays in registers
@@ -148,11 +158,12 @@ inline void multiply_row_tile(const Product& product, int64_t first_panel, int64
             const int64_t next = first + kGroupsAhead;
             if (next < groups) {
                 const uint8_t* bytes = weights[panel] + next * tile_step<Group>();
-                sum_groups<Group>(x + next * kGroup, stride, bytes, std::min(kGroupsAhead, groups - next), coming);
+                const uint8_t* from = x.bytes + next * RowTile::kTileBytes;
+                sum_groups<Group>(from, bytes, std::min(kGroupsAhead, groups - next), coming);
             } else if (panel + 1 < num_panels) {
-                sum_groups<Group>(x, stride, weights[panel + 1], std::min(kGroupsAhead, groups), coming);
+                sum_groups<Group>(x.bytes, weights[panel + 1], std::min(kGroupsAhead, groups), coming);
             }
-            const float *scales = of_rows.scales + 16 * first, *totals = of_rows.sums + 16 * first;
+            const float *scales = x.scales + 16 * first, *totals = x.sums + 16 * first;
             add_group(ready, packed[first], scales, totals, out);
             if (first + 1 < groups) add_group(ready + 256, packed[first + 1], scales + 16, totals + 16, out);
             std::swap(ready, coming);
@@ -164,10 +175,16 @@ inline void multiply_row_tile(const Product& product, int64_t first_panel, int64
     }
 }
 
-constexpr int64_t kPanelsAtOnce = 8;  // their bytes stay in the second cache while all rows pass by
+// Panels whose bytes stay in the second cache while all rows pass by.
+constexpr int64_t kMostPanelsAtOnce = 32, kPanelsBytes = 256 * 1024;
+
+constexpr int64_t panels_at_once(int64_t groups) {
+    return std::clamp<int64_t>(kPanelsBytes / (groups * kGroupTileBytes), 1, kMostPanelsAtOnce);
+}
 
 constexpr int64_t bytes_scratch(int64_t columns) {
-    return round_up(columns, kGroup) / kGroup * (kPanelsAtOnce * kGroupTileBytes + 2 * 64);
+    const int64_t groups = round_up(columns, kGroup) / kGroup;
+    return panels_at_once(groups) * groups * kGroupTileBytes + RowTile::scratch(groups);
 }
 
 template <typename Group>
@@ -175,19 +192,19 @@ inline void multiply_bytes_in_tiles(const Product& product, int64_t first, int64
     const TilesInUse tiles(kGroup, 8);
     const Matrix& matrix = *product.matrix;
     const int64_t groups = matrix.padded_columns() / kGroup, size = groups * kGroupTileBytes;
-    auto* floats = reinterpret_cast<float*>(scratch + kPanelsAtOnce * size);
-    const RowScales of_rows{floats, floats + 16 * groups};
-    const uint8_t* weights[kPanelsAtOnce];
-    for (; first < last; first += kPanelsAtOnce) {
-        const int64_t panels = std::min(kPanelsAtOnce, last - first);
+    const int64_t most = panels_at_once(groups);
+    const RowTile x(scratch + most * size, groups);
+    const uint8_t* weights[kMostPanelsAtOnce];
+    for (; first < last; first += most) {
+        const int64_t panels = std::min(most, last - first);
         for (int64_t panel = 0; panel < panels; panel++) {
-            weights[panel] = bytes_of_panel(reinterpret_cast<const Group*>(matrix.panel(first + panel)), groups,
-                                            scratch + panel * size);
+            const auto* packed = reinterpret_cast<const Group*>(matrix.panel(first + panel));
+            weights[panel] = bytes_of_panel(packed, groups, scratch + panel * size);
         }
         for (int64_t row = 0; row < product.rows; row += 16) {
             const int64_t rows = std::min<int64_t>(16, product.rows - row);
-            of_rows.read(product, row, rows, groups);
-            multiply_row_tile<Group>(product, first, panels, weights, row, rows, of_rows);
+            x.read(product, row, rows, groups);
+            multiply_row_tile<Group>(product, first, panels, weights, row, rows, x);
         }
     }
 }
