@@ -68,6 +68,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         cpu_core=core,
         cpu_threads=asked.model.cpu_threads,
+        cpu_sharers=asked.server.replicas,
         offloaded_layers=offloaded,
     )
 

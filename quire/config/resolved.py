@@ -103,6 +103,8 @@ class Resolved:
     """Whether the native core computes."""
     cpu_threads: int | None = None
     """Threads of a CPU; None: one for each physical core."""
+    cpu_sharers: int = 1
+    """Engines that share those cores."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)

@@ -89,7 +89,9 @@ class Linear(nn.Module):
     def _pack(self, packing: Packing) -> None:
         parts = [self._stored.pop(number) for number in range(len(self._sources))]
         # the bias may come later: the packed weight reads it where it is
-        self._parts = nn.ModuleList([PackedWeight(packing.linear(self._sources[0].name, parts, self._in_features, self.bias))])
+        self._parts = nn.ModuleList(
+            [PackedWeight(packing.linear(self._sources[0].name, parts, self._in_features, self.bias))]
+        )
 
     def _take_dense(self, part: int, values: Tensor) -> None:
         """Copy a part to its rows of one matrix for all, unless it is the only one or others may stay packed."""

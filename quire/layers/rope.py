@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.core.errors import CheckpointError
+from quire.ops.functional import rope_angles
 
 KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
@@ -64,11 +65,7 @@ class Rope(nn.Module):
         frequencies: Tensor = self._frequencies
         if self._config.kind in {"dynamic", "longrope"}:
             frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
-        angles = positions.unsqueeze(1) * frequencies
-        cos, sin = angles.cos(), angles.sin()
-        if self._attention_factor != 1.0:
-            cos, sin = cos * self._attention_factor, sin * self._attention_factor
-        return cos, sin
+        return rope_angles(positions, frequencies, self._attention_factor)
 
     def _frequencies_by_length(self, lengths: Tensor) -> Tensor:
         config = self._config

@@ -154,7 +154,15 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in float32."""
-        logits = (self._embedding.project(hidden) if self._head is None else self._head(hidden)).float()
-        if self._logit_softcap is not None:
-            logits = self._logit_softcap * torch.tanh(logits / self._logit_softcap)
-        return logits
+        return self.cap(self.project(hidden).float())
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """What the output head makes of hidden states: as `body`, something to record."""
+        output: Tensor = self._embedding.project(hidden) if self._head is None else self._head(hidden)
+        return output
+
+    def cap(self, logits: Tensor) -> Tensor:
+        """Bounded, in families that bound their logits."""
+        if self._logit_softcap is None:
+            return logits
+        return self._logit_softcap * torch.tanh(logits / self._logit_softcap)

@@ -57,7 +57,7 @@ def load_weights(
 
 
 def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> Callable[[], bool]:
-    """Close a model's gate and return what fills it, opening each layer as soon as it is there, and says if that worked.
+    """Close a model's gate and return what fills it, opening each layer as it comes, and says if it worked.
 
     Names are matched at once: what can be known to fail fails here, not in the background.
     """

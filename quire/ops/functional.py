@@ -1,5 +1,6 @@
 """Every op by name, typed. Each call goes to the implementation for the device its tensors are on."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
@@ -85,23 +86,40 @@ def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, 
     return result
 
 
-def row_max(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest value of each row of [rows, columns], and the first place where it stands.
+def rope_angles(positions: Tensor, frequencies: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+    """cos and sin of `positions * frequencies`, times `factor`, in float32 [tokens, half].
 
-    A row with NaN has the value NaN, at any place.
+    positions: int64 [tokens]; frequencies: float32 [half], or [tokens, half] where each token has its own.
     """
-    result: tuple[Tensor, Tensor] = implementation("row_max", x.device.type)(x)
+    result: tuple[Tensor, Tensor] = implementation("rope_angles", positions.device.type)(positions, frequencies, factor)
     return result
 
 
 def step_inputs(
-    rows: Tensor, counts: Tensor, num_tokens: int, states: RowStates, *, block_size: int, max_blocks: int
+    rows: Sequence[int], counts: Sequence[int], states: RowStates, *, block_size: int, max_blocks: int
 ) -> StepTensors:
-    """What a step reads that computes `counts` more tokens of `rows`, `num_tokens` in all. Both: int64 [sequences].
+    """What a step reads that computes `counts` more tokens of `rows`.
 
     Tables are cut to `max_blocks`, which bounds the blocks of the longest sequence in the step.
     """
-    result: StepTensors = implementation("step_inputs", rows.device.type)(
-        rows, counts, num_tokens, states, block_size, max_blocks
+    result: StepTensors = implementation("step_inputs", states.tokens.device.type)(
+        rows, counts, states, block_size, max_blocks
     )
+    return result
+
+
+def finish_step(states: RowStates, rows: Tensor, lengths: Tensor, tokens: Tensor | None) -> None:
+    """`rows` are now computed up to `lengths`; behind them stand the `tokens` that the first of the rows sampled.
+
+    All: int64 [sequences], but for the tokens, which may be fewer. No row comes twice.
+    """
+    implementation("finish_step", rows.device.type)(states, rows, lengths, tokens)
+
+
+def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest token with the largest logit of each row, and whether there is none: int64 and bool [rows].
+
+    There is none in a row with NaN or +inf, or with nothing but -inf; the token is then 0. logits: [rows, vocabulary].
+    """
+    result: tuple[Tensor, Tensor] = implementation("likeliest", logits.device.type)(logits)
     return result

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quire.ops.functional import row_max
+from quire.ops.functional import likeliest
 from quire.ops.reference.sample_tokens import sample_tokens
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
@@ -55,30 +55,28 @@ class Sampler:
         asked = self._asked(rows, host_rows) if self._state.needs.logprobs else {}
         places = upload(list(asked), torch.int64, logits.device) if asked else None
         raw = None if places is None else logits[places]
-        tokens, peak = self._draw(logits, rows, positions)
-        invalid = peak - peak != 0  # what torch.isfinite says no to, in fewer operations
-        tokens = tokens.masked_fill(invalid, INVALID_TOKEN)
+        tokens, invalid = self._draw(logits, rows, positions)
         if places is None or raw is None:
             return SampledTokens(tokens, invalid, None)
         tensors = logprobs_of(raw, tokens[places], max(asked.values()))
         return SampledTokens(tokens, invalid, BatchLogprobs(tuple(asked), tuple(asked.values()), tensors))
 
     def _draw(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens, and a number per row that is finite where the token is real."""
+        """Tokens, and for which rows there is none."""
         processors = self._state.active_processors()
+        tokens, invalid = likeliest(logits)
         if not processors and not self._state.needs.noise:
-            peak, tokens = row_max(logits)
-            return tokens, peak
-        peak = row_max(logits)[0].to(torch.float32)
+            return tokens, invalid
         logits = logits.to(torch.float32)
         for processor in processors:
             processor.apply(logits, rows, positions)
-        if not self._state.needs.noise:
-            left, tokens = row_max(logits)
-            return tokens, peak + left
-        tokens = self._draw_randomly(logits, rows, positions)
-        # a processor may have hidden what is wrong with the model's logits, or left nothing of them
-        return tokens, peak + row_max(logits)[0] if processors else peak
+        if processors:
+            # they may hide what is wrong with the model's logits, or leave nothing of them
+            tokens, nothing_left = likeliest(logits)
+            invalid = invalid | nothing_left
+        if self._state.needs.noise:
+            tokens = self._draw_randomly(logits, rows, positions)
+        return tokens.masked_fill(invalid, INVALID_TOKEN), invalid
 
     def _draw_randomly(self, logits: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
         needs = self._state.needs

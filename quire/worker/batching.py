@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from quire.core.plan import StepPlan
@@ -26,10 +25,7 @@ class StepInputs:
 
 def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it."""
-    device = rows.states.tokens.device
-    row_ids = torch.tensor(plan.rows, device=device)
-    counts = torch.tensor(plan.counts, device=device)
-    step = step_inputs(row_ids, counts, plan.num_tokens, rows.states, block_size=block_size, max_blocks=max_blocks)
+    step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     batch = Batch(
         query_starts=step.query_starts,
         lengths=step.lengths,
@@ -43,8 +39,8 @@ def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, 
         input_ids=step.input_ids,
         positions=step.positions,
         batch=batch,
-        rows=row_ids,
-        sampling_rows=row_ids[:samples],
-        sampling_indices=None if samples == plan.num_tokens else step.query_starts[1 : samples + 1] - 1,
+        rows=step.rows,
+        sampling_rows=step.rows[:samples],
+        sampling_indices=None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1,
         sampling_positions=step.lengths[:samples],
     )

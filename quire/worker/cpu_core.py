@@ -46,13 +46,21 @@ def start_core(path: Path, resolved: Resolved) -> CpuCore:
     """One pool of threads for the model at `path`, and its packed weights if an earlier start left them."""
     from quire.ops.cpu import _core
 
-    chosen = placement(resolved.cpu_threads, reserve=_FOR_THE_FRONT)
+    chosen = _placement(resolved)
     _stay_with(chosen)
     machine = _core.Machine(chosen.threads, chosen.cpus, "")
     set_machine(machine)
     # what is left to torch is small, and a second pool would take the cores from the first
     torch.set_num_threads(1)
     return CpuCore(machine, Packing(machine, _cache(path, resolved)))
+
+
+def _placement(resolved: Resolved) -> Placement:
+    if resolved.cpu_threads is not None:
+        return placement(resolved.cpu_threads)
+    threads = placement(None, reserve=_FOR_THE_FRONT).threads // resolved.cpu_sharers
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return placement(max(1, min(threads, int(limit)) if limit.isdecimal() and int(limit) else threads))
 
 
 def _stay_with(chosen: Placement) -> None:

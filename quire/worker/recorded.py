@@ -23,6 +23,10 @@ class RecordedModel:
         self._kv = list(kv)
         self._machine = machine
         self._program: TapeProgram | None = None
+        self._head: TapeProgram | None = None
+        self._vocabulary = 0
+        self._num_sequences = torch.zeros((), dtype=torch.int64)
+        """What the program reads it from; runs do not overlap."""
 
     def __call__(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] behind the last norm."""
@@ -31,13 +35,14 @@ class RecordedModel:
         x = self._model.embed(input_ids, positions).float()
         if self._program is None:
             self._program = record(self._model, self._kv, x.shape[1])
-        hidden = torch.empty_like(x)
+        hidden = torch.empty(x.shape)
+        self._num_sequences.fill_(len(batch.lengths))
         given = {
             "x": x,
             "hidden": hidden,
             "starts": batch.query_starts,
             "lengths": batch.lengths,
-            "num_sequences": torch.tensor(len(batch.lengths)),
+            "num_sequences": self._num_sequences,
         }
         for number, (cos, sin) in enumerate(self._model.angles(positions, batch.lengths_for_angles)):
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
@@ -45,6 +50,14 @@ class RecordedModel:
             given[f"table {number}"], given[f"slots {number}"] = table.to(torch.int32).contiguous(), slots
         self._program.run(self._machine, x.shape[0], given)
         return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, vocabulary] of hidden states that a call gave, one or more."""
+        if self._head is None:
+            self._head, self._vocabulary = record_head(self._model, hidden.shape[1])
+        logits = torch.empty((hidden.shape[0], self._vocabulary))
+        self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits})
+        return self._model.cap(logits)
 
 
 def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
@@ -66,6 +79,14 @@ def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
     hidden = cast(Value, model.body(cast(Tensor, x), cast("list[tuple[Tensor, Tensor]]", angles), batch))
     tape.give(hidden, TapeInput("hidden"))
     return tape.finish()
+
+
+def record_head(model: Decoder, width: int) -> tuple[TapeProgram, int]:
+    """The model's output head, and how many logits it makes."""
+    tape = Tape()
+    logits = cast(Value, model.project(cast(Tensor, tape.given(TapeInput("hidden"), width))))
+    tape.give(logits, TapeInput("logits"))
+    return tape.finish(), logits.width
 
 
 def _recorded(batch: type[Batch], **fields: object) -> Batch:

@@ -1,7 +1,6 @@
 """Rows: what the device knows about each running sequence, at a place that stays the same while it runs."""
 
 import torch
-from torch import Tensor
 
 from quire.core.plan import Admission, TableDelta
 from quire.ops.step_tensors import RowStates
@@ -34,11 +33,3 @@ class Rows:
         for table, blocks in zip(self.states.tables, delta.tables, strict=True):
             end = delta.start + len(blocks)
             table[delta.row, delta.start : end] = torch.tensor(blocks, dtype=torch.int32, device=self._device)
-
-    def advance(self, rows: Tensor, lengths: Tensor) -> None:
-        """These rows are computed up to these lengths."""
-        self.states.num_computed.index_copy_(0, rows, lengths)
-
-    def store_sampled(self, rows: Tensor, positions: Tensor, tokens: Tensor) -> None:
-        """Sampled tokens become the next step's inputs without leaving the device."""
-        self.states.tokens.index_put_((rows, positions), tokens.to(torch.int32))

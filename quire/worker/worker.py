@@ -16,6 +16,7 @@ from quire.core.result import StepResult
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
+from quire.ops.functional import finish_step
 from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import BatchLogprobs, SampledTokens, Sampler
 from quire.sampling.state import SamplingState
@@ -61,7 +62,9 @@ class Worker:
         self._block_size = layout.block_size
         self._storage = KVStorage(layout, heads.count, heads.size, getattr(torch, layout.dtype), device)
         self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
-        self._forward: Forward = model if machine is None else RecordedModel(model, self._kv, machine)
+        computed = model if machine is None else RecordedModel(model, self._kv, machine)
+        self._forward: Forward = computed
+        self._logits = computed.logits
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
@@ -79,9 +82,10 @@ class Worker:
             return StepResult(step=plan.step)
         inputs = self._make_inputs(plan)
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        self._rows.advance(inputs.rows, inputs.batch.lengths)
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
         sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
+        # sampled tokens become the next step's inputs without leaving the device
+        finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
         return StepResult(
             step=plan.step,
             tokens=[] if sampled is None else sampled.tokens.tolist(),
@@ -104,11 +108,10 @@ class Worker:
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._model.logits(last)
+        logits = self._logits(last)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, host_rows)
-        self._rows.store_sampled(rows, inputs.sampling_positions, sampled.tokens)
         self._sampling.append(rows, sampled.tokens)
         return sampled
 
@@ -126,7 +129,7 @@ class Worker:
                 if followed > 0:
                     tokens = self._rows.states.tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
-                    tensors = prompt_logprobs(span, self._model.logits, tokens, asked.count, self._sampling.vocab_size)
+                    tensors = prompt_logprobs(span, self._logits, tokens, asked.count, self._sampling.vocab_size)
                     found[place] = PromptSpan(first + 1, tensors.to_host([asked.count] * followed))
             start += count
         return found

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.core.request import Request
@@ -15,6 +14,7 @@ from quire.engine.loop import EngineLoop
 from quire.executor.inline import InlineExecutor
 from quire.kvcache.invariants import check
 from quire.models.loading.header import read_model_facts
+from quire.worker.device import device_facts
 from quire.worker.start import start_worker
 
 
@@ -25,18 +25,17 @@ class Runner:
         settings = {"dtype": "float32", "block_size": 4, "num_gpu_blocks_override": 256, **settings}
         asked = EngineConfig.from_flat(model=str(path), **settings)
         self._facts = read_model_facts(str(path))
-        resolved = resolve(asked, self._facts, DEVICES["cpu"])
+        resolved = resolve(asked, self._facts, device_facts(torch.device("cpu")))
         worker = start_worker(path, resolved, device=torch.device("cpu"))
         self._logits: list[torch.Tensor] = []
-        model = worker._model
-        project = model.logits
+        project = worker._logits
 
         def recorded(hidden: torch.Tensor) -> torch.Tensor:
             logits = project(hidden)
             self._logits.append(logits.clone())
             return logits
 
-        model.logits = recorded  # type: ignore[method-assign]
+        worker._logits = recorded
         self.scheduler = make_scheduler(resolved)
         self.loop = EngineLoop(self.scheduler, InlineExecutor(worker))
         self._next = 0

@@ -14,6 +14,12 @@ def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make_tiny(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.fixture(params=["exact", "fast"])
+def compute(request: pytest.FixtureRequest) -> str:
+    """By torch's operations, and by the native core of CPUs where it is installed."""
+    return str(request.param)
+
+
 def prompt_of(length: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(3, VOCABULARY, (length,), generator=generator).tolist()
@@ -24,23 +30,23 @@ def assert_equal(found: tuple[list[int], torch.Tensor], expected: tuple[list[int
     torch.testing.assert_close(found[1], expected[1], atol=1e-4, rtol=0)
 
 
-def test_a_whole_prompt(tiny: Tiny) -> None:
-    runner = Runner(tiny.path)
+def test_a_whole_prompt(tiny: Tiny, compute: str) -> None:
+    runner = Runner(tiny.path, cpu_compute=compute)
     for length in (1, 23, 70):  # the last is beyond the length where dynamic and longrope angles change
         prompt = prompt_of(length, seed=length)
         [found] = runner.run([prompt], COUNT)
         assert_equal(found, tiny.greedy(prompt, COUNT))
 
 
-def test_chunks_of_seven(tiny: Tiny) -> None:
+def test_chunks_of_seven(tiny: Tiny, compute: str) -> None:
     prompt = prompt_of(40, seed=1)
-    runner = Runner(tiny.path, max_num_seqs=7, max_num_batched_tokens=7)
+    runner = Runner(tiny.path, cpu_compute=compute, max_num_seqs=7, max_num_batched_tokens=7)
     [found] = runner.run([prompt], COUNT)
     assert_equal(found, tiny.greedy(prompt, COUNT))
 
 
-def test_prefix_hits(tiny: Tiny) -> None:
-    runner = Runner(tiny.path)
+def test_prefix_hits(tiny: Tiny, compute: str) -> None:
+    runner = Runner(tiny.path, cpu_compute=compute)
     head = prompt_of(30, seed=2)
     runner.run([head], 4)
     for tail in ([], prompt_of(1, seed=3), prompt_of(9, seed=4), prompt_of(40, seed=5)):
@@ -51,11 +57,16 @@ def test_prefix_hits(tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
-def test_after_preemption(tiny: Tiny, mode: str) -> None:
+def test_after_preemption(tiny: Tiny, compute: str, mode: str) -> None:
     prompts = [prompt_of(20 + place, seed=10 + place) for place in range(4)]
-    groups = len(Runner(tiny.path).scheduler.kv.groups)
+    groups = len(Runner(tiny.path, cpu_compute=compute).scheduler.kv.groups)
     runner = Runner(
-        tiny.path, num_gpu_blocks_override=34 * groups, preemption_mode=mode, swap_space=0.01, max_model_len=64
+        tiny.path,
+        cpu_compute=compute,
+        num_gpu_blocks_override=34 * groups,
+        preemption_mode=mode,
+        swap_space=0.01,
+        max_model_len=64,
     )
     results = runner.run(prompts, COUNT)
     stats = runner.scheduler.stats
@@ -65,8 +76,8 @@ def test_after_preemption(tiny: Tiny, mode: str) -> None:
         assert_equal(found, tiny.greedy(prompt, COUNT))
 
 
-def test_in_a_mixed_batch(tiny: Tiny) -> None:
+def test_in_a_mixed_batch(tiny: Tiny, compute: str) -> None:
     prompts = [prompt_of(length, seed=20 + length) for length in (2, 45, 9, 31, 17)]
-    runner = Runner(tiny.path, max_num_seqs=5, max_num_batched_tokens=19)
+    runner = Runner(tiny.path, cpu_compute=compute, max_num_seqs=5, max_num_batched_tokens=19)
     for prompt, found in zip(prompts, runner.run(prompts, COUNT), strict=True):
         assert_equal(found, tiny.greedy(prompt, COUNT))

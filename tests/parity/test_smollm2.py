@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from quire import LLM, SamplingParams
 from quire.models.loading.default_model import fetch_default_model
+from quire.ops.cpu import native
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ that we call science."""
 
 @pytest.fixture(scope="module")
 def llm():
-    model = LLM("smollm2", dtype="float32", max_model_len=1024)
+    model = LLM("smollm2", cpu_compute="exact", dtype="float32", max_model_len=1024)
     yield model
     model.close()
 
@@ -75,12 +76,26 @@ def test_the_same_greedy_text_for_twenty_prompts(llm, oracle):
         assert output.outputs[0].token_ids == expected[0, ids.shape[1] :].tolist(), output.prompt
 
 
-def test_the_same_perplexity(llm, oracle):
-    ids = llm.get_tokenizer().encode(TEXT)
+def perplexity_of(llm, ids):
     params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0)
     [output] = llm.generate([ids], params, use_tqdm=False)
     found = [position[token].logprob for position, token in zip(output.prompt_logprobs[1:], ids[1:], strict=True)]
-    perplexity = math.exp(-sum(found) / len(found))
+    return math.exp(-sum(found) / len(found))
+
+
+@pytest.mark.skipif(native.load() is None, reason="quire's native core is not installed here")
+def test_the_native_core_costs_little_perplexity(llm):
+    ids = llm.get_tokenizer().encode(TEXT)
+    fast = LLM("smollm2", max_model_len=1024)
+    found, exact = perplexity_of(fast, ids), perplexity_of(llm, ids)
+    fast.close()
+    print(f"perplexity {found:.5f}, exactly {exact:.5f}")
+    assert found == pytest.approx(exact, rel=5e-3)
+
+
+def test_the_same_perplexity(llm, oracle):
+    ids = llm.get_tokenizer().encode(TEXT)
+    perplexity = perplexity_of(llm, ids)
     with torch.no_grad():
         expected = math.exp(oracle(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item())
     print(f"perplexity {perplexity:.5f}, transformers {expected:.5f}")

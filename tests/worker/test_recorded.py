@@ -89,7 +89,7 @@ class Checkpoint:
             generator = torch.Generator().manual_seed(number)
             ids = torch.randint(0, VOCABULARY, positions.shape, generator=generator)
             hidden = call(ids, positions, batch)
-            results.append((hidden, model.logits(hidden)))
+            results.append((hidden, call.logits(hidden)))
         return results
 
 

@@ -71,6 +71,7 @@ class StopStrings:
     def __init__(self, stops: Sequence[str], *, include_stop: bool = False) -> None:
         """`include_stop`: the stop string itself is given out too. Empty strings are never found."""
         self._automaton = _Automaton(stops)
+        self._has_stops = any(stops)
         self._node = 0
         self._include_stop = include_stop
         self._held = ""
@@ -82,7 +83,7 @@ class StopStrings:
         """The text that may go out now. With `may_stop` false it all goes, and is not looked at later either."""
         if self.match is not None:
             return ""
-        if not may_stop:
+        if not (may_stop and self._has_stops):
             held, self._held, self._node = self._held, "", 0
             self._read += len(text)
             return held + text

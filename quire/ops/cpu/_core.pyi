@@ -9,25 +9,32 @@ float_scale: float
 def variants() -> list[str]: ...
 def matrix_bytes(layout: int, rows: int, columns: int) -> int: ...
 def most_row_bytes(columns: int) -> int: ...
-def step_inputs(
-    rows: int,
-    counts: int,
-    num_sequences: int,
-    num_tokens: int,
-    num_rows: int,
-    tokens: int,
-    row_tokens: int,
-    num_computed: int,
-    lengths_for_angles: int,
-    tables: Sequence[int],
-    row_blocks: int,
-    block_size: int,
-    per_token: int,
-    starts: int,
-    lengths: int,
-    step_tables: int,
-    max_blocks: int,
+def rope_angles(
+    positions: int, count: int, frequencies: int, stride: int, half: int, factor: float, cos: int, sin: int
 ) -> None: ...
+
+class RowStates:
+    def __init__(
+        self,
+        num_rows: int,
+        tokens: int,
+        row_tokens: int,
+        num_computed: int,
+        lengths_for_angles: int,
+        tables: Sequence[int],
+        row_blocks: int,
+    ) -> None: ...
+    def step_inputs(
+        self,
+        rows: Sequence[int],
+        counts: Sequence[int],
+        block_size: int,
+        num_tokens: int,
+        numbers: int,
+        tables: int,
+        max_blocks: int,
+    ) -> None: ...
+    def finish_step(self, rows: int, lengths: int, num_sequences: int, tokens: int, num_sampled: int) -> None: ...
 
 class Machine:
     def __init__(self, threads: int, cpus: Sequence[int], variant: str) -> None: ...
@@ -40,14 +47,13 @@ class Machine:
     ) -> None: ...
     def matrix_rows(self, matrix: Matrix, ids: int, count: int, out: int) -> None: ...
     def argmax(self, values: int, rows: int, columns: int, places: int, peaks: int) -> None: ...
+    def likeliest(self, logits: int, rows: int, columns: int, tokens: int, invalid: int) -> None: ...
 
 class Matrix:
     def __init__(self, layout: int, data: int, rows: int, columns: int, factor: float, bias: int) -> None: ...
 
 class PagedCache:
-    def __init__(
-        self, type: int, keys: int, values: int, block_size: int, kv_heads: int, head_dim: int
-    ) -> None: ...
+    def __init__(self, type: int, keys: int, values: int, block_size: int, kv_heads: int, head_dim: int) -> None: ...
 
 class Program:
     def __init__(self, bytes_per_row: int) -> None: ...

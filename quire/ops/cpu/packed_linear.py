@@ -51,10 +51,10 @@ class PackedLinear:
     def lookup(self, ids: Tensor) -> Tensor:
         """Rows by number, of a single matrix; IndexError for one that there is not."""
         (matrix,) = self._matrices
-        flat = ids.flatten().long().contiguous()
-        output = torch.empty(flat.shape[0], matrix.columns)
-        self._machine.matrix_rows(matrix.core, flat.data_ptr(), flat.shape[0], output.data_ptr())
-        return output.view(*ids.shape, matrix.columns)
+        wanted = ids.long().contiguous()
+        output = torch.empty((*ids.shape, matrix.columns))
+        self._machine.matrix_rows(matrix.core, wanted.data_ptr(), wanted.numel(), output.data_ptr())
+        return output
 
     def _record_alone(self) -> TapeProgram:
         tape = Tape()

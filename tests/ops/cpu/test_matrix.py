@@ -7,7 +7,7 @@ from torch import Tensor
 from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_bytes, runs_alike
 from quire.ops.reference.gguf.dequantize import TYPES
 from tests.ops.cpu.blocks import columns_of, float_rows, random_rows, values_of
-from tests.ops.cpu.machines import every_thread_count, every_variant, machine, needs_core, pack
+from tests.ops.cpu.machines import VARIANTS, every_thread_count, every_variant, machine, needs_core, pack
 
 pytestmark = needs_core
 
@@ -145,6 +145,13 @@ def test_the_bias_is_no_part_of_a_row(variant: str) -> None:
     stored = float_rows("float32", 4, 32)
     packed = pack(variant, [stored], 32, torch.full((4,), 100.0))
     assert torch.equal(packed.lookup(torch.tensor([[3], [0]])), stored.data[torch.tensor([[3], [0]])])
+
+
+@every_thread_count
+def test_many_rows_are_looked_up_by_all_threads(threads: int) -> None:
+    stored = float_rows("float32", 9, 32)
+    ids = torch.arange(101) % 9
+    assert torch.equal(pack(VARIANTS[0], [stored], 32, threads=threads).lookup(ids), stored.data[ids])
 
 
 @every_variant

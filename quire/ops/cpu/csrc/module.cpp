@@ -6,12 +6,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "angles.hpp"
 #include "attention.hpp"
 #include "isa.hpp"
 #include "operations.hpp"
@@ -58,6 +60,20 @@ int64_t matrix_bytes(int layout, int64_t rows, int64_t columns) {
     return round_up(rows, kPanel) / kPanel * panel_bytes(static_cast<Layout>(layout), round_up(columns, kGroup));
 }
 
+// `work` of every number below `count`, each thread with its share. Below `worth`, waking the others takes longer.
+template <typename Work>
+void over_threads(Machine& machine, int64_t count, int64_t worth, const Work& work) {
+    const int64_t threads = count < worth ? 1 : machine.pool.size();
+    const auto share = [&](int64_t thread) {
+        for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; i++) work(i);
+    };
+    if (threads == 1) {
+        share(0);
+    } else {
+        machine.pool.run(share);
+    }
+}
+
 void pack_rows(Machine& machine, int source, uintptr_t from, int64_t rows, int64_t columns, int layout,
                int64_t first_row, uintptr_t data) {
     const auto kind = static_cast<Source>(source);
@@ -81,36 +97,35 @@ void matrix_rows(Machine& machine, const Matrix& matrix, uintptr_t ids, int64_t 
             throw std::out_of_range("row " + std::to_string(rows[i]) + " of a matrix that has " +
                                     std::to_string(matrix.rows));
         }
-        machine.kernels.matrix_row(matrix, rows[i], pointer<float>(out) + i * matrix.columns);
     }
+    over_threads(machine, count, 32, [&](int64_t i) {
+        machine.kernels.matrix_row(matrix, rows[i], pointer<float>(out) + i * matrix.columns);
+    });
 }
 
 void argmax(Machine& machine, uintptr_t values, int64_t rows, int64_t columns, uintptr_t places, uintptr_t peaks) {
-    const int64_t threads = rows == 1 ? 1 : machine.pool.size();
-    const auto work = [&](int64_t thread) {
-        for (int64_t row = rows * thread / threads; row < rows * (thread + 1) / threads; row++) {
-            pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns,
-                                                                   columns, pointer<float>(peaks) + row);
-        }
-    };
-    if (threads == 1) {
-        work(0);
-    } else {
-        machine.pool.run(work);
+    over_threads(machine, rows, 4, [&](int64_t row) {
+        pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns, columns,
+                                                               pointer<float>(peaks) + row);
+    });
+}
+
+void likeliest(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t tokens, uintptr_t invalid) {
+    std::vector<float> peaks(rows);
+    argmax(machine, logits, rows, columns, tokens, reinterpret_cast<uintptr_t>(peaks.data()));
+    for (int64_t row = 0; row < rows; row++) {
+        const bool is_invalid = !std::isfinite(peaks[row]);
+        if (is_invalid) pointer<int64_t>(tokens)[row] = 0;
+        pointer<bool>(invalid)[row] = is_invalid;
     }
 }
 
-void step_inputs(uintptr_t rows, uintptr_t counts, int64_t num_sequences, int64_t num_tokens, int64_t num_rows,
-                 uintptr_t tokens, int64_t row_tokens, uintptr_t num_computed, uintptr_t lengths_for_angles,
-                 const std::vector<uintptr_t>& tables, int64_t row_blocks, int64_t block_size, uintptr_t per_token,
-                 uintptr_t starts, uintptr_t lengths, uintptr_t step_tables, int64_t max_blocks) {
-    std::vector<const int32_t*> of_groups;
-    for (const uintptr_t table : tables) of_groups.push_back(pointer<const int32_t>(table));
-    fill_step_inputs({num_rows, pointer<const int32_t>(tokens), row_tokens, pointer<const int64_t>(num_computed),
-                      pointer<const int64_t>(lengths_for_angles), of_groups, row_blocks, block_size},
-                     {pointer<const int64_t>(rows), pointer<const int64_t>(counts), num_sequences, num_tokens},
-                     {pointer<int64_t>(per_token), pointer<int64_t>(starts), pointer<int64_t>(lengths),
-                      pointer<int32_t>(step_tables), max_blocks});
+RowStates row_states(int64_t num_rows, uintptr_t tokens, int64_t row_tokens, uintptr_t num_computed,
+                     uintptr_t lengths_for_angles, const std::vector<uintptr_t>& tables, int64_t row_blocks) {
+    RowStates states{num_rows, pointer<int32_t>(tokens), row_tokens, pointer<int64_t>(num_computed),
+                     pointer<const int64_t>(lengths_for_angles), {}, row_blocks};
+    for (const uintptr_t table : tables) states.tables.push_back(pointer<const int32_t>(table));
+    return states;
 }
 
 using Spot = std::vector<int64_t>;  // offset, row_bytes, column
@@ -149,14 +164,37 @@ void run_program(RecordedProgram& program, Machine& machine, int64_t rows,
 }  // namespace
 
 NB_MODULE(_core, m) {
+    nb::set_leak_warnings(false);  // the process's machine lives as long as the process, and is not missed by anyone
     const auto unlocked = nb::call_guard<nb::gil_scoped_release>();
     m.def("variants", variants, "Instruction sets that this machine runs, best first.");
     m.def("matrix_bytes", matrix_bytes, "layout"_a, "rows"_a, "columns"_a);
     m.def("most_row_bytes", most_row_bytes, "columns"_a);
     m.attr("float_scale") = kFloatScale;
-    m.def("step_inputs", step_inputs, "rows"_a, "counts"_a, "num_sequences"_a, "num_tokens"_a, "num_rows"_a, "tokens"_a,
-          "row_tokens"_a, "num_computed"_a, "lengths_for_angles"_a, "tables"_a, "row_blocks"_a, "block_size"_a,
-          "per_token"_a, "starts"_a, "lengths"_a, "step_tables"_a, "max_blocks"_a, unlocked);
+    m.def("rope_angles", [](uintptr_t positions, int64_t count, uintptr_t frequencies, int64_t stride, int64_t half,
+                            float factor, uintptr_t cos, uintptr_t sin) {
+        rope_angles(pointer<const int64_t>(positions), count, pointer<const float>(frequencies), stride, half, factor,
+                    pointer<float>(cos), pointer<float>(sin));
+    }, "positions"_a, "count"_a, "frequencies"_a, "stride"_a, "half"_a, "factor"_a, "cos"_a, "sin"_a, unlocked);
+
+    nb::class_<RowStates>(m, "RowStates")
+        .def("__init__", [](RowStates* self, int64_t num_rows, uintptr_t tokens, int64_t row_tokens,
+                            uintptr_t num_computed, uintptr_t lengths_for_angles, const std::vector<uintptr_t>& tables,
+                            int64_t row_blocks) {
+            new (self) RowStates(
+                row_states(num_rows, tokens, row_tokens, num_computed, lengths_for_angles, tables, row_blocks));
+        }, "num_rows"_a, "tokens"_a, "row_tokens"_a, "num_computed"_a, "lengths_for_angles"_a, "tables"_a,
+           "row_blocks"_a)
+        .def("step_inputs", [](const RowStates& self, const std::vector<int64_t>& rows,
+                               const std::vector<int64_t>& counts, int64_t block_size, int64_t num_tokens,
+                               uintptr_t numbers, uintptr_t tables, int64_t max_blocks) {
+            fill_step_inputs(self, rows, counts, block_size,
+                             {num_tokens, pointer<int64_t>(numbers), pointer<int32_t>(tables), max_blocks});
+        }, "rows"_a, "counts"_a, "block_size"_a, "num_tokens"_a, "numbers"_a, "tables"_a, "max_blocks"_a, unlocked)
+        .def("finish_step", [](const RowStates& self, uintptr_t rows, uintptr_t lengths, int64_t num_sequences,
+                               uintptr_t tokens, int64_t num_sampled) {
+            finish_step(self, pointer<const int64_t>(rows), pointer<const int64_t>(lengths), num_sequences,
+                        pointer<const int64_t>(tokens), num_sampled);
+        }, "rows"_a, "lengths"_a, "num_sequences"_a, "tokens"_a, "num_sampled"_a, unlocked);
 
     nb::class_<Machine>(m, "Machine")
         .def(nb::init<int, const std::vector<int>&, const std::string&>(), "threads"_a, "cpus"_a, "variant"_a)
@@ -165,7 +203,8 @@ NB_MODULE(_core, m) {
         .def("pack_rows", pack_rows, "source"_a, "from_"_a, "rows"_a, "columns"_a, "layout"_a, "first_row"_a, "data"_a,
              unlocked)
         .def("matrix_rows", matrix_rows, "matrix"_a, "ids"_a, "count"_a, "out"_a, unlocked)
-        .def("argmax", argmax, "values"_a, "rows"_a, "columns"_a, "places"_a, "peaks"_a, unlocked);
+        .def("argmax", argmax, "values"_a, "rows"_a, "columns"_a, "places"_a, "peaks"_a, unlocked)
+        .def("likeliest", likeliest, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked);
 
     nb::class_<Matrix>(m, "Matrix")
         .def("__init__",

@@ -1,4 +1,4 @@
-// From the rows of a step to the integers that its forward reads: where every token comes from and where its KV goes.
+// The integers around a step: from its rows to what its forward reads, and from what it sampled back to the rows.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,31 @@ namespace quire {
 // What is known about each running sequence, at its row.
 struct RowStates {
     int64_t num_rows;
-    const int32_t* tokens;  // [num_rows][row_tokens]
+    int32_t* tokens;  // [num_rows][row_tokens]
     int64_t row_tokens;
-    const int64_t* num_computed;
+    int64_t* num_computed;
     const int64_t* lengths_for_angles;
     std::vector<const int32_t*> tables;  // by KV group: [num_rows][row_blocks]
     int64_t row_blocks;
-    int64_t block_size;
-};
-
-// Which rows a step computes, and how many tokens of each.
-struct StepRows {
-    const int64_t* rows;
-    const int64_t* counts;
-    int64_t num_sequences;
-    int64_t num_tokens;
 };
 
 struct StepTensors {
-    int64_t* per_token;  // [3 + groups][num_tokens]: token ids, positions, lengths for angles, slots of every group
-    int64_t* starts;     // [num_sequences + 1]
-    int64_t* lengths;    // [num_sequences]
+    int64_t num_tokens;
+    // One behind the other: token ids, positions, lengths for angles, slots of every group [num_tokens each], rows,
+    // lengths [num_sequences each], starts [num_sequences + 1].
+    int64_t* numbers;
     int32_t* tables;     // [groups][num_sequences][max_blocks]
     int64_t max_blocks;  // at most row_blocks
 };
 
-// Throws out_of_range, with the numbers, for a row that there is not or tokens that it has no room for.
-void fill_step_inputs(const RowStates& states, const StepRows& step, const StepTensors& out);
+// Both throw out_of_range, with the numbers, for a row that there is not or tokens that it has no room for.
+
+// `counts` more tokens of `rows` are to be computed.
+void fill_step_inputs(const RowStates& states, const std::vector<int64_t>& rows, const std::vector<int64_t>& counts,
+                      int64_t block_size, const StepTensors& out);
+
+// `rows` are computed up to `lengths`, and behind these stand the tokens that the first of them sampled.
+void finish_step(const RowStates& states, const int64_t* rows, const int64_t* lengths, int64_t num_sequences,
+                 const int64_t* tokens, int64_t num_sampled);
 
 }  // namespace quire

@@ -113,20 +113,31 @@ inline void store_kv(const float* values, int64_t count, KVType type, uint8_t* o
 }
 
 inline int64_t argmax(const float* x, int64_t count, float* peak) {
+    // stretch by stretch, so that in the end the place is looked for in one of them only
+    constexpr int64_t kStretch = 64 * kWidth;
     // NaN compares false with everything, so it is looked for on its own: adding shows it
-    Floats largest = all(-INFINITY), poison = {};
-    int64_t i = 0;
-    for (; i + kWidth <= count; i += kWidth) {
-        const Floats value = load(x + i);
-        largest = larger(value, largest);
-        poison += value - value;  // 0, or NaN where the value is NaN or infinite
-    }
-    float best = largest_of(largest);
-    for (; i < count; i++) {
-        best = x[i] > best ? x[i] : best;
-        poison[0] += x[i] - x[i];
-    }
+    Floats poison = {};
+    float best = -INFINITY;
     int64_t found = 0;
+    for (int64_t begin = 0; begin < count; begin += kStretch) {
+        const int64_t end = std::min(count, begin + kStretch);
+        Floats largest = all(-INFINITY);
+        int64_t i = begin;
+        for (; i + kWidth <= end; i += kWidth) {
+            const Floats value = load(x + i);
+            largest = larger(value, largest);
+            poison += value - value;  // 0, or NaN where the value is NaN or infinite
+        }
+        float best_here = largest_of(largest);
+        for (; i < end; i++) {
+            best_here = x[i] > best_here ? x[i] : best_here;
+            poison[0] += x[i] - x[i];
+        }
+        if (best_here > best) {
+            best = best_here;
+            found = begin;
+        }
+    }
     while (found < count && x[found] != best) found++;
     *peak = best;
     bool is_nan = found == count;
