@@ -74,9 +74,7 @@ def test_kv_in_any_float_that_the_core_stores() -> None:
 
 @pytest.mark.parametrize("settings", [{"cpu_compute": "exact"}, {"cpu_threads": 4}])
 def test_a_gpu_refuses_settings_of_a_cpu(settings: dict[str, object]) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--cpu-(compute|threads) is (exact|4), but the model runs on h100"
-    ):
+    with pytest.raises(ConfigError, match=r"--cpu-(compute|threads) is (exact|4), but the model runs on h100"):
         resolve(asked(**settings), LLAMA_3_8B, DEVICES["h100"])
 
 
