@@ -32,6 +32,10 @@ TABLE: dict[str, dict[str, str]] = {
     "rope_angles": {"reference": f"{_REFERENCE}.rope_angles:rope_angles", "cpu": f"{_CPU}.rope_angles:rope_angles"},
     "step_inputs": {"reference": f"{_REFERENCE}.step_inputs:step_inputs", "cpu": f"{_CPU}.step_inputs:step_inputs"},
     "finish_step": {"reference": f"{_REFERENCE}.finish_step:finish_step", "cpu": f"{_CPU}.finish_step:finish_step"},
+    "sample_tokens": {
+        "reference": f"{_REFERENCE}.sample_tokens:sample_tokens",
+        "cpu": f"{_CPU}.sample_tokens:sample_tokens",
+    },
     "likeliest": {"reference": f"{_REFERENCE}.likeliest:likeliest", "cpu": f"{_CPU}.likeliest:likeliest"},
     # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
     "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},

@@ -123,3 +123,25 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
     """
     result: tuple[Tensor, Tensor] = implementation("likeliest", logits.device.type)(logits)
     return result
+
+
+def sample_tokens(
+    logits: Tensor,
+    temperature: Tensor,
+    seed: Tensor,
+    stream: Tensor,
+    position: Tensor,
+    top_k: Tensor | None = None,
+    top_p: Tensor | None = None,
+    min_p: Tensor | None = None,
+    *,
+    width: int | None = None,
+) -> Tensor:
+    """One token a row of float32 `logits` [n, vocabulary] by the Gumbel-max trick, filtered; all others are [n].
+
+    `width` bounds every top-k and promises that each row with a top-p below 1 has one.
+    """
+    result: Tensor = implementation("sample_tokens", logits.device.type)(
+        logits, temperature, seed, stream, position, top_k, top_p, min_p, width=width
+    )
+    return result

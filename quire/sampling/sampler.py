@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quire.ops.functional import likeliest
-from quire.ops.reference.sample_tokens import sample_tokens
+from quire.ops.functional import likeliest, sample_tokens
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
 from quire.sampling.upload import upload

@@ -46,6 +46,20 @@ class Machine:
         self, source: int, from_: int, rows: int, columns: int, layout: int, first_row: int, data: int
     ) -> None: ...
     def matrix_rows(self, matrix: Matrix, ids: int, count: int, out: int) -> None: ...
+    def sample(
+        self,
+        logits: int,
+        rows: int,
+        columns: int,
+        temperature: int,
+        seed: int,
+        stream: int,
+        position: int,
+        top_k: int,
+        top_p: int,
+        min_p: int,
+        tokens: int,
+    ) -> None: ...
     def argmax(self, values: int, rows: int, columns: int, places: int, peaks: int) -> None: ...
     def likeliest(self, logits: int, rows: int, columns: int, tokens: int, invalid: int) -> None: ...
 

@@ -52,6 +52,16 @@ struct AttentionPart {
     float* total;  // [rows]
 };
 
+// How a row draws its token. Noise is a function of seed, stream, position and the token's id.
+struct Draw {
+    float temperature;  // 0: the likeliest
+    int64_t top_k;      // 0 or less: all
+    float top_p;        // 1: all
+    float min_p;        // 0: all
+    uint64_t seed;
+    uint32_t stream, position;
+};
+
 struct Kernels {
     const char* name;
 
@@ -78,6 +88,8 @@ struct Kernels {
 
     // The first of the largest values; its own value is NaN or infinite where any is.
     int64_t (*argmax)(const float* x, int64_t count, float* peak);
+    // A token of `count`; scratch is twice as many floats. Not for logits with NaN.
+    int64_t (*sample)(const float* logits, int64_t count, const Draw&, float* scratch);
 };
 
 }  // namespace quire

@@ -110,6 +110,24 @@ void argmax(Machine& machine, uintptr_t values, int64_t rows, int64_t columns, u
     });
 }
 
+// Filters are null where no row has one.
+void sample(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t temperature, uintptr_t seed,
+            uintptr_t stream, uintptr_t position, uintptr_t top_k, uintptr_t top_p, uintptr_t min_p, uintptr_t tokens) {
+    over_threads(machine, rows, 2, [&](int64_t row) {
+        Draw draw{};
+        draw.temperature = pointer<const float>(temperature)[row];
+        draw.seed = static_cast<uint64_t>(pointer<const int64_t>(seed)[row]);
+        draw.stream = static_cast<uint32_t>(pointer<const int64_t>(stream)[row]);
+        draw.position = static_cast<uint32_t>(pointer<const int64_t>(position)[row]);
+        draw.top_k = top_k == 0 ? 0 : pointer<const int64_t>(top_k)[row];
+        draw.top_p = top_p == 0 ? 1.0f : pointer<const float>(top_p)[row];
+        draw.min_p = min_p == 0 ? 0.0f : pointer<const float>(min_p)[row];
+        std::vector<float> scratch(2 * columns);
+        pointer<int64_t>(tokens)[row] =
+            machine.kernels.sample(pointer<const float>(logits) + row * columns, columns, draw, scratch.data());
+    });
+}
+
 void likeliest(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t tokens, uintptr_t invalid) {
     std::vector<float> peaks(rows);
     argmax(machine, logits, rows, columns, tokens, reinterpret_cast<uintptr_t>(peaks.data()));
@@ -203,6 +221,8 @@ NB_MODULE(_core, m) {
         .def("pack_rows", pack_rows, "source"_a, "from_"_a, "rows"_a, "columns"_a, "layout"_a, "first_row"_a, "data"_a,
              unlocked)
         .def("matrix_rows", matrix_rows, "matrix"_a, "ids"_a, "count"_a, "out"_a, unlocked)
+        .def("sample", sample, "logits"_a, "rows"_a, "columns"_a, "temperature"_a, "seed"_a, "stream"_a, "position"_a,
+             "top_k"_a, "top_p"_a, "min_p"_a, "tokens"_a, unlocked)
         .def("argmax", argmax, "values"_a, "rows"_a, "columns"_a, "places"_a, "peaks"_a, unlocked)
         .def("likeliest", likeliest, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked);
 

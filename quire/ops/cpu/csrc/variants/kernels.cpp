@@ -7,6 +7,7 @@
 #include "multiply.hpp"
 #include "pack_rows.hpp"
 #include "rows.hpp"
+#include "sample.hpp"
 #include "wide.hpp"
 
 #define QUIRE_TEXT(name) #name
@@ -65,6 +66,7 @@ const Kernels& QUIRE_TABLE(QUIRE_ISA)() {
     static const Kernels table = {
         QUIRE_NAME(QUIRE_ISA), format_for, pack_row, multiply,  multiply_scratch, matrix_row,     rms_norm, layer_norm,
         gate,                  rotate,     store_kv, attend,    attend_scratch,   argmax,
+        sample,
     };
     return table;
 }
