@@ -47,8 +47,10 @@ void Pack::run(const Run& run, int64_t row) const {
 
 void Linear::prepare(const Run& run) {
     next_.store(0, std::memory_order_relaxed);
-    // A few pieces a thread: one that is held up leaves its share to the others.
-    chunk_ = std::max<int64_t>(1, matrix_->panels() / (run.pool.size() * 4));
+    // Several pieces a thread: one that is held up leaves its share to the others. Small ones for few rows, where all wait
+    // for the last piece hundreds of times a step; larger ones for many, as what is made of a panel serves all rows.
+    const int64_t pieces = run.pool.size() * (run.rows < 16 ? 16 : 4);
+    chunk_ = std::max<int64_t>(1, matrix_->panels() / pieces);
     if (chunk_ > 1) chunk_ = round_up(chunk_, 2);  // tiles take two panels
 }
 
