@@ -53,25 +53,28 @@ inline void widen(const uint8_t* from, int64_t count, KVType type, float* to, in
     for (; i < padded; i++) to[i] = 0;
 }
 
-// Positions before the task's first are never read: behind a window their blocks may be someone else's.
+// `count` positions from `begin` on. Those before the task's first are never read: behind a window their blocks may be
+// someone else's. They are zero, and so are keys behind the last, up to a whole vector of them.
 inline void gather_block(const AttentionTask& task, int64_t begin, int64_t count, const AttentionRoom& room) {
     const PagedCache& cache = *task.cache;
-    const int64_t size = cache.type == KVType::f32 ? 4 : 2;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t position = begin + i;
-        if (position < task.begin) {
-            std::fill(room.keys + i * room.dim, room.keys + (i + 1) * room.dim, 0.0f);
-            std::fill(room.values + i * room.dim, room.values + (i + 1) * room.dim, 0.0f);
-            continue;
+    const int64_t size = cache.type == KVType::f32 ? 4 : 2, step = cache.kv_heads * cache.head_dim * size;
+    const int64_t skipped = std::clamp<int64_t>(task.begin - begin, 0, count);
+    std::fill(room.keys, room.keys + skipped * room.dim, 0.0f);
+    std::fill(room.values, room.values + skipped * room.dim, 0.0f);
+    for (int64_t i = skipped; i < count;) {
+        const int64_t position = begin + i, within = position % cache.block_size;
+        const int64_t slot = task.table[position / cache.block_size] * cache.block_size + within;
+        int64_t at = (slot * cache.kv_heads + task.kv_head) * cache.head_dim * size;
+        const int64_t last = std::min(count, i + cache.block_size - within);  // of this block of the cache
+        for (; i < last; i++, at += step) {
+            widen(cache.keys + at, cache.head_dim, cache.type, room.keys + i * room.dim, room.dim);
+            widen(cache.values + at, cache.head_dim, cache.type, room.values + i * room.dim, room.dim);
         }
-        const int64_t slot = task.table[position / cache.block_size] * cache.block_size + position % cache.block_size;
-        const int64_t at = (slot * cache.kv_heads + task.kv_head) * cache.head_dim * size;
-        widen(cache.keys + at, cache.head_dim, cache.type, room.keys + i * room.dim, room.dim);
-        widen(cache.values + at, cache.head_dim, cache.type, room.values + i * room.dim, room.dim);
     }
+    std::fill(room.keys + count * room.dim, room.keys + round_up(count, kWidth) * room.dim, 0.0f);
 }
 
-// Products of one query with kWidth keys; keys beyond the block are whatever an earlier block left, and masked.
+// Products of one query with kWidth keys; those of keys beyond the block are masked.
 inline Floats score_keys(const float* query, const float* keys, int64_t dim) {
     Floats sums[kWidth] = {};
     for (int64_t at = 0; at < dim; at += kWidth) {
@@ -187,8 +190,6 @@ inline void attend(const AttentionTask& task, const AttentionPart& part, uint8_t
         part.total[row] = 0;
     }
     std::fill(room.mixed, room.mixed + rows * room.dim, 0.0f);
-    // a block's last vector of keys may reach beyond its count: nothing there may be NaN
-    std::fill(room.keys, room.keys + kBlock * room.dim, 0.0f);
     for (int64_t begin = task.begin / kBlock * kBlock; begin < task.end; begin += kBlock) {
         const int64_t count = std::min(kBlock, task.end - begin);
         gather_block(task, begin, count, room);
