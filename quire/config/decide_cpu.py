@@ -15,15 +15,22 @@ _GROUP_BYTES = {4: 20, 8: 34}
 """By bits: bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
 
+def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
+    """Refuse on a GPU what only a CPU can do."""
+    if device.kind == "cpu":
+        return
+    settings = asked.model
+    if settings.cpu_compute == "exact" or settings.cpu_threads is not None:
+        name, value = ("compute", "exact") if settings.cpu_compute == "exact" else ("threads", settings.cpu_threads)
+        raise ConfigError(f"--cpu-{name} is {value}, but the model runs on {device.name}; leave it out.")
+
+
 def decide_cpu_core(asked: EngineConfig, device: DeviceFacts, choices: list[Choice]) -> bool:
     """Whether the native core computes."""
-    settings = asked.model
+    check_cpu_settings(asked, device)
     if device.kind != "cpu":
-        if settings.cpu_compute == "exact" or settings.cpu_threads is not None:
-            name, value = ("compute", "exact") if settings.cpu_compute == "exact" else ("threads", settings.cpu_threads)
-            raise ConfigError(f"--cpu-{name} is {value}, but the model runs on {device.name}; leave it out.")
         return False
-    if settings.cpu_compute == "exact":
+    if asked.model.cpu_compute == "exact":
         choices.append(Choice("cpu_compute", "exact", "asked for"))
         return False
     if not device.has_cpu_core:

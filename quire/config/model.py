@@ -36,8 +36,8 @@ class ModelConfig:
     """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
     weights are packed. exact: torch, in float32 on expanded weights."""
     cpu_threads: int | None = None
-    """Threads of the native core. Unset: one for each physical core that quire may use, divided between replicas, and
-    no more than OMP_NUM_THREADS where that is set."""
+    """Threads that compute. Unset: torch's own choice where torch computes; for the native core one for each physical
+    core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
     lazy_loading: bool = True

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from quire.config.decide_compute import decide_dtype, decide_step_size
+from quire.config.decide_cpu import check_cpu_settings
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
@@ -19,6 +20,8 @@ class ResolvedEmbedding:
     """Tokens of one batch; a longer text is a batch of its own."""
     max_model_len: int
     choices: tuple[Choice, ...]
+    cpu_threads: int | None = None
+    """Threads of a CPU; None: torch's own choice."""
 
 
 def resolve_embedding(
@@ -26,6 +29,7 @@ def resolve_embedding(
 ) -> ResolvedEmbedding:
     """`trained_length` is what the checkpoint was trained to embed, where that is less than its positions."""
     choices: list[Choice] = []
+    check_cpu_settings(asked, device)
     ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
     if ranks > 1:
         raise ConfigError(
@@ -35,7 +39,7 @@ def resolve_embedding(
     dtype = decide_dtype(asked.model.dtype, model, device, choices)
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     longest = _longest(asked.model.max_model_len, model, trained_length, choices)
-    return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices))
+    return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices), asked.model.cpu_threads)
 
 
 def _longest(asked: int | None, model: ModelFacts, trained: int | None, choices: list[Choice]) -> int:

@@ -35,6 +35,8 @@ def start_worker(
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     """
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
+    if core is None and resolved.cpu_threads is not None:
+        torch.set_num_threads(resolved.cpu_threads)
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))

@@ -29,6 +29,8 @@ def start_embedder(
     progress: Progress | None = None,
 ) -> Embedder:
     """Load the model at `path` for embeddings alone. Unless told otherwise encoders pool by mean, decoders the last."""
+    if resolved.cpu_threads is not None:
+        torch.set_num_threads(resolved.cpu_threads)
     checkpoint = open_checkpoint(path)
     shape = read_hf_config(checkpoint.config(), str(path))
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, keep_quantized=False)

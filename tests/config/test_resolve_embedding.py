@@ -19,6 +19,12 @@ def test_the_usual() -> None:
     assert resolve_embedding(asked(), BERT, H100).dtype == "bfloat16"
 
 
+def test_threads_are_a_cpu_s() -> None:
+    assert resolve_embedding(asked(cpu_threads=3), BERT, CPU).cpu_threads == 3
+    with pytest.raises(ConfigError, match="--cpu-threads is 3, but the model runs on h100"):
+        resolve_embedding(asked(cpu_threads=3), BERT, H100)
+
+
 def test_the_length_is_what_was_asked_or_trained_or_fits() -> None:
     assert resolve_embedding(asked(), BERT, CPU, 256).max_model_len == 256
     assert resolve_embedding(asked(), BERT, CPU, 1024).max_model_len == 512

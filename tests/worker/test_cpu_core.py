@@ -14,6 +14,7 @@ from quire.ops.cpu import native
 from quire.ops.cpu.threads import placement
 from quire.worker.cpu_core import start_core
 from quire.worker.device import device_facts
+from quire.worker.start import start_worker
 from tests.parity.tiny import make_tiny
 
 pytestmark = pytest.mark.skipif(native.load() is None, reason="quire's native core is not installed here")
@@ -44,6 +45,15 @@ def test_one_thread_a_core_unless_bounded(path: Path, monkeypatch: pytest.Monkey
     assert threads(path, cpu_threads=2) == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
     assert threads(path) == usual
+
+
+def test_torch_takes_the_threads_where_it_computes(path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        start_worker(path, resolved_for(path, cpu_compute="exact", cpu_threads=3), device=torch.device("cpu"))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_small_models_are_packed_in_memory(path: Path) -> None:

@@ -73,6 +73,16 @@ void AttentionPlan::add_sequence(const Run& run, int64_t sequence, bool divide) 
     }
 }
 
+std::pair<std::shared_ptr<AttentionPlan>, bool> AttentionPlans::find(int64_t heads, int64_t kv_heads, int64_t window,
+                                                                     const SequenceInputs& sequences) {
+    for (const auto& plan : plans_) {
+        const bool alike = plan->heads == heads && plan->kv_heads == kv_heads && plan->window == window;
+        if (alike && plan->sequences.tables == sequences.tables) return {plan, false};
+    }
+    plans_.push_back(std::make_shared<AttentionPlan>(heads, kv_heads, window, sequences));
+    return {plans_.back(), true};
+}
+
 void Attention::prepare(const Run& run) {
     if (makes_plan_) plan_->make(run);
     next_task_ = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "program.hpp"
@@ -56,6 +57,17 @@ public:
 
 private:
     void add_sequence(const Run& run, int64_t sequence, bool divide);
+};
+
+// The plans of one program, each made once for all layers that are divided alike.
+class AttentionPlans {
+public:
+    // A plan, and whether it is new: then the layer that asked has to make it in every run.
+    std::pair<std::shared_ptr<AttentionPlan>, bool> find(int64_t heads, int64_t kv_heads, int64_t window,
+                                                         const SequenceInputs& sequences);
+
+private:
+    std::vector<std::shared_ptr<AttentionPlan>> plans_;
 };
 
 class Attention final : public Step {

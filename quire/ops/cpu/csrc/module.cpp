@@ -122,7 +122,9 @@ void sample(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, u
         draw.top_k = top_k == 0 ? 0 : pointer<const int64_t>(top_k)[row];
         draw.top_p = top_p == 0 ? 1.0f : pointer<const float>(top_p)[row];
         draw.min_p = min_p == 0 ? 0.0f : pointer<const float>(min_p)[row];
-        std::vector<float> scratch(2 * columns);
+        // kept by the thread: so much fresh memory for every token would cost more than the draw
+        static thread_local std::vector<float> scratch;
+        if (static_cast<int64_t>(scratch.size()) < 2 * columns) scratch.resize(2 * columns);
         pointer<int64_t>(tokens)[row] =
             machine.kernels.sample(pointer<const float>(logits) + row * columns, columns, draw, scratch.data());
     });
@@ -158,18 +160,7 @@ PagedCache paged_cache(int type, uintptr_t keys, uintptr_t values, int64_t block
 // A program, and the plans that its attentions share.
 struct RecordedProgram : Program {
     using Program::Program;
-
-    std::pair<std::shared_ptr<AttentionPlan>, bool> attention_plan(int64_t heads, int64_t kv_heads, int64_t window,
-                                                                   const SequenceInputs& sequences) {
-        for (const auto& plan : plans) {
-            const bool alike = plan->heads == heads && plan->kv_heads == kv_heads && plan->window == window;
-            if (alike && plan->sequences.tables == sequences.tables) return {plan, false};
-        }
-        plans.push_back(std::make_shared<AttentionPlan>(heads, kv_heads, window, sequences));
-        return {plans.back(), true};
-    }
-
-    std::vector<std::shared_ptr<AttentionPlan>> plans;
+    AttentionPlans plans;
 };
 
 void run_program(RecordedProgram& program, Machine& machine, int64_t rows,
@@ -274,7 +265,7 @@ NB_MODULE(_core, m) {
         .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
                              float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
             const SequenceInputs sequences{tables, starts, lengths, count};
-            auto [plan, is_new] = self.attention_plan(heads, cache.kv_heads, window, sequences);
+            auto [plan, is_new] = self.plans.find(heads, cache.kv_heads, window, sequences);
             self.add(std::make_unique<Attention>(place(query), place(to), cache,
                                                  AttentionShape{heads, scale, window, softcap}, plan, is_new));
         }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "softcap"_a, "tables"_a, "starts"_a,
