@@ -41,7 +41,8 @@ class ModelConfig:
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
     lazy_loading: bool = True
-    """Answer while layers are still being loaded: a request waits only for the layer it has come to."""
+    """Take requests while layers are still being loaded: one waits only for the layer it has come to, or, on the native
+    core of a CPU, until all are there."""
 
     def __post_init__(self) -> None:
         check(bool(self.model.strip()), "model", self.model, "a path or a hub id", "name one")
