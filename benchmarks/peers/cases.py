@@ -35,6 +35,7 @@ class Case:
 
 OFFLINE = {
     "decode": Case("one stream, 128 in + 128 out: decode", 1, 128, 128, "decode"),
+    "decode_alone": Case("one stream, 1 in + 128 out: decode", 1, 1, 128, "decode"),
     "prompt": Case("prompt of 512", 1, 512, 1, "prompt"),
     "batch16": Case("16 × (128 in + 64 out): output", 16, 128, 64, "output"),
     "batch64": Case("64 × (128 in + 64 out): output", 64, 128, 64, "output"),

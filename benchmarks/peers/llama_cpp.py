@@ -23,7 +23,10 @@ class LlamaCpp:
         """Tokens a second, as `case` counts them."""
         if case.counts == "output":
             return self._batched(case)
-        sizes = ["-p", str(case.prompt), "-n", "0"] if case.counts == "prompt" else ["-p", "0", "-n", str(case.output)]
+        if case.counts == "prompt":
+            sizes = ["-p", str(case.prompt), "-n", "0"]
+        else:  # its answer begins with a token of its own choice, behind a prompt one shorter
+            sizes = ["-p", "0", "-n", str(case.output), "-d", str(case.prompt - 1)]
         told = json.loads(self._run("llama-bench", "-t", self._threads, *sizes, "-r", str(_REPEATS), "-o", "json"))
         rate: float = told[0]["avg_ts"]
         return rate

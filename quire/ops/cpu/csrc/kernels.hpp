@@ -9,6 +9,19 @@ namespace quire {
 
 enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2 };
 
+// Weights in the order in which one thread reads them: on to `end`, then from `next` (if not null).
+struct Reading {
+    const uint8_t* end;
+    const uint8_t* next;
+
+    // What is read once so many bytes behind `at` have been read.
+    const uint8_t* ahead(const void* at, int64_t bytes) const {
+        const int64_t left = end - static_cast<const uint8_t*>(at);
+        if (bytes < left) return static_cast<const uint8_t*>(at) + bytes;
+        return next == nullptr ? end : next + (bytes - left);
+    }
+};
+
 // What of a product one thread computes: all rows of activations times panels [first, last) of a matrix.
 struct Product {
     const Matrix* matrix;
@@ -16,6 +29,7 @@ struct Product {
     int64_t rows;  // of x, which must have room for these rounded up to 16
     float* out;    // [rows][stride]
     int64_t stride;
+    Reading reading;
 };
 
 // Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim].

@@ -46,26 +46,26 @@ void Pack::run(const Run& run, int64_t row) const {
 }
 
 void Linear::prepare(const Run& run) {
-    next_.store(0, std::memory_order_relaxed);
-    // Several pieces a thread: one that is held up leaves its share to the others. Small ones for few rows, where all wait
+    // Several pieces a thread: one that is held up leaves some to the others. Small ones for few rows, where all wait
     // for the last piece hundreds of times a step; larger ones for many, as what is made of a panel serves all rows.
     const int64_t pieces = run.pool.size() * (run.rows < 16 ? 16 : 4);
-    chunk_ = std::max<int64_t>(1, matrix_->panels() / pieces);
-    if (chunk_ > 1) chunk_ = round_up(chunk_, 2);  // tiles take two panels
+    int64_t piece = std::max<int64_t>(1, matrix_->panels() / pieces);
+    if (piece > 1) piece = round_up(piece, 2);  // tiles take two panels
+    shares_.divide(matrix_->panels(), piece, run.pool.size());
 }
 
 void Linear::run(const Run& run, int thread) {
     const Matrix& matrix = *matrix_;
     const Format format = run.kernels.format_for(matrix.layout);
-    const Product product{
+    Product product{
         &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), run.stride(to_) / 4,
+        {nullptr, weights_after(thread)},
     };
     uint8_t* scratch = run.pool.scratch(thread, run.kernels.multiply_scratch(matrix.columns));
-    const int64_t panels = matrix.panels();
-    while (true) {
-        const int64_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
-        if (first >= panels) return;
-        run.kernels.multiply(product, first, std::min(panels, first + chunk_), scratch);
+    for (Shares::Piece piece = shares_.take(thread); !piece.is_empty(); piece = shares_.take(thread)) {
+        // a piece of another thread's share is taken near its end: there is nothing behind it to read
+        product.reading.end = matrix.panel(piece.owner == thread ? shares_.last_of(thread) : piece.last);
+        run.kernels.multiply(product, piece.first, piece.last, scratch);
     }
 }
 

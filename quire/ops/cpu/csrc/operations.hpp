@@ -1,10 +1,10 @@
 // The operations of a program.
 #pragma once
 
-#include <atomic>
 #include <memory>
 
 #include "program.hpp"
+#include "shares.hpp"
 
 namespace quire {
 
@@ -84,12 +84,12 @@ public:
     Linear(std::shared_ptr<const Matrix> matrix, Place from, Place to) : matrix_(std::move(matrix)), from_(from), to_(to) {}
     void prepare(const Run& run) override;
     void run(const Run& run, int thread) override;
+    const uint8_t* weights_of(int thread) const override { return matrix_->panel(shares_.first_of(thread)); }
 
 private:
     const std::shared_ptr<const Matrix> matrix_;
     const Place from_, to_;
-    std::atomic<int64_t> next_{0};
-    int64_t chunk_ = 1;
+    Shares shares_;  // of the matrix's panels
 };
 
 }  // namespace quire

@@ -24,13 +24,18 @@ void Program::add(std::unique_ptr<RowOperation> operation) {
     if (open_rows_ == nullptr) {
         auto rows = std::make_unique<Rows>();
         open_rows_ = rows.get();
-        steps_.push_back(std::move(rows));
+        append(std::move(rows));
     }
     open_rows_->add(std::move(operation));
 }
 
 void Program::add(std::unique_ptr<Step> step) {
     open_rows_ = nullptr;
+    append(std::move(step));
+}
+
+void Program::append(std::unique_ptr<Step> step) {
+    if (!steps_.empty()) steps_.back()->next = step.get();
     steps_.push_back(std::move(step));
 }
 

@@ -64,6 +64,17 @@ public:
     // On the thread that runs the program, before the others are called.
     virtual void prepare(const Run&) {}
     virtual void run(const Run& run, int thread) = 0;
+    // Where the weights begin that a thread reads in this step; null where it reads none. After `prepare`.
+    virtual const uint8_t* weights_of(int) const { return nullptr; }
+    // The same of the next step that reads any.
+    const uint8_t* weights_after(int thread) const {
+        for (const Step* step = next; step != nullptr; step = step->next) {
+            if (const uint8_t* weights = step->weights_of(thread)) return weights;
+        }
+        return nullptr;
+    }
+
+    const Step* next = nullptr;  // of the program
 };
 
 class Program {
@@ -78,6 +89,7 @@ public:
 
 private:
     const int64_t row_bytes_;
+    void append(std::unique_ptr<Step> step);
     std::vector<std::unique_ptr<Step>> steps_;
     class Rows;
     Rows* open_rows_ = nullptr;  // the last step, while it is one that takes operations on rows

@@ -148,7 +148,7 @@ void check_alone(const Kernels& kernels, const Sample& sample, const Packed& pac
     std::copy(packed.activations.row(row), packed.activations.row(row) + size, x.get());
     Exact<float> out(matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
-    const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows};
+    const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows, {}};
     kernels.multiply(product, 0, matrix.panels(), scratch.get());
     const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);
     checks.expect(std::memcmp(out.get(), together, matrix.rows * sizeof(float)) == 0,
@@ -162,7 +162,7 @@ void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, Numb
     const int64_t stride = matrix.rows + 3, panels = matrix.panels(), middle = panels / 3;
     Exact<float> out((rows - 1) * stride + matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
-    const Product product{&matrix, packed.activations, rows, out.get(), stride};
+    const Product product{&matrix, packed.activations, rows, out.get(), stride, {}};
     kernels.multiply(product, middle, panels, scratch.get());
     kernels.multiply(product, 0, middle, scratch.get());
     check_product(sample, packed, rows, out, stride, checks);

@@ -53,6 +53,15 @@ inline void widen(const uint8_t* from, int64_t count, KVType type, float* to, in
     for (; i < padded; i++) to[i] = 0;
 }
 
+// Rows of one head lie apart and blocks lie anywhere, which hardware does not foresee.
+inline void fetch_row(const PagedCache& cache, int64_t at) {
+    const int64_t bytes = cache.head_dim * (cache.type == KVType::f32 ? 4 : 2);
+    for (int64_t byte = 0; byte < bytes; byte += 64) {
+        __builtin_prefetch(cache.keys + at + byte);
+        __builtin_prefetch(cache.values + at + byte);
+    }
+}
+
 // `count` positions from `begin` on. Those before the task's first are never read: behind a window their blocks may be
 // someone else's. They are zero, and so are keys behind the last, up to a whole vector of them.
 inline void gather_block(const AttentionTask& task, int64_t begin, int64_t count, const AttentionRoom& room) {
@@ -66,7 +75,11 @@ inline void gather_block(const AttentionTask& task, int64_t begin, int64_t count
         const int64_t slot = task.table[position / cache.block_size] * cache.block_size + within;
         int64_t at = (slot * cache.kv_heads + task.kv_head) * cache.head_dim * size;
         const int64_t last = std::min(count, i + cache.block_size - within);  // of this block of the cache
+        const int64_t following = position + cache.block_size;
+        const int64_t next = following < task.end ? task.table[following / cache.block_size] : slot / cache.block_size;
+        const int64_t ahead = (next - slot / cache.block_size) * cache.block_size * step;
         for (; i < last; i++, at += step) {
+            fetch_row(cache, at + ahead);  // while this block is read, the next one comes
             widen(cache.keys + at, cache.head_dim, cache.type, room.keys + i * room.dim, room.dim);
             widen(cache.values + at, cache.head_dim, cache.type, room.values + i * room.dim, room.dim);
         }

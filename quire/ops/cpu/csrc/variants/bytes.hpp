@@ -114,9 +114,7 @@ constexpr float kBytesBias = 0;
 inline Bytes for_all_rows(const int8_t* x) {
     int32_t quad;
     std::memcpy(&quad, x, sizeof(quad));
-    Ints result;
-    for (int64_t lane = 0; lane < kWidth; lane++) result[lane] = quad;
-    return bits_as<Bytes>(result);
+    return bits_as<Bytes>(quad - Ints{});
 }
 
 template <typename Group>

@@ -41,6 +41,17 @@ struct IntegerRows {
     float sum(int row, int64_t group) const { return scales[row][2 * groups + group]; }
 };
 
+// Few rows take weights as fast as memory gives them, so they are asked for this early. What hardware fetches on its own
+// ends with a page, and too soon: a Xeon in a virtual machine reads 1.7 times as fast this way.
+constexpr int64_t kAhead = 16 * 1024;
+
+template <size_t kBytes>
+inline void fetch_ahead(const void* weights, const Reading& reading) {
+    if (kBytes < 64 && reinterpret_cast<uintptr_t>(weights) % 64 != 0) return;  // the line has been asked for
+    const uint8_t* ahead = reading.ahead(weights, kAhead);
+    for (size_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(ahead + byte, 0, 2);  // to the second cache
+}
+
 // kCount parts of a panel times kRows rows of activations: sets with few registers cannot hold a whole panel for many
 // rows.
 template <int kRows, int kCount>
@@ -48,11 +59,12 @@ struct Tile {
     Floats out[kRows][kCount] = {};
 
     template <typename Group>
-    void add_groups(const Group* weights, int64_t groups, const Activations& x, int64_t first_row, int first_part) {
-        const IntegerRows<kRows> rows(x, first_row, groups);
+    void add_groups(const Group* weights, int64_t groups, const Product& product, int64_t first_row, int first_part) {
+        const IntegerRows<kRows> rows(product.x, first_row, groups);
+        const bool is_first = first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};  // unlike the member, GCC keeps this in registers
         for (int64_t group = 0; group < groups; group++, weights++) {
-            if (kRows == 1) prefetch(weights);
+            if (is_first) fetch_ahead<sizeof(Group)>(weights, product.reading);
             Ints sums[kRows][kCount] = {};
             dot_group<kRows, kCount>(*weights, first_part, rows.columns, kGroup * group, sums);
             for (int part = 0; part < kCount; part++) {
@@ -72,12 +84,17 @@ struct Tile {
 
     // Weights that are floats of any width, times float activations.
     template <typename Element, typename Load>
-    void add_floats(const Element* weights, int64_t columns, const Activations& x, int64_t first_row, int first_part,
+    void add_floats(const Element* weights, const Product& product, int64_t first_row, int first_part,
                     Load load_weights) {
         const float* rows[kRows];
-        for (int row = 0; row < kRows; row++) rows[row] = reinterpret_cast<const float*>(x.row(first_row + row));
+        for (int row = 0; row < kRows; row++) {
+            rows[row] = reinterpret_cast<const float*>(product.x.row(first_row + row));
+        }
+        const int64_t columns = product.matrix->columns;
+        const bool is_first = first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};
         for (int64_t column = 0; column < columns; column++, weights += kPanel) {
+            if (is_first) fetch_ahead<kPanel * sizeof(Element)>(weights, product.reading);
             for (int part = 0; part < kCount; part++) {
                 const Floats value = load_weights(weights + kWidth * (first_part + part));
                 for (int row = 0; row < kRows; row++) totals[row][part] += value * rows[row][column];
@@ -86,19 +103,19 @@ struct Tile {
         keep(totals);
     }
 
-    void add(const Matrix& matrix, int64_t panel, const Activations& x, int64_t first_row, int first_part) {
-        const uint8_t* data = matrix.panel(panel);
-        const int64_t groups = matrix.padded_columns() / kGroup, columns = matrix.columns;
+    void add(const Product& product, int64_t panel, int64_t first_row, int first_part) {
+        const uint8_t* data = product.matrix->panel(panel);
+        const int64_t groups = product.matrix->padded_columns() / kGroup;
         const auto* q4 = reinterpret_cast<const Q4Group*>(data);
         const auto* q8 = reinterpret_cast<const Q8Group*>(data);
         const auto* floats = reinterpret_cast<const float*>(data);
         const auto* halves = reinterpret_cast<const uint16_t*>(data);
-        switch (matrix.layout) {
-            case Layout::q4: return add_groups(q4, groups, x, first_row, first_part);
-            case Layout::q8: return add_groups(q8, groups, x, first_row, first_part);
-            case Layout::f32: return add_floats(floats, columns, x, first_row, first_part, load);
-            case Layout::f16: return add_floats(halves, columns, x, first_row, first_part, load_half);
-            case Layout::bf16: return add_floats(halves, columns, x, first_row, first_part, load_brain);
+        switch (product.matrix->layout) {
+            case Layout::q4: return add_groups(q4, groups, product, first_row, first_part);
+            case Layout::q8: return add_groups(q8, groups, product, first_row, first_part);
+            case Layout::f32: return add_floats(floats, product, first_row, first_part, load);
+            case Layout::f16: return add_floats(halves, product, first_row, first_part, load_half);
+            case Layout::bf16: return add_floats(halves, product, first_row, first_part, load_brain);
         }
     }
 
@@ -131,20 +148,6 @@ private:
             for (int part = 0; part < kCount; part++) out[row][part] = totals[row][part];
         }
     }
-
-    // One row takes weights as fast as memory gives them. What the hardware fetches ahead ends with a page, so this
-    // asks for what comes behind it, be it the next panel's.
-    template <typename Group>
-    static void prefetch(const Group* weights) {
-#if defined(__aarch64__)
-        const auto ahead = reinterpret_cast<uintptr_t>(weights) + 2048;
-        for (size_t byte = 0; byte < sizeof(Group); byte += 64) {
-            __builtin_prefetch(reinterpret_cast<const void*>(ahead + byte), 0, 0);
-        }
-#else
-        (void)weights;
-#endif
-    }
 };
 
 // One panel times kRows rows of activations.
@@ -152,7 +155,7 @@ template <int kRows, int kCount>
 inline void multiply_rows(const Product& product, int64_t panel, int64_t first_row) {
     for (int part = 0; part < kParts; part += kCount) {
         Tile<kRows, kCount> tile;
-        tile.add(*product.matrix, panel, product.x, first_row, part);
+        tile.add(product, panel, first_row, part);
         tile.finish(product, panel, first_row, kRows, part);
     }
 }

@@ -49,9 +49,7 @@ inline Floats all(float value) {
 #if defined(__ARM_NEON)  // where GCC would set one lane after the other
     return vdupq_n_f32(value);
 #else
-    Floats result;
-    for (int64_t lane = 0; lane < kWidth; lane++) result[lane] = value;
-    return result;
+    return value - Floats{};  // GCC 12 broadcasts this in one instruction, and a loop over lanes in many
 #endif
 }
 
