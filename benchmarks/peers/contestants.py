@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.peers import quire_peer, transformers_peer, vllm_cpu
 from benchmarks.peers.cases import Case
 from benchmarks.peers.child import ROOT, Child
-from benchmarks.peers.llama_cpp import LlamaCpp, requantized
+from benchmarks.peers.llama_cpp import REPEATS, LlamaCpp, requantized
 from benchmarks.peers.model_work import read_work
 from benchmarks.peers.server_run import ServerCommand
 
@@ -119,7 +120,11 @@ def _open_child(places: Places, python: Path, module: str, options: list[str]) -
     child = Child(python, module, options, places.threads, places.folder / f"{name}.log")
 
     def rate(case: Case, seed: int) -> float:
-        timing = child.generate(case.prompts(seed), case.output)
-        return case.rate(timing.first, timing.total)
+        if case.counts == "output":
+            timing = child.generate(case.prompts(seed), case.output)
+            return case.rate(timing.first, timing.total)
+        # llama-bench runs a short case once for nothing, and then several times
+        timings = [child.generate(case.prompts(1000 * seed + run), case.output) for run in range(1 + REPEATS)]
+        return fmean(case.rate(timing.first, timing.total) for timing in timings[1:])
 
     return Opened(rate, child.close)

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.peers.cases import Case
 from benchmarks.peers.server_run import ServerCommand
 
-_REPEATS = 3
+REPEATS = 3
 _CONTEXT = 16_384
 
 
@@ -27,7 +27,7 @@ class LlamaCpp:
             sizes = ["-p", str(case.prompt), "-n", "0"]
         else:  # its answer begins with a token of its own choice, behind a prompt one shorter
             sizes = ["-p", "0", "-n", str(case.output), "-d", str(case.prompt - 1)]
-        told = json.loads(self._run("llama-bench", "-t", self._threads, *sizes, "-r", str(_REPEATS), "-o", "json"))
+        told = json.loads(self._run("llama-bench", "-t", self._threads, *sizes, "-r", str(REPEATS), "-o", "json"))
         rate: float = told[0]["avg_ts"]
         return rate
 
