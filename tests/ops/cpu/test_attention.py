@@ -1,6 +1,6 @@
 """Writing to a paged cache and attending over it as one program, against the reference ops."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -112,6 +112,27 @@ def test_heads_that_share_keys(variant: str, group: int) -> None:
 @every_variant
 def test_more_heads_to_a_key_than_a_task_takes_rows(variant: str) -> None:
     assert_as_reference(make_step(((300, 3), (5, 5)), (1, 100, 8)), variant, 2, scale=0.25)
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("group", "head_dim"), [(1, 64), (3, 64), (8, 128), (9, 32), (3, 24)])
+@pytest.mark.parametrize("window", [None, 100])
+def test_a_token_alone_is_exactly_that_of_a_whole_prompt(
+    variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, window: int | None
+) -> None:
+    prompt = make_step(((300, 300),), (2, group, head_dim), dtype)
+    together = prompt.recorded(variant, threads, scale=0.2, window=window)
+    write_kv(prompt.key, prompt.value, prompt.keys, prompt.values, prompt.slots)
+    for position in (0, 63, 64, 177, 299):
+        alone = replace(
+            prompt,
+            **{name: getattr(prompt, name)[position : position + 1] for name in ("query", "key", "value", "slots")},
+            starts=torch.tensor([0, 1]),
+            lengths=torch.tensor([position + 1]),
+        )
+        assert torch.equal(alone.recorded(variant, threads, scale=0.2, window=window)[0], together[position])
 
 
 @every_variant

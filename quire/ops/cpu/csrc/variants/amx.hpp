@@ -53,9 +53,10 @@ constexpr int64_t tile_step() {
     return kIsNibbles<Group> ? kGroupTileBytes : static_cast<int64_t>(sizeof(Group));
 }
 
-inline const uint8_t* bytes_of_panel(const Q4Group* groups, int64_t count, uint8_t* scratch) {
+inline const uint8_t* bytes_of_panel(const Q4Group* groups, int64_t count, const Reading& reading, uint8_t* scratch) {
     uint8_t* to = scratch;
     for (int64_t group = 0; group < count; group++, groups++) {
+        fetch_ahead<sizeof(Q4Group)>(groups, reading);
         for (int64_t chunk = 0; chunk < 4; chunk++, to += 128) {
             const Bytes packed = load_bytes(groups->q + 64 * chunk);
             const Bytes low = low_nibbles(packed), high = high_nibbles(packed);
@@ -66,7 +67,8 @@ inline const uint8_t* bytes_of_panel(const Q4Group* groups, int64_t count, uint8
     return scratch;
 }
 
-inline const uint8_t* bytes_of_panel(const Q8Group* groups, int64_t, uint8_t*) {
+inline const uint8_t* bytes_of_panel(const Q8Group* groups, int64_t count, const Reading& reading, uint8_t*) {
+    for (int64_t group = 0; group < count; group++) fetch_ahead<sizeof(Q8Group)>(groups + group, reading);
     return reinterpret_cast<const uint8_t*>(groups->q);
 }
 
@@ -192,18 +194,21 @@ inline void multiply_bytes_in_tiles(const Product& product, int64_t first, int64
     const TilesInUse tiles(kGroup, 8);
     const Matrix& matrix = *product.matrix;
     const int64_t groups = matrix.padded_columns() / kGroup, size = groups * kGroupTileBytes;
-    const int64_t most = panels_at_once(groups);
-    const RowTile x(scratch + most * size, groups);
+    const RowTile x(scratch + panels_at_once(groups) * size, groups);
+    // One tile of rows has all of a panel's use at once: its bytes need not leave the first cache.
+    const bool is_one_tile = product.rows <= 16;
+    const int64_t most = is_one_tile ? std::min<int64_t>(2, panels_at_once(groups)) : panels_at_once(groups);
+    if (is_one_tile) x.read(product, 0, product.rows, groups);
     const uint8_t* weights[kMostPanelsAtOnce];
     for (; first < last; first += most) {
         const int64_t panels = std::min(most, last - first);
         for (int64_t panel = 0; panel < panels; panel++) {
             const auto* packed = reinterpret_cast<const Group*>(matrix.panel(first + panel));
-            weights[panel] = bytes_of_panel(packed, groups, scratch + panel * size);
+            weights[panel] = bytes_of_panel(packed, groups, product.reading, scratch + panel * size);
         }
         for (int64_t row = 0; row < product.rows; row += 16) {
             const int64_t rows = std::min<int64_t>(16, product.rows - row);
-            x.read(product, row, rows, groups);
+            if (!is_one_tile) x.read(product, row, rows, groups);
             multiply_row_tile<Group>(product, first, panels, weights, row, rows, x);
         }
     }
