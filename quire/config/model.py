@@ -9,6 +9,7 @@ from quire.config.bounds import check
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
 CpuCompute = Literal["fast", "exact"]
+LoadFormat = Literal["auto", "dummy"]
 
 DEFAULT_MODEL = "smollm2"
 """What every command without a model uses."""
@@ -40,6 +41,11 @@ class ModelConfig:
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
+    load_format: LoadFormat = "auto"
+    """auto: the weights in the model's files. dummy: random weights of the shapes in its config.json, to measure speed
+    without them."""
+    skip_tokenizer: bool = False
+    """Load no tokenizer: prompts are token ids and answers have no text. For measurements with LLM."""
     lazy_loading: bool = True
     """Take requests while layers are still being loaded: one waits only for the layer it has come to, or, on the native
     core of a CPU, until all are there."""

@@ -66,6 +66,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         weight_bytes=budget.weights,
         choices=tuple(choices),
         keep_packed=keep_packed,
+        random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,

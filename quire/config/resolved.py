@@ -99,6 +99,8 @@ class Resolved:
     choices: tuple[Choice, ...]
     keep_packed: bool = False
     """Whether weights that are stored packed stay so in memory."""
+    random_weights: bool = False
+    """Whether weights are made up instead of read."""
     cpu_core: bool = False
     """Whether the native core computes."""
     cpu_threads: int | None = None

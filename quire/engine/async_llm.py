@@ -12,7 +12,7 @@ from typing import Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
-from quire.core.errors import InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.request import DEFAULT_TENANT
@@ -58,6 +58,8 @@ class AsyncLLM:
         on_finished: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
         """Reads the model's header; `start` starts the engines and reads the tokenizer."""
+        if config.model.skip_tokenizer:
+            raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
         self.config = config
         self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
         self._path = locate(config.model.model, config.model.revision)

@@ -45,16 +45,17 @@ def beam_search(
     stops = () if params.ignore_eos else tuple(stop_ids)
     searches = [_start(loop, number, prompt, params, stops) for number, prompt in enumerate(prompts)]
     by_request = {search.sequences[0].request.id: search for search in searches}
-    while any(not search.beams.is_done for search in searches):
-        update, _ = loop.step()
-        for seq in update.sequences:
-            found = update.logprobs[seq.id]
-            by_request[seq.request.id].offers[seq.id] = found.top
-        for search in searches:
-            if search.sequences and all(seq.id in search.offers for seq in search.sequences):
-                _advance(loop, search)
-    while loop.has_work:
-        loop.step()
+    with loop.one_at_a_time():  # what is chosen after a step decides what the next one computes
+        while any(not search.beams.is_done for search in searches):
+            update, _ = loop.step()
+            for seq in update.sequences:
+                found = update.logprobs[seq.id]
+                by_request[seq.request.id].offers[seq.id] = found.top
+            for search in searches:
+                if search.sequences and all(seq.id in search.offers for seq in search.sequences):
+                    _advance(loop, search)
+        while loop.has_work:
+            loop.step()
     return [search.beams.finished for search in searches]
 
 

@@ -85,4 +85,5 @@ def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:
     """Load the model that was asked for; returns the engine and where its files are."""
     path = locate(asked.model.model, asked.model.revision)
     started = start_loop(asked, path, seed=seed)
-    return Engine(started.loop, load_tokenizer(path), started.resolved, started.facts), path
+    tokenizer = None if asked.model.skip_tokenizer else load_tokenizer(path)
+    return Engine(started.loop, tokenizer, started.resolved, started.facts), path

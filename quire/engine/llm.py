@@ -6,7 +6,7 @@ from typing import Any
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
-from quire.core.errors import InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import (
     BeamSearchOutput,
     BeamSearchSequence,
@@ -140,7 +140,8 @@ class LLM:
 
     def get_tokenizer(self) -> Tokenizer:
         tokenizer = self._embeddings.tokenizer if self._started is None else self._started.tokenizer
-        assert tokenizer is not None
+        if tokenizer is None:
+            raise ConfigError("the model was loaded without its tokenizer; leave skip_tokenizer out")
         return tokenizer
 
     def chat_template(self) -> ChatTemplate:

@@ -3,6 +3,8 @@
 import logging
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from quire.core.plan import StepPlan
@@ -41,6 +43,7 @@ class EngineLoop:
         self._scheduler = scheduler
         self._executor = executor
         self._in_flight: deque[_Flight] = deque()
+        self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
         self.num_failed_steps = 0
@@ -81,7 +84,7 @@ class EngineLoop:
                 handle = self._executor.execute(plan)
                 if plan.rows:
                     self._in_flight.append(_Flight(plan, handle))
-            if self._in_flight and (len(self._in_flight) >= self._executor.max_in_flight or not plan.rows):
+            if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.rows):
                 flight = self._in_flight.popleft()
                 step = flight.plan.step
                 update = self._read(flight)
@@ -91,6 +94,15 @@ class EngineLoop:
         for seq in finished:
             self.holds.forget(seq.request.id)
         return update, finished
+
+    @contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """Within, every step is read before the next is planned. The engine must have no work when it begins."""
+        self._most_in_flight = 1
+        try:
+            yield
+        finally:
+            self._most_in_flight = self._executor.max_in_flight
 
     def close(self) -> None:
         self._executor.close()

@@ -10,29 +10,31 @@ from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
 from quire.worker.device import device_facts, this_device, used_memory
+from quire.worker.running_step import RunningStep
 from quire.worker.start import Progress, start_worker
 from quire.worker.worker import Worker
 
 
-class _Done(StepHandle):
-    def __init__(self, result: StepResult) -> None:
-        self._result = result
+class _Started(StepHandle):
+    def __init__(self, step: RunningStep) -> None:
+        self._step = step
 
     def result(self) -> StepResult:
-        return self._result
+        return self._step.result()
 
 
 class InlineExecutor(Executor):
-    """Runs every step where it is asked for it. On a CPU there is nothing to overlap with."""
+    """Gives every step to the device where it is asked for it. A GPU runs one while the next is planned; on a CPU there
+    is nothing to overlap with.
+    """
 
-    max_in_flight = 1
-
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, max_in_flight: int = 1) -> None:
         self._worker: Worker | None = worker
+        self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
         assert self._worker is not None, "the executor is closed"
-        return _Done(self._worker.execute(plan))
+        return _Started(self._worker.start(plan))
 
     def device_memory(self) -> tuple[int, int]:
         return used_memory(this_device())
@@ -56,7 +58,7 @@ def start_inline(
     """An executor with the model at `path` on this machine's device."""
     device = this_device()
     worker = start_worker(path, resolved, device=device, seed=seed, in_background=in_background, progress=progress)
-    return InlineExecutor(worker)
+    return InlineExecutor(worker, max_in_flight=2 if device.type == "cuda" else 1)
 
 
 def local_device_facts() -> DeviceFacts:

@@ -1,9 +1,10 @@
-"""Attention: writes a layer's new keys and values to the paged cache and attends over it."""
+"""Attention: takes a layer's new keys and values into the paged cache and attends over it."""
 
 from torch import Tensor, nn
 
 from quire.layers.batch import Batch
-from quire.ops.functional import paged_attention, write_kv
+from quire.ops.functional import paged_attention, prepare_heads
+from quire.ops.head_norms import HeadNorms
 
 
 class Attention(nn.Module):
@@ -16,10 +17,17 @@ class Attention(nn.Module):
         self._window = window
         self._softcap = softcap
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, batch: Batch) -> Tensor:
-        """query: [tokens, heads, head_dim]; key and value: [tokens, kv_heads, head_dim]."""
+    def forward(
+        self,
+        heads: Tensor,
+        num_kv_heads: int,
+        norms: HeadNorms | None,
+        angles: tuple[Tensor, Tensor] | None,
+        batch: Batch,
+    ) -> Tensor:
+        """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
         cache = batch.kv[self._layer]
-        write_kv(key, value, cache.keys, cache.values, batch.slots[cache.group])
+        query = prepare_heads(heads, num_kv_heads, norms, angles, cache.keys, cache.values, batch.slots[cache.group])
         return paged_attention(
             query,
             cache.keys,

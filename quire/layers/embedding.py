@@ -7,7 +7,7 @@ from quire.layers.quant.dense import DenseWeight
 from quire.layers.quant.gguf import GgufWeight
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, WeightPolicy, check_shape, dense, stored_rows
+from quire.layers.weights import Expected, Wanted, WeightPolicy, dense, stored_rows
 
 
 class Embedding(nn.Module):
@@ -21,7 +21,7 @@ class Embedding(nn.Module):
         self._weight: Weight | None = None
 
     def expected(self) -> Expected:
-        yield f"{self._name}.weight", self._take
+        yield f"{self._name}.weight", Wanted(self._shape, self._take)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self._loaded().rows(ids).to(self._policy.dtype)
@@ -36,7 +36,6 @@ class Embedding(nn.Module):
         return self._weight
 
     def _take(self, stored: StoredTensor) -> None:
-        check_shape(stored, self._shape)
         if self._policy.packing is not None:
             rows = stored_rows(stored, self._policy)
             self._weight = PackedWeight(self._policy.packing.linear(self._name, [rows], self._shape[1], None))

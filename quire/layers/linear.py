@@ -11,7 +11,7 @@ from quire.layers.quant.dense import DenseWeight
 from quire.layers.quant.gguf import GgufWeight
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, WeightPolicy, check_shape, dense, stored_rows
+from quire.layers.weights import Expected, Wanted, WeightPolicy, dense, stored_rows
 from quire.ops.cpu.matrix import StoredRows
 from quire.ops.cpu.packing import Packing
 
@@ -58,10 +58,11 @@ class Linear(nn.Module):
         """The tensors this layer takes, by name."""
         start = 0
         for part, source in enumerate(self._sources):
-            yield f"{source.name}.weight", partial(self._take_weight, part)
+            shape = (self._in_features, source.rows) if self._transposed else (source.rows, self._in_features)
+            yield f"{source.name}.weight", Wanted(shape, partial(self._take_weight, part))
             if self.bias is not None:
                 rows = slice(start, start + source.rows)
-                yield f"{source.name}.bias", partial(self._take_bias, rows)
+                yield f"{source.name}.bias", Wanted((source.rows,), partial(self._take_bias, rows))
             start += source.rows
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,14 +71,13 @@ class Linear(nn.Module):
         return output if self.bias is None or self._policy.packing is not None else output + self.bias
 
     def _take_weight(self, part: int, stored: StoredTensor) -> None:
-        shape = (self._sources[part].rows, self._in_features)
-        check_shape(stored, shape[::-1] if self._transposed else shape)
         if self._policy.packing is not None:
             self._stored[part] = stored_rows(stored, self._policy, transposed=self._transposed)
             if len(self._stored) == len(self._sources):
                 self._pack(self._policy.packing)
             return
         if stored.is_quantized and self._policy.keep_quantized and not self._transposed:
+            shape = (self._sources[part].rows, self._in_features)
             self._loaded[part] = GgufWeight(stored.kind, self._policy.place(stored.data), shape)
         else:
             values = dense(stored, self._policy.dtype)
@@ -110,5 +110,4 @@ class Linear(nn.Module):
 
     def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
         assert self.bias is not None
-        check_shape(stored, (rows.stop - rows.start,))
         self.bias[rows] = dense(stored, self._policy.dtype).to(self.bias.device)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quire.core.errors import CheckpointError
 from quire.layers.stored import StoredTensor
 from quire.ops.cpu.matrix import StoredRows
 from quire.ops.reference.gguf.dequantize import dequantize
@@ -15,8 +14,19 @@ from quire.ops.reference.gguf.dequantize import dequantize
 if TYPE_CHECKING:
     from quire.ops.cpu.packing import Packing
 
-Take = Callable[[StoredTensor], None]
-Expected = Iterator[tuple[str, Take]]
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A tensor that a layer takes."""
+
+    shape: tuple[int, ...]
+    """As checkpoints store it."""
+    take: Callable[[StoredTensor], None]
+    """Called with a tensor of that shape."""
+
+
+Expected = Iterator[tuple[str, Wanted]]
+"""By name."""
 
 _HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 
@@ -45,15 +55,6 @@ class WeightPolicy:
             placed.pin_memory()
             if self.offloaded and self.device.type == "cpu" and torch.cuda.is_available()
             else placed
-        )
-
-
-def check_shape(stored: StoredTensor, expected: tuple[int, ...]) -> None:
-    """Refuse a tensor that does not have the shape the model's config asks for."""
-    if stored.shape != expected:
-        raise CheckpointError(
-            f"tensor {stored.name} has shape {list(stored.shape)}, and the model's config asks for {list(expected)}; "
-            "the weights and the config do not belong together"
         )
 
 

@@ -9,9 +9,11 @@ from quire.layers.attention import Attention
 from quire.layers.batch import Batch
 from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear
+from quire.layers.norm import Norm, RMSNorm
 from quire.layers.rope import Rope
 from quire.models.gate import LayerGate
-from quire.ops.functional import Activation, gated_activation, rotary
+from quire.ops.functional import Activation, gated_activation
+from quire.ops.head_norms import HeadNorms
 
 Angles = tuple[Tensor, Tensor]
 
@@ -24,31 +26,32 @@ class SelfAttention(nn.Module):
         projection: Linear,
         output: Linear,
         attention: Attention,
-        heads: tuple[int, int, int],
-        head_norms: tuple[nn.Module, nn.Module] | None = None,
+        heads: tuple[int, int],
+        head_norms: tuple[RMSNorm, RMSNorm] | None = None,
     ) -> None:
+        """`heads`: how many there are of keys (and values), and the size of each."""
         super().__init__()
         self._projection = projection
         self._output = output
         self._attention = attention
-        self._num_heads, self._num_kv_heads, self._head_dim = heads
-        self._query_norm: nn.Module | None = None
-        self._key_norm: nn.Module | None = None
+        self._num_kv_heads, self._head_dim = heads
+        self._query_norm: RMSNorm | None = None
+        self._key_norm: RMSNorm | None = None
         if head_norms is not None:
             self._query_norm, self._key_norm = head_norms
 
     def forward(self, x: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
         tokens = x.shape[0]
-        all_heads = self._projection(x).view(tokens, -1, self._head_dim)
-        counts = (self._num_heads, self._num_kv_heads, self._num_kv_heads)
-        query, key, value = all_heads.split(counts, dim=1)
-        if self._query_norm is not None and self._key_norm is not None:
-            query, key = self._query_norm(query), self._key_norm(key)
-        if angles is not None:
-            query, key = rotary(query, *angles), rotary(key, *angles)
-        mixed = self._attention(query, key, value, batch)
+        heads = self._projection(x).view(tokens, -1, self._head_dim)
+        mixed = self._attention(heads, self._num_kv_heads, self._norms(), angles, batch)
         output: Tensor = self._output(mixed.reshape(tokens, -1))
         return output
+
+    def _norms(self) -> HeadNorms | None:
+        query, key = self._query_norm, self._key_norm
+        if query is None or key is None:
+            return None
+        return HeadNorms(query.weight, key.weight, query.eps, query.offset)
 
 
 class GatedMLP(nn.Module):
@@ -72,7 +75,7 @@ class DecoderLayer(nn.Module):
         self,
         attention: SelfAttention,
         mlp: nn.Module,
-        norms: tuple[nn.Module, nn.Module],
+        norms: tuple[Norm, Norm],
         added_norms: tuple[nn.Module, nn.Module] | None = None,
         rope: int = 0,
     ) -> None:
@@ -84,10 +87,12 @@ class DecoderLayer(nn.Module):
         self.rope = rope
         """Which of the model's angles it turns by."""
 
-    def forward(self, x: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
-        x = x + self._added_attention_norm(self._attention(self._attention_norm(x), angles, batch))
-        output: Tensor = x + self._added_mlp_norm(self._mlp(self._mlp_norm(x)))
-        return output
+    def forward(self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`added` is what the layer before adds to `x`: it joins with the norm that reads their sum."""
+        x, normed = (x, self._attention_norm(x)) if added is None else self._attention_norm.add(x, added)
+        attended = self._added_attention_norm(self._attention(normed, angles, batch))
+        x, normed = self._mlp_norm.add(x, attended)
+        return x, self._added_mlp_norm(self._mlp(normed))
 
 
 class Decoder(nn.Module):
@@ -97,7 +102,7 @@ class Decoder(nn.Module):
         self,
         embedding: Embedding,
         layers: Sequence[DecoderLayer],
-        norm: nn.Module,
+        norm: Norm,
         head: Linear | None = None,
         *,
         ropes: Sequence[Rope] = (),
@@ -146,11 +151,12 @@ class Decoder(nn.Module):
 
     def body(self, x: Tensor, angles: Sequence[Angles], batch: Batch) -> Tensor:
         """All layers and the last norm: what can be recorded once and run as one program."""
+        added: Tensor | None = None
         for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
-            x = layer(x, angles[rope] if angles else None, batch)
-        output: Tensor = self._norm(x)
-        return output
+            x, added = layer(x, added, angles[rope] if angles else None, batch)
+        assert added is not None, "a model has layers"
+        return self._norm.add(x, added)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in float32."""

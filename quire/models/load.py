@@ -1,14 +1,25 @@
 """Filling a model from a checkpoint: each tensor goes straight to the layer that expects it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 from torch import nn
 
 from quire.core.errors import CheckpointError
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Take
+from quire.layers.weights import Wanted
 from quire.models.decoder import Decoder
-from quire.models.loading.checkpoint import Checkpoint
+
+
+class TensorSource(Protocol):
+    """Where tensors come from: a checkpoint, or something that makes them up."""
+
+    def names(self) -> list[str]:
+        """All it has, in the order in which they are best read."""
+        ...
+
+    def stored(self, name: str) -> StoredTensor: ...
+
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that was taken."""
@@ -16,9 +27,9 @@ _PREFIXES = ("", "model.", "transformer.")
 """What checkpoints that were saved without their output head leave out of the names."""
 
 
-def expected_tensors(module: nn.Module) -> dict[str, Take]:
+def expected_tensors(module: nn.Module) -> dict[str, Wanted]:
     """Every tensor that a module and its parts take, by name."""
-    wanted: dict[str, Take] = {}
+    wanted: dict[str, Wanted] = {}
     for part in module.modules():
         ask = getattr(part, "expected", None)
         if ask is not None:
@@ -48,7 +59,7 @@ def match_names(wanted: Collection[str], names: Iterable[str], rename: Callable[
 
 
 def load_weights(
-    module: nn.Module, checkpoint: Checkpoint, progress: Progress | None = None, rename: Callable[[str], str] = str
+    module: nn.Module, checkpoint: TensorSource, progress: Progress | None = None, rename: Callable[[str], str] = str
 ) -> None:
     """Fill a module in the order of the files; tensors that nobody expects are passed over."""
     wanted = expected_tensors(module)
@@ -56,7 +67,9 @@ def load_weights(
         _give(wanted[expected], checkpoint.stored(name), progress)
 
 
-def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progress | None = None) -> Callable[[], bool]:
+def load_layer_by_layer(
+    model: Decoder, checkpoint: TensorSource, progress: Progress | None = None
+) -> Callable[[], bool]:
     """Close a model's gate and return what fills it, opening each layer as it comes, and says if it worked.
 
     Names are matched at once: what can be known to fail fails here, not in the background.
@@ -65,7 +78,7 @@ def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progre
     everything = expected_tensors(model)
     names = match_names(everything, checkpoint.names())
     of_layers: set[str] = set().union(*layers)
-    ends = {name: take for name, take in everything.items() if name not in of_layers}
+    ends = {name: tensor for name, tensor in everything.items() if name not in of_layers}
     model.gate.close()
 
     def load() -> bool:
@@ -85,13 +98,18 @@ def load_layer_by_layer(model: Decoder, checkpoint: Checkpoint, progress: Progre
 
 
 def _give_all(
-    wanted: Mapping[str, Take], names: Mapping[str, str], checkpoint: Checkpoint, progress: Progress | None
+    wanted: Mapping[str, Wanted], names: Mapping[str, str], checkpoint: TensorSource, progress: Progress | None
 ) -> None:
-    for expected, take in wanted.items():
-        _give(take, checkpoint.stored(names[expected]), progress)
+    for expected, tensor in wanted.items():
+        _give(tensor, checkpoint.stored(names[expected]), progress)
 
 
-def _give(take: Take, stored: StoredTensor, progress: Progress | None) -> None:
-    take(stored)
+def _give(wanted: Wanted, stored: StoredTensor, progress: Progress | None) -> None:
+    if stored.shape != wanted.shape:
+        raise CheckpointError(
+            f"tensor {stored.name} has shape {list(stored.shape)}, and the model's config asks for "
+            f"{list(wanted.shape)}; the weights and the config do not belong together"
+        )
+    wanted.take(stored)
     if progress is not None:
         progress(stored.data.nbytes)

@@ -18,9 +18,9 @@ class OffloadedLayer(nn.Module):
         self._layer = layer
         self._device = device
 
-    def forward(self, x: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch) -> tuple[Tensor, Tensor]:
         weights = {name: weight.to(self._device, non_blocking=True) for name, weight in self._layer.named_buffers()}
-        output: Tensor = functional_call(self._layer, weights, (x, angles, batch))
+        output: tuple[Tensor, Tensor] = functional_call(self._layer, weights, (x, added, angles, batch))
         return output
 
 

@@ -56,8 +56,9 @@ def core_attention(shape: HFShape, layer: int, scale: float | None = None, softc
     return Attention(layer, scale or 1 / math.sqrt(shape.head_dim), window=window, softcap=softcap)
 
 
-def heads(shape: HFShape) -> tuple[int, int, int]:
-    return shape.num_heads, shape.num_kv_heads, shape.head_dim
+def heads(shape: HFShape) -> tuple[int, int]:
+    """How many heads of keys there are, and their size."""
+    return shape.num_kv_heads, shape.head_dim
 
 
 def gated_mlp(shape: HFShape, layer: int, policy: WeightPolicy, *, bias: bool = False) -> GatedMLP:

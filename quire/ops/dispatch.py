@@ -16,6 +16,7 @@ _PACKED = "quire.ops.cpu.packed_linear"
 
 TABLE: dict[str, dict[str, str]] = {
     "rms_norm": {"reference": f"{_REFERENCE}.rms_norm:rms_norm", "tape": f"{_RECORD}:rms_norm"},
+    "add_rms_norm": {"reference": f"{_REFERENCE}.add_rms_norm:add_rms_norm"},
     "layer_norm": {"reference": f"{_REFERENCE}.layer_norm:layer_norm", "tape": f"{_RECORD}:layer_norm"},
     "rotary": {"reference": f"{_REFERENCE}.rotary:rotary", "tape": f"{_RECORD}:rotary"},
     "activate": {"reference": f"{_REFERENCE}.activate:activate", "tape": f"{_RECORD}:activate"},
@@ -24,6 +25,7 @@ TABLE: dict[str, dict[str, str]] = {
         "tape": f"{_RECORD}:gated_activation",
     },
     "write_kv": {"reference": f"{_REFERENCE}.write_kv:write_kv", "tape": f"{_RECORD}:write_kv"},
+    "prepare_heads": {"reference": f"{_REFERENCE}.prepare_heads:prepare_heads"},
     "paged_attention": {
         "reference": f"{_REFERENCE}.paged_attention:paged_attention",
         "tape": f"{_RECORD}:paged_attention",
@@ -31,6 +33,7 @@ TABLE: dict[str, dict[str, str]] = {
     "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
     "rope_angles": {"reference": f"{_REFERENCE}.rope_angles:rope_angles", "cpu": f"{_CPU}.rope_angles:rope_angles"},
     "step_inputs": {"reference": f"{_REFERENCE}.step_inputs:step_inputs", "cpu": f"{_CPU}.step_inputs:step_inputs"},
+    "decode_inputs": {"reference": f"{_REFERENCE}.decode_inputs:decode_inputs"},
     "finish_step": {"reference": f"{_REFERENCE}.finish_step:finish_step", "cpu": f"{_CPU}.finish_step:finish_step"},
     "sample_tokens": {
         "reference": f"{_REFERENCE}.sample_tokens:sample_tokens",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from quire.ops.dispatch import implementation
+from quire.ops.head_norms import HeadNorms
 from quire.ops.step_tensors import RowStates, StepTensors
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ Activation = Literal["silu", "gelu", "gelu_tanh"]
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
     """`x / rms(x) * (weight + offset)` over the last dimension, computed in float32."""
     result: Tensor = implementation("rms_norm", x.device.type)(x, weight, eps, offset)
+    return result
+
+
+def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> tuple[Tensor, Tensor]:
+    """`x + added`, and the `rms_norm` of that. All [tokens, size]; `x` may be overwritten."""
+    result: tuple[Tensor, Tensor] = implementation("add_rms_norm", x.device.type)(x, added, weight, eps, offset)
     return result
 
 
@@ -53,6 +60,26 @@ def gated_activation(gate_up: Tensor, activation: Activation) -> Tensor:
 def write_kv(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> None:
     """Store [tokens, kv_heads, head_dim] at `slots` of a paged cache [blocks, block_size, kv_heads, head_dim]."""
     implementation("write_kv", key.device.type)(key, value, keys, values, slots)
+
+
+def prepare_heads(
+    heads: Tensor,
+    num_kv_heads: int,
+    norms: HeadNorms | None,
+    angles: tuple[Tensor, Tensor] | None,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+) -> Tensor:
+    """The queries among `heads` [tokens, all heads, head_dim], normed and turned; keys and values go to `slots`.
+
+    Heads are those of queries, then keys, then values. `angles` are cos and sin as `rotary` takes them, the cache is
+    as `write_kv` takes it. What `heads` holds afterwards is undefined.
+    """
+    result: Tensor = implementation("prepare_heads", heads.device.type)(
+        heads, num_kv_heads, norms, angles, keys, values, slots
+    )
+    return result
 
 
 def paged_attention(
@@ -105,6 +132,15 @@ def step_inputs(
     result: StepTensors = implementation("step_inputs", states.tokens.device.type)(
         rows, counts, states, block_size, max_blocks
     )
+    return result
+
+
+def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int) -> StepTensors:
+    """What a step reads that computes one more token of each of `rows`, int64 [sequences] on the device.
+
+    As `step_inputs`, but with nothing that the host would have to know.
+    """
+    result: StepTensors = implementation("decode_inputs", rows.device.type)(rows, states, block_size, max_blocks)
     return result
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from quire.ops.functional import likeliest, sample_tokens
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 INVALID_TOKEN = 0
 """Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""

@@ -20,7 +20,7 @@ from quire.sampling.processors.min_tokens import MinTokens
 from quire.sampling.processors.penalties import Penalties
 from quire.sampling.seeds import seed_for
 from quire.sampling.token_ids import check_token_ids
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 
 class TokenLists:

@@ -7,6 +7,7 @@ from torch import Tensor
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import step_inputs
+from quire.ops.step_tensors import StepTensors
 from quire.worker.rows import Rows
 
 
@@ -23,10 +24,8 @@ class StepInputs:
     sampling_positions: Tensor  # [samples]: where the sampled token will stand
 
 
-def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int) -> StepInputs:
-    """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it."""
-    step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
-    batch = Batch(
+def make_batch(step: StepTensors, kv: list[KVLayer]) -> Batch:
+    return Batch(
         query_starts=step.query_starts,
         lengths=step.lengths,
         lengths_for_angles=step.lengths_for_angles,
@@ -34,11 +33,16 @@ def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, 
         slots=step.slots,
         kv=kv,
     )
+
+
+def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int) -> StepInputs:
+    """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it."""
+    step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=batch,
+        batch=make_batch(step, kv),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1,

@@ -70,7 +70,7 @@ def _stay_with(chosen: Placement) -> None:
 
 
 def _cache(path: Path, resolved: Resolved) -> PackedCache | None:
-    if resolved.weight_bytes < _SMALLEST_KEPT:
+    if resolved.weight_bytes < _SMALLEST_KEPT or resolved.random_weights:
         return None
     found = find_model(path)
     files = found.safetensors if found.gguf is None else [found.gguf]

@@ -1,35 +1,54 @@
 """Rows: what the device knows about each running sequence, at a place that stays the same while it runs."""
 
+from collections.abc import Sequence
+
 import torch
 
 from quire.core.plan import Admission, TableDelta
 from quire.ops.step_tensors import RowStates
+from quire.ops.upload import upload
 
 
 class Rows:
-    """One row a sequence: its tokens, how many of them are computed, and its block tables."""
+    """One row a sequence: its tokens, how many of them are computed, and its block tables.
+
+    Behind them lies a spare one for places of a batch that nobody reads: an empty sequence, all in block 0.
+    """
 
     def __init__(self, count: int, max_len: int, block_size: int, num_groups: int, device: torch.device) -> None:
         self._device = device
+        self.spare = count
+        rows = count + 1
         # lookahead may reach a block past the longest sequence
         most_blocks = -(-max_len // block_size) + 2
         self.states = RowStates(
-            tokens=torch.zeros((count, max_len + 1), dtype=torch.int32, device=device),
-            num_computed=torch.zeros(count, dtype=torch.int64, device=device),
-            lengths_for_angles=torch.zeros(count, dtype=torch.int64, device=device),
-            tables=[torch.zeros((count, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)],
+            tokens=torch.zeros((rows, max_len + 1), dtype=torch.int32, device=device),
+            num_computed=torch.zeros(rows, dtype=torch.int64, device=device),
+            lengths_for_angles=torch.zeros(rows, dtype=torch.int64, device=device),
+            tables=[torch.zeros((rows, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)],
         )
 
     def admit(self, admission: Admission) -> None:
         """Fill a row from scratch."""
         row, tokens = admission.row, admission.tokens
-        self.states.tokens[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int32, device=self._device)
+        self.states.tokens[row, : len(tokens)] = upload(tokens, torch.int32, self._device)
         self.states.num_computed[row] = admission.num_computed
         self.states.lengths_for_angles[row] = admission.length_for_angles
-        self.change(TableDelta(row, 0, admission.tables))
+        for table, blocks in zip(self.states.tables, admission.tables, strict=True):
+            table[row, : len(blocks)] = upload(blocks, torch.int32, self._device)
 
-    def change(self, delta: TableDelta) -> None:
-        """Apply new blocks of a row."""
-        for table, blocks in zip(self.states.tables, delta.tables, strict=True):
-            end = delta.start + len(blocks)
-            table[delta.row, delta.start : end] = torch.tensor(blocks, dtype=torch.int32, device=self._device)
+    def change(self, deltas: Sequence[TableDelta]) -> None:
+        """Apply new blocks of rows, all at once: on a GPU each write of its own would cost what a kernel costs."""
+        for group, table in enumerate(self.states.tables):
+            places: list[tuple[int, int, int]] = [
+                (delta.row, delta.start + number, block)
+                for delta in deltas
+                for number, block in enumerate(delta.tables[group])
+            ]
+            if places:
+                rows, positions, blocks = upload(places, torch.int64, self._device).unbind(1)
+                table.index_put_((rows, positions), blocks.to(torch.int32))
+
+    def rest_spare(self) -> None:
+        """The spare row is empty again."""
+        self.states.num_computed[self.spare :].zero_()

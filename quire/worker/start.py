@@ -9,9 +9,10 @@ import torch
 from quire.config.resolved import Resolved
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
-from quire.models.load import load_layer_by_layer, load_weights
+from quire.models.load import TensorSource, expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
-from quire.models.loading.open_checkpoint import open_checkpoint
+from quire.models.loading.open_checkpoint import open_checkpoint, read_config
+from quire.models.random_weights import RandomWeights
 from quire.models.registry import build_model
 from quire.sampling.state import SamplingState
 from quire.worker.cpu_core import CpuCore, start_core
@@ -37,18 +38,22 @@ def start_worker(
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
-    checkpoint = open_checkpoint(path)
-    shape = read_hf_config(checkpoint.config(), str(path))
+    shape = read_hf_config(read_config(path), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
     packing = None if core is None else core.packing
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
     model = build_model(shape, policy)
+    weights: TensorSource
+    if resolved.random_weights:
+        weights = RandomWeights(expected_tensors(model), policy.dtype, device, seed)
+    else:
+        weights = open_checkpoint(path)
     if in_background:
-        load = load_layer_by_layer(model, checkpoint, progress)
+        load = load_layer_by_layer(model, weights, progress)
         # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it
         Thread(target=_load_in_background, args=(load, core), name="quire-loader").start()
     else:
-        load_weights(model, checkpoint, progress)
+        load_weights(model, weights, progress)
         if core is not None:
             core.loaded(worked=True)
     return _worker(model, shape, resolved, device, seed, core)
@@ -63,7 +68,8 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None) -> None:
 def _worker(
     model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int, core: CpuCore | None
 ) -> Worker:
-    sampling = SamplingState(resolved.limits.max_num_seqs, shape.vocab_size, device, seed)
+    rows = resolved.limits.max_num_seqs + 1  # one is spare
+    sampling = SamplingState(rows, shape.vocab_size, device, seed)
     heads = KVHeads(shape.num_kv_heads, shape.head_dim)
     machine = None if core is None else core.machine
     return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)

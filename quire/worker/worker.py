@@ -9,21 +9,22 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
-from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.logprobs import PromptSpan
 from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
-from quire.core.result import StepResult
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
-from quire.ops.functional import finish_step
+from quire.ops.functional import decode_inputs, finish_step
 from quire.sampling.logprobs import prompt_logprobs
-from quire.sampling.sampler import BatchLogprobs, SampledTokens, Sampler
+from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
-from quire.worker.batching import StepInputs, make_inputs
+from quire.worker.batching import StepInputs, make_batch, make_inputs
+from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
+from quire.worker.running_step import RunningStep
 from quire.worker.start_embedder import embedder_of
 from quire.worker.whole_sequences import KVScratch
 
@@ -66,6 +67,9 @@ class Worker:
         self._forward: Forward = computed
         self._logits = computed.logits
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
+        self._graphs: DecodeGraphs | None = None
+        if device.type == "cuda":
+            self._graphs = DecodeGraphs(self._decode, limits.max_num_seqs, self._rows.spare, device)
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
@@ -74,26 +78,22 @@ class Worker:
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
 
     @torch.inference_mode()
-    def execute(self, plan: StepPlan) -> StepResult:
-        """Run one step."""
+    def start(self, plan: StepPlan) -> RunningStep:
+        """Give a step to the device; on a GPU it runs while the caller goes on."""
         start = time.perf_counter()
         self._apply_changes(plan)
         if not plan.rows:
-            return StepResult(step=plan.step)
+            return RunningStep(plan.step, None, {}, start)
+        self._count_tokens(plan)
+        if self._graphs is not None and self._only_decodes(plan):
+            return RunningStep(plan.step, self._graphs.run(plan.rows, self._sampling.needs), {}, start)
         inputs = self._make_inputs(plan)
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
         sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        return StepResult(
-            step=plan.step,
-            tokens=[] if sampled is None else sampled.tokens.tolist(),
-            invalid=[] if sampled is None else [place for place, bad in enumerate(sampled.invalid.tolist()) if bad],
-            logprobs={} if sampled is None else _on_host(sampled.logprobs),
-            prompt_logprobs=prompt_logprobs,
-            elapsed=time.perf_counter() - start,
-        )
+        return RunningStep(plan.step, sampled, prompt_logprobs, start)
 
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
@@ -105,6 +105,21 @@ class Worker:
     def embedder(self, pooling: Pooling | None) -> Embedder:
         """An embedder with this worker's model, to be used between steps."""
         return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)
+
+    def _only_decodes(self, plan: StepPlan) -> bool:
+        """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host."""
+        if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
+            return False
+        return not (self._prompts or self._sampling.needs.logprobs or self._sampling.active_processors())
+
+    def _decode(self, rows: Tensor) -> SampledTokens:
+        states = self._rows.states
+        step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
+        hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv))
+        sampled = self._sampler.sample(self._logits(hidden), rows, step.lengths)
+        finish_step(states, rows, step.lengths, sampled.tokens)
+        self._rows.rest_spare()
+        return sampled
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
@@ -141,8 +156,7 @@ class Worker:
             self._prompts.pop(row, None)
         for admission in plan.admitted:
             self._admit(admission)
-        for delta in plan.table_deltas:
-            self._rows.change(delta)
+        self._rows.change(plan.table_deltas)
 
     def _admit(self, admission: Admission) -> None:
         row, params = admission.row, admission.params
@@ -161,11 +175,12 @@ class Worker:
             bad_words=admission.bad_words,
         )
 
-    def _make_inputs(self, plan: StepPlan) -> StepInputs:
-        longest = 0
+    def _count_tokens(self, plan: StepPlan) -> None:
         for row, count in zip(plan.rows, plan.counts, strict=True):
             self._lengths[row] += count
-            longest = max(longest, self._lengths[row])
+
+    def _make_inputs(self, plan: StepPlan) -> StepInputs:
+        longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks)
 
@@ -176,9 +191,3 @@ class _AskedPrompt:
 
     count: int
     length: int
-
-
-def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:
-    if logprobs is None:
-        return {}
-    return dict(zip(logprobs.places, logprobs.tensors.to_host(logprobs.counts), strict=True))

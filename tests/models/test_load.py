@@ -8,13 +8,16 @@ import torch
 
 from quire.core.errors import CheckpointError
 from quire.layers.batch import Batch, KVLayer
+from quire.layers.linear import Linear, Source
+from quire.layers.stored import StoredTensor
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
-from quire.models.load import load_layer_by_layer, load_weights, match_names
+from quire.models.load import expected_tensors, load_layer_by_layer, load_weights, match_names
 from quire.models.loading.checkpoint import Checkpoint
 from quire.models.loading.hf_config import read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint
 from quire.models.offload import OffloadedLayer
+from quire.models.random_weights import RandomWeights
 from quire.models.registry import build_model
 from tests.parity.tiny import Tiny, make_tiny
 
@@ -103,3 +106,40 @@ def test_names_without_the_model_in_front_are_found() -> None:
         "transformer.wte.weight": "wte.weight",
         "model.norm.weight": "norm.weight",
     }
+
+
+class OneTensor:
+    """A checkpoint with a single tensor."""
+
+    def __init__(self, name: str, data: torch.Tensor) -> None:
+        self._stored = StoredTensor(name, "float32", tuple(data.shape), data)
+
+    def names(self) -> list[str]:
+        return [self._stored.name]
+
+    def stored(self, name: str) -> StoredTensor:
+        return self._stored
+
+
+def test_a_wrong_shape_is_refused_with_both_shapes() -> None:
+    layer = Linear([Source("c", 4)], 8, WeightPolicy(torch.float32, torch.device("cpu")))
+    with pytest.raises(
+        CheckpointError, match=r"tensor c.weight has shape \[4, 9\], and the model's config asks for \[4, 8\]"
+    ):
+        load_weights(layer, OneTensor("c.weight", torch.zeros(4, 9)))
+
+
+def test_random_weights_have_every_shape_that_a_model_asks_for(tiny: Tiny) -> None:
+    first, second, other = (tiny_with_random_weights(tiny, seed) for seed in (1, 1, 2))
+    ids = torch.arange(5)
+    hidden = [model.embed(ids, ids) for model in (first, second, other)]
+    assert torch.equal(hidden[0], hidden[1])
+    assert not torch.equal(hidden[0], hidden[2])
+    assert all(states.isfinite().all() for states in hidden)
+
+
+def tiny_with_random_weights(tiny: Tiny, seed: int) -> Decoder:
+    policy = WeightPolicy(torch.float32, torch.device("cpu"))
+    model = build_model(read_hf_config(open_checkpoint(tiny.path).config(), "tiny"), policy)
+    load_weights(model, RandomWeights(expected_tensors(model), policy.dtype, policy.device, seed))
+    return model

@@ -1,12 +1,20 @@
-"""open_checkpoint: the model at a path, in whichever format it is there."""
+"""The model at a path, in whichever format it is there."""
 
 from pathlib import Path
+from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.checkpoint import Checkpoint
 from quire.models.loading.folder import find_model
 from quire.models.loading.gguf_checkpoint import gguf_checkpoint
+from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_checkpoint import safetensors_checkpoint
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """What the config.json of the model at `path` says, or would say; its weights need not be there."""
+    found = find_model(path)
+    return gguf_checkpoint(found.gguf).config() if found.gguf is not None else read_json_object(found.config)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

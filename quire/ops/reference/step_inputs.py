@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import torch
 
 from quire.ops.step_tensors import RowStates, StepTensors
+from quire.ops.upload import upload
 
 
 def step_inputs(
     rows: Sequence[int], counts: Sequence[int], states: RowStates, block_size: int, max_blocks: int
 ) -> StepTensors:
     device, num_tokens = states.tokens.device, sum(counts)
-    row_ids, new = torch.tensor(rows, device=device), torch.tensor(counts, device=device)
+    row_ids, new = upload(rows, torch.int64, device), upload(counts, torch.int64, device)
     query_starts = torch.zeros(len(rows) + 1, dtype=torch.int64, device=device)
     torch.cumsum(new, 0, out=query_starts[1:])
     token_rows = torch.repeat_interleave(row_ids, new, output_size=num_tokens)

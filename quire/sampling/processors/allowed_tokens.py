@@ -5,7 +5,7 @@ from torch import Tensor
 
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.slot_pool import SlotPool
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 
 class AllowedTokens(LogitsProcessor):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.token_lists import TokenLists
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 _NEVER = -1  # no word has so many preceding tokens, and no output has this token
 

@@ -8,7 +8,7 @@ from quire.ops.reference.apply_penalties import OUTPUT_UNIT, PROMPT_FLAG, apply_
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.slot_pool import NEUTRAL_SLOT, SlotPool
 from quire.sampling.token_ids import within
-from quire.sampling.upload import upload
+from quire.ops.upload import upload
 
 _NONE = (1.0, 0.0, 0.0)
 

@@ -29,7 +29,7 @@ class _PatchWorker(importlib.abc.MetaPathFinder):
 
 
 def _patch(worker) -> None:
-    execute = worker.execute
+    start = worker.start
     marked: set[int] = set()
 
     def throwing(self, plan):
@@ -40,9 +40,9 @@ def _patch(worker) -> None:
                 marked.add(admission.row)
         if marked.intersection(plan.rows):
             raise ValueError("this step was made to throw")
-        return execute(self, plan)
+        return start(self, plan)
 
-    worker.execute = throwing
+    worker.start = throwing
 
 
 if _ENGINE in sys.orig_argv:

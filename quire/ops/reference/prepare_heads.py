@@ -1,0 +1,28 @@
+"""prepare_heads: from a layer's projection to its queries; keys and values go to the cache on the way."""
+
+from torch import Tensor
+
+from quire.ops.functional import rms_norm, rotary, write_kv
+from quire.ops.head_norms import HeadNorms
+
+
+def prepare_heads(
+    heads: Tensor,
+    num_kv_heads: int,
+    norms: HeadNorms | None,
+    angles: tuple[Tensor, Tensor] | None,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+) -> Tensor:
+    num_heads = heads.shape[1] - 2 * num_kv_heads
+    counts = (num_heads, num_kv_heads, num_kv_heads)
+    query: Tensor
+    query, key, value = heads.split(counts, dim=1)  # type: ignore[no-untyped-call]
+    if norms is not None:
+        query = rms_norm(query, norms.query, norms.eps, norms.offset)
+        key = rms_norm(key, norms.key, norms.eps, norms.offset)
+    if angles is not None:
+        query, key = rotary(query, *angles), rotary(key, *angles)
+    write_kv(key, value, keys, values, slots)
+    return query

@@ -1,0 +1,1 @@
+"""The GPU kernels of ops, one file each: the only place that imports triton."""
