@@ -12,34 +12,66 @@ from typing import Any
 _REFERENCE = "quire.ops.reference"
 _RECORD = "quire.ops.cpu.record"
 _CPU = "quire.ops.cpu"
+_TRITON = "quire.ops.triton"
 _PACKED = "quire.ops.cpu.packed_linear"
 
 TABLE: dict[str, dict[str, str]] = {
-    "rms_norm": {"reference": f"{_REFERENCE}.rms_norm:rms_norm", "tape": f"{_RECORD}:rms_norm"},
-    "add_rms_norm": {"reference": f"{_REFERENCE}.add_rms_norm:add_rms_norm"},
+    "rms_norm": {
+        "reference": f"{_REFERENCE}.rms_norm:rms_norm",
+        "cuda": f"{_TRITON}.rms_norm:rms_norm",
+        "tape": f"{_RECORD}:rms_norm",
+    },
+    "add_rms_norm": {
+        "reference": f"{_REFERENCE}.add_rms_norm:add_rms_norm",
+        "cuda": f"{_TRITON}.add_rms_norm:add_rms_norm",
+        "tape": f"{_RECORD}:add_rms_norm",
+    },
     "layer_norm": {"reference": f"{_REFERENCE}.layer_norm:layer_norm", "tape": f"{_RECORD}:layer_norm"},
     "rotary": {"reference": f"{_REFERENCE}.rotary:rotary", "tape": f"{_RECORD}:rotary"},
     "activate": {"reference": f"{_REFERENCE}.activate:activate", "tape": f"{_RECORD}:activate"},
     "gated_activation": {
         "reference": f"{_REFERENCE}.gated_activation:gated_activation",
+        "cuda": f"{_TRITON}.gated_activation:gated_activation",
         "tape": f"{_RECORD}:gated_activation",
     },
     "write_kv": {"reference": f"{_REFERENCE}.write_kv:write_kv", "tape": f"{_RECORD}:write_kv"},
-    "prepare_heads": {"reference": f"{_REFERENCE}.prepare_heads:prepare_heads"},
+    "prepare_heads": {
+        "reference": f"{_REFERENCE}.prepare_heads:prepare_heads",
+        "cuda": f"{_TRITON}.prepare_heads:prepare_heads",
+        "tape": f"{_RECORD}:prepare_heads",
+    },
     "paged_attention": {
         "reference": f"{_REFERENCE}.paged_attention:paged_attention",
+        "cuda": f"{_TRITON}.paged_attention:paged_attention",
         "tape": f"{_RECORD}:paged_attention",
     },
     "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
-    "rope_angles": {"reference": f"{_REFERENCE}.rope_angles:rope_angles", "cpu": f"{_CPU}.rope_angles:rope_angles"},
+    "rope_angles": {
+        "reference": f"{_REFERENCE}.rope_angles:rope_angles",
+        "cuda": f"{_TRITON}.rope_angles:rope_angles",
+        "cpu": f"{_CPU}.rope_angles:rope_angles",
+    },
     "step_inputs": {"reference": f"{_REFERENCE}.step_inputs:step_inputs", "cpu": f"{_CPU}.step_inputs:step_inputs"},
-    "decode_inputs": {"reference": f"{_REFERENCE}.decode_inputs:decode_inputs"},
-    "finish_step": {"reference": f"{_REFERENCE}.finish_step:finish_step", "cpu": f"{_CPU}.finish_step:finish_step"},
+    "decode_inputs": {
+        "reference": f"{_REFERENCE}.decode_inputs:decode_inputs",
+        "cuda": f"{_TRITON}.decode_inputs:decode_inputs",
+    },
+    "finish_step": {
+        "reference": f"{_REFERENCE}.finish_step:finish_step",
+        "cuda": f"{_TRITON}.finish_step:finish_step",
+        "cpu": f"{_CPU}.finish_step:finish_step",
+    },
     "sample_tokens": {
         "reference": f"{_REFERENCE}.sample_tokens:sample_tokens",
+        "cuda": f"{_TRITON}.sample_tokens:sample_tokens",
         "cpu": f"{_CPU}.sample_tokens:sample_tokens",
     },
-    "likeliest": {"reference": f"{_REFERENCE}.likeliest:likeliest", "cpu": f"{_CPU}.likeliest:likeliest"},
+    "likeliest": {
+        "reference": f"{_REFERENCE}.likeliest:likeliest",
+        "cuda": f"{_TRITON}.likeliest:likeliest",
+        "cpu": f"{_CPU}.likeliest:likeliest",
+    },
+    "linear": {"reference": f"{_REFERENCE}.linear:linear", "cuda": f"{_TRITON}.few_rows_linear:linear"},
     # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
     "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},
 }

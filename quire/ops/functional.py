@@ -33,6 +33,12 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     return result
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x weightᵀ + bias`. x: [..., in], weight: [out, in], bias: [out]."""
+    result: Tensor = implementation("linear", x.device.type)(x, weight, bias)
+    return result
+
+
 def packed_linear(x: Tensor, weight: "PackedLinear") -> Tensor:
     """x Wᵀ + b for weights in layouts of the native CPU core."""
     result: Tensor = implementation("packed_linear", x.device.type)(x, weight)

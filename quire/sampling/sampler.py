@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from quire.ops.functional import likeliest, sample_tokens
+from quire.ops.upload import upload
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
-from quire.ops.upload import upload
 
 INVALID_TOKEN = 0
 """Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""

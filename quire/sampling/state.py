@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
+from quire.ops.upload import upload
 from quire.sampling.needs import Needs, is_random, needs_of, num_reported
 from quire.sampling.processors.allowed_tokens import AllowedTokens
 from quire.sampling.processors.bad_words import BadWords
@@ -20,7 +21,6 @@ from quire.sampling.processors.min_tokens import MinTokens
 from quire.sampling.processors.penalties import Penalties
 from quire.sampling.seeds import seed_for
 from quire.sampling.token_ids import check_token_ids
-from quire.ops.upload import upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class DecodeGraphs:
         self._seen: set[tuple[int, Hashable]] = set()
 
     def run(self, rows: Sequence[int], way: Hashable) -> SampledTokens:
-        """`way` names how these rows sample: steps of one way do the same operations. The result holds until the next."""
+        """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one."""
         size = self._sizes[bisect_left(self._sizes, len(rows))]
         padded = [*rows, *[self._spare_row] * (size - len(rows))]
         place = (size, way)

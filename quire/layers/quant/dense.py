@@ -1,9 +1,9 @@
 """Weights in a floating-point dtype that the device computes in."""
 
 from torch import Tensor
-from torch.nn import functional
 
 from quire.layers.quant.base import Weight
+from quire.ops.functional import linear
 
 
 class DenseWeight(Weight):
@@ -16,7 +16,7 @@ class DenseWeight(Weight):
         self.register_buffer("values", values, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.values)
+        return linear(x, self.values)
 
     def rows(self, ids: Tensor) -> Tensor:
         return self.values[ids]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
+from quire.ops.head_norms import HeadNorms
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
 KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
@@ -26,6 +27,11 @@ def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
         offset=offset,
     )
     return result
+
+
+def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: float) -> tuple[Value, Value]:
+    total = x + added
+    return total, rms_norm(total, weight, eps, offset)
 
 
 def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
@@ -78,6 +84,26 @@ def write_kv(key: Value, value: Value, keys: Tensor, values: Tensor, slots: Tape
     cache = _cache(keys, values)
     tape.keep(keys, values)
     tape.record("write_kv", (key, value), value, key=key, value=value, cache=cache, slots=tape.input(slots))
+
+
+def prepare_heads(
+    heads: Value,
+    num_kv_heads: int,
+    norms: HeadNorms | None,
+    angles: tuple[TapeInput, TapeInput] | None,
+    keys: Tensor,
+    values: Tensor,
+    slots: TapeInput,
+) -> Value:
+    num_heads = heads.dims[0] - 2 * num_kv_heads
+    query, key, value = heads.split((num_heads, num_kv_heads, num_kv_heads), dim=1)
+    if norms is not None:
+        query = rms_norm(query, norms.query, norms.eps, norms.offset)
+        key = rms_norm(key, norms.key, norms.eps, norms.offset)
+    if angles is not None:
+        query, key = rotary(query, *angles), rotary(key, *angles)
+    write_kv(key, value, keys, values, slots)
+    return query
 
 
 def paged_attention(

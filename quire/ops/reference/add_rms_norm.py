@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from quire.ops.functional import rms_norm
+from quire.ops.reference.rms_norm import rms_norm
 
 
 def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: float) -> tuple[Tensor, Tensor]:

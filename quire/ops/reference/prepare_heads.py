@@ -2,8 +2,10 @@
 
 from torch import Tensor
 
-from quire.ops.functional import rms_norm, rotary, write_kv
 from quire.ops.head_norms import HeadNorms
+from quire.ops.reference.rms_norm import rms_norm
+from quire.ops.reference.rotary import rotary
+from quire.ops.reference.write_kv import write_kv
 
 
 def prepare_heads(

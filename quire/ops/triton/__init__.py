@@ -1,1 +1,0 @@
-"""The GPU kernels of ops, one file each: the only place that imports triton."""

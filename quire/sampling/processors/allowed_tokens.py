@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from quire.ops.upload import upload
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.slot_pool import SlotPool
-from quire.ops.upload import upload
 
 
 class AllowedTokens(LogitsProcessor):

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from quire.ops.upload import upload
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.token_lists import TokenLists
-from quire.ops.upload import upload
 
 _NEVER = -1  # no word has so many preceding tokens, and no output has this token
 

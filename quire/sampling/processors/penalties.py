@@ -5,10 +5,10 @@ from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
 from quire.ops.reference.apply_penalties import OUTPUT_UNIT, PROMPT_FLAG, apply_penalties
+from quire.ops.upload import upload
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.slot_pool import NEUTRAL_SLOT, SlotPool
 from quire.sampling.token_ids import within
-from quire.ops.upload import upload
 
 _NONE = (1.0, 0.0, 0.0)
 

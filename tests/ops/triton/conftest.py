@@ -1,4 +1,4 @@
-"""Without a GPU, kernels run in Triton's interpreter; it asks for that when kernels are defined, so before any import."""
+"""Without a GPU, kernels run in Triton's interpreter, which must be known when they are defined: before any import."""
 
 import os
 

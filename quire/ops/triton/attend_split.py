@@ -1,0 +1,237 @@
+"""Attention of one new token a sequence, each over its KV in parts that are computed at once and merged.
+
+A decode reads all of a sequence's KV for a handful of rows, so what counts is that every multiprocessor reads. How
+many parts there are depends on shapes alone; which positions they hold, on each sequence's own length.
+"""
+
+import sys
+from functools import cache
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+
+MOST_PARTS = 64
+"""Merging reads all parts at once, into registers."""
+
+
+class SplitTiling(NamedTuple):
+    """What a program reads at a time, how the compiler is to spread it, and how many programs there should be."""
+
+    positions: int
+    num_warps: int
+    num_stages: int  # 3 and 4 keep one tile of the cache in flight, 5 two: its table goes ahead of it by as much
+    programs: int
+    """For each multiprocessor. Three or four fit at a time; the rest evens out unlike lengths."""
+
+
+def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsize: int) -> SplitTiling:
+    """By the rows of a KV head's query heads, and the size of what is read. Measured on an H200."""
+    num_warps = 4 if num_rows <= 64 else 8
+    if itemsize == 4:  # more stages would spill kilobytes
+        return SplitTiling(32, num_warps, 1, 4)
+    if num_sequences < 8:  # few parts for many multiprocessors: small ones
+        return SplitTiling(32, num_warps // 2, 2, 4)
+    return SplitTiling(64 if head_dim <= 128 else 32, num_warps, 3, 4)
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """Of a GPU; for the interpreter a few, so that tests split too."""
+    if device.type != "cuda":
+        return 4
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def choose_parts(device: torch.device, wanted: int, num_programs: int, most_tiles: int) -> int:
+    """How many parts give each multiprocessor `wanted` programs, of `num_programs` a part, and may be not empty."""
+    return max(1, min(wanted * multiprocessors(device) // num_programs, most_tiles, MOST_PARTS))
+
+
+@triton.jit
+def share_tiles(length, num_parts, window: tl.constexpr, tile_size: tl.constexpr):
+    """The first tile that the last position sees, the one behind the last, and how many each part takes."""
+    first = 0
+    if window > 0:
+        first = tl.maximum(length - window, 0) // tile_size
+    last = tl.cdiv(length, tile_size)
+    return first, last, tl.cdiv(last - first, num_parts)
+
+
+@triton.jit(do_not_specialize=["table_stride"])
+def attend_part_kernel(
+    mixed_at,  # the output, where the only part is the whole; else float32 [sequences, heads, parts, head_dim]
+    weights_at,  # float32 [sequences, heads, parts]: log2 of the sum that a part's softmax was divided by
+    query_at,
+    keys_at,
+    values_at,
+    tables_at,
+    lengths_at,
+    query_stride,  # of tokens
+    head_stride,  # of the query
+    slot_stride,
+    table_stride,
+    inner,
+    outer,
+    whole: tl.constexpr,
+    window: tl.constexpr,
+    capped: tl.constexpr,
+    product: tl.constexpr,
+    block_size: tl.constexpr,
+    group: tl.constexpr,
+    head_dim: tl.constexpr,
+    padded_dim: tl.constexpr,
+    num_rows: tl.constexpr,
+    tile_size: tl.constexpr,
+):
+    """softmax(query · keys) · values over one part of a sequence's KV, for the heads that share one KV head."""
+    kv_head = tl.program_id(0)  # heads of a slot lie side by side: read them at about the same time
+    sequence = tl.program_id(1).to(tl.int64)
+    part = tl.program_id(2)
+    num_parts = tl.num_programs(2)
+    length = tl.load(lengths_at + sequence).to(tl.int32)
+    first_tile, last_tile, tiles_each = share_tiles(length, num_parts, window, tile_size)
+    begin_tile = first_tile + part * tiles_each
+    end_tile = tl.minimum(begin_tile + tiles_each, last_tile)
+    if not whole and begin_tile >= end_tile:
+        return  # the merge knows, by the same arithmetic
+
+    rows = tl.arange(0, num_rows)
+    heads = kv_head * group + rows
+    query_rows = sequence * query_stride + heads * head_stride
+    query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim).to(product)
+    query_positions = tl.zeros([num_rows], tl.int32) + (length - 1)
+    begin = 0
+    if window > 0:
+        begin = tl.maximum(length - window, 0)
+
+    mixed = tl.zeros([num_rows, padded_dim], tl.float32)
+    weight = tl.zeros([num_rows], tl.float32)
+    largest = tl.full([num_rows], float("-inf"), tl.float32)
+    table_at = tables_at + sequence * table_stride
+    keys_at += kv_head * head_dim
+    values_at += kv_head * head_dim
+    # masks cost nothing beside the reading, and one loop keeps tiles in flight where two would run dry in between
+    for tile in range(begin_tile, end_tile):
+        mixed, weight, largest = fold_keys(
+            mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
+            tile * tile_size, begin, length, slot_stride, inner, outer,
+            True, window, capped, product, block_size, head_dim, padded_dim, tile_size,
+        )  # fmt: skip
+
+    mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]  # a sequence of length 0 gives zeros
+    results = (sequence * tl.num_programs(0) * group + heads) * num_parts + part
+    dims = tl.arange(0, padded_dim)
+    tl.store(
+        mixed_at + results[:, None] * head_dim + dims[None, :],
+        mixed.to(mixed_at.dtype.element_ty),
+        mask=(rows < group)[:, None] & (dims < head_dim)[None, :],
+    )
+    if not whole:
+        shift = tl.where(largest == float("-inf"), 0.0, largest * outer)
+        tl.store(weights_at + results, shift + tl.log2(weight), mask=rows < group)
+
+
+@triton.jit(do_not_specialize=["num_parts"])
+def merge_parts_kernel(
+    output_at,
+    mixed_at,
+    weights_at,
+    lengths_at,
+    num_parts,
+    window: tl.constexpr,
+    head_dim: tl.constexpr,
+    padded_dim: tl.constexpr,
+    padded_parts: tl.constexpr,
+    tile_size: tl.constexpr,
+):
+    """The mean of what parts found for one head of one sequence, each by the weight of its positions."""
+    sequence = tl.program_id(1).to(tl.int64)
+    result = sequence * tl.num_programs(0) + tl.program_id(0)
+    length = tl.load(lengths_at + sequence).to(tl.int32)
+    first_tile, last_tile, tiles_each = share_tiles(length, num_parts, window, tile_size)
+    parts = tl.arange(0, padded_parts)
+    is_used = (parts < num_parts) & (first_tile + parts * tiles_each < last_tile)  # no one wrote the others
+    weights = tl.load(weights_at + result * num_parts + parts, mask=is_used, other=float("-inf"))
+    largest = tl.max(weights, 0)
+    weights = tl.exp2(weights - tl.where(largest == float("-inf"), 0.0, largest))
+
+    dims = tl.arange(0, padded_dim)
+    places = mixed_at + (result * num_parts + parts)[:, None] * head_dim + dims[None, :]
+    mixed = tl.load(places, mask=is_used[:, None] & (dims < head_dim)[None, :], other=0.0)
+    weight = tl.sum(weights, 0)
+    mean = tl.sum(mixed * weights[:, None], 0) / tl.where(weight == 0.0, 1.0, weight)
+    tl.store(output_at + result * head_dim + dims, mean.to(output_at.dtype.element_ty), mask=dims < head_dim)
+
+
+def attend_split(
+    output: Tensor,
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+) -> None:
+    """`paged_attention` into a contiguous `output`, for steps in which each sequence has exactly one new token."""
+    num_sequences, num_heads, head_dim = query.shape
+    _, block_size, num_kv_heads, _ = keys.shape
+    group = num_heads // num_kv_heads
+    num_rows, padded_dim = padded(group), padded(head_dim)
+    tiling = choose_split_tiling(num_sequences, num_rows, head_dim, keys.element_size())
+    tile = tiling.positions
+    most_positions = min(tables.shape[1] * block_size, window or sys.maxsize)
+    num_parts = choose_parts(query.device, tiling.programs, num_sequences * num_kv_heads, -(-most_positions // tile))
+    inner, outer = exponents(scale, softcap)
+    if num_parts == 1:
+        mixed = weights = output
+    else:
+        mixed = torch.empty(num_sequences, num_heads, num_parts, head_dim, dtype=torch.float32, device=query.device)
+        weights = torch.empty(num_sequences, num_heads, num_parts, dtype=torch.float32, device=query.device)
+    attend_part_kernel[(num_kv_heads, num_sequences, num_parts)](
+        mixed,
+        weights,
+        query,
+        keys,
+        values,
+        tables,
+        lengths,
+        query.stride(0),
+        query.stride(1),
+        keys.stride(1),
+        tables.stride(0),
+        inner,
+        outer,
+        whole=num_parts == 1,
+        window=window or 0,
+        capped=softcap is not None,
+        product=product_type(keys),
+        block_size=block_size,
+        group=group,
+        head_dim=head_dim,
+        padded_dim=padded_dim,
+        num_rows=num_rows,
+        tile_size=tile,
+        num_warps=tiling.num_warps,
+        num_stages=tiling.num_stages,
+    )
+    if num_parts > 1:
+        merge_parts_kernel[(num_heads, num_sequences)](
+            output,
+            mixed,
+            weights,
+            lengths,
+            num_parts,
+            window=window or 0,
+            head_dim=head_dim,
+            padded_dim=padded_dim,
+            padded_parts=1 << (num_parts - 1).bit_length(),
+            tile_size=tile,
+            num_warps=4,
+        )

@@ -1,0 +1,98 @@
+"""decode_inputs on a GPU: one launch for each KV group, of which the first also does what groups have in common."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.ops.reference.decode_inputs import last_position
+from quire.ops.step_tensors import RowStates, StepTensors
+
+_STRETCH = 1024
+"""Blocks of a table that a program copies: 16384 tokens of a sequence, 8 for each thread of 4 warps."""
+
+
+@triton.jit(do_not_specialize=["num_sequences", "last", "num_blocks"])
+def _decode_inputs(
+    rows_at,
+    tokens_at,
+    row_tokens,
+    num_computed_at,
+    angles_at,
+    table_at,
+    row_blocks,
+    input_ids_at,
+    positions_at,
+    lengths_for_angles_at,
+    query_starts_at,
+    lengths_at,
+    slots_at,
+    gathered_at,  # int32 [sequences, num_blocks]
+    num_sequences,
+    last,
+    num_blocks,
+    block_size: tl.constexpr,
+    stretch: tl.constexpr,
+    is_first_group: tl.constexpr,
+):
+    sequence = tl.program_id(0).to(tl.int64)
+    is_sequence = sequence < num_sequences  # the program behind the last only writes where that ends
+    row = tl.load(rows_at + sequence, mask=is_sequence, other=0)
+    if tl.program_id(1) == 0:
+        position = tl.minimum(tl.load(num_computed_at + row), last)
+        block = tl.load(table_at + row * row_blocks + position // block_size).to(tl.int64)
+        tl.store(slots_at + sequence, block * block_size + position % block_size, mask=is_sequence)
+        if is_first_group:
+            token = tl.load(tokens_at + row * row_tokens + position).to(tl.int64)
+            tl.store(input_ids_at + sequence, token, mask=is_sequence)
+            tl.store(positions_at + sequence, position, mask=is_sequence)
+            tl.store(lengths_for_angles_at + sequence, tl.load(angles_at + row), mask=is_sequence)
+            tl.store(lengths_at + sequence, position + 1, mask=is_sequence)
+            tl.store(query_starts_at + sequence, sequence)
+    place = tl.program_id(1) * stretch + tl.arange(0, stretch)
+    is_there = place < tl.where(is_sequence, num_blocks, 0)
+    blocks = tl.load(table_at + row * row_blocks + place, mask=is_there, other=0)
+    tl.store(gathered_at + sequence * num_blocks + place, blocks, mask=is_there)
+
+
+def decode_inputs(rows: Tensor, states: RowStates, block_size: int, max_blocks: int) -> StepTensors:
+    """rows: int64 [sequences], contiguous."""
+    assert rows.is_contiguous(), f"the stride of rows is {rows.stride()}"
+    num_sequences, row_blocks = len(rows), states.tables[0].shape[1]
+    num_blocks = min(max_blocks, row_blocks)
+    step = StepTensors(
+        rows=rows,
+        input_ids=torch.empty_like(rows),
+        positions=torch.empty_like(rows),
+        lengths_for_angles=torch.empty_like(rows),
+        query_starts=rows.new_empty(num_sequences + 1),
+        lengths=torch.empty_like(rows),
+        slots=[torch.empty_like(rows) for _ in states.tables],
+        tables=[table.new_empty((num_sequences, num_blocks)) for table in states.tables],
+    )
+    stretch = min(_STRETCH, triton.next_power_of_2(num_blocks))
+    for group, table in enumerate(states.tables):
+        _decode_inputs[(num_sequences + 1, triton.cdiv(num_blocks, stretch))](
+            rows,
+            states.tokens,
+            states.tokens.shape[1],
+            states.num_computed,
+            states.lengths_for_angles,
+            table,
+            row_blocks,
+            step.input_ids,
+            step.positions,
+            step.lengths_for_angles,
+            step.query_starts,
+            step.lengths,
+            step.slots[group],
+            step.tables[group],
+            num_sequences,
+            last_position(states, block_size, max_blocks),
+            num_blocks,
+            block_size=block_size,
+            stretch=stretch,
+            is_first_group=group == 0,
+            num_warps=min(4, max(1, stretch // 256)),
+        )
+    return step

@@ -1,0 +1,97 @@
+"""How a product of few rows with a matrix is cut into programs: as measured for its shape, else by a formula.
+
+Such a product takes as long as its weights take to arrive, so a choice is good when enough bytes are on their way at
+any time: latency times bandwidth, about 0.8 µs × 4.5 TB/s = 3.6 MB on an H200, or 27 KB a multiprocessor. Nothing here
+needs a device, and nothing knows the kernels beyond the meaning of a choice.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from quire.ops.triton.few_rows_table import TABLE
+
+MOST_ROWS = 16
+"""Above, products belong to cuBLAS: the tensor cores' smallest tile is full."""
+MOST_ROWS_ON_CUDA_CORES = 8
+"""At bandwidth, 8 rows take 60 % of the multiply-adds that CUDA cores can do; above, they would set the pace."""
+
+MULTIPROCESSORS = 132
+"""Of an H200. A constant, because a choice must depend on shapes alone."""
+WARP_READS = 256
+"""16-bit inputs that a warp loads at once, 16 bytes a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to compute y = x Wᵀ. All sizes but `splits` and `num_stages` are powers of two."""
+
+    cores: Literal["cuda", "tensor"]
+    """CUDA cores multiply each row by itself; tensor cores take 16 rows, missing ones as zeros."""
+    block_out: int
+    """Outputs of one program."""
+    block_in: int
+    """Inputs that a program reads in one turn of its loop. On CUDA cores at least 256 a warp: then warps stand side by
+    side along the inputs, each reads x once for all outputs of the block, and both loads have one layout."""
+    splits: int
+    """Programs that share the inputs of an output; above 1, a second kernel adds what they found."""
+    num_warps: int
+    num_stages: int
+    """Turns of the loop whose loads are under way at once, through shared memory; 1 leaves that to many warps."""
+
+
+@cache
+def choose(rows: int, out_size: int, in_size: int) -> Choice | None:
+    """The way to compute a product in 16-bit numbers, or None where cuBLAS does it better."""
+    if not 1 <= rows <= MOST_ROWS:
+        return None
+    measured = TABLE.get((out_size, in_size))
+    if measured is not None:
+        entry = measured[min(bound for bound in measured if bound >= rows)]
+        return None if entry is None else Choice(*entry)
+    if in_size % 16:
+        return None  # rows of such weights start unaligned, and no load takes 16 bytes
+    return _on_cuda_cores(out_size, in_size) if rows <= 4 else _on_tensor_cores(out_size, in_size)
+
+
+def _on_cuda_cores(out_size: int, in_size: int) -> Choice:
+    """Blocks of up to four outputs (x is loaded once for all of them), smaller where four programs a processor fail.
+
+    Each thread then has up to 64 bytes on their way, a multiprocessor's four programs of four warps 32 KB.
+    """
+    num_warps = min(4, power_of_two_from(ceil_div(in_size, WARP_READS)))
+    block_in = num_warps * WARP_READS
+    enough = 4 * MULTIPROCESSORS
+    block_out = next((size for size in (4, 2) if ceil_div(out_size, size) >= enough), 1)
+    splits = _splits_for(2 * MULTIPROCESSORS, ceil_div(out_size, block_out), ceil_div(in_size, block_in))
+    return Choice("cuda", block_out, block_in, splits, num_warps, num_stages=1)
+
+
+def _on_tensor_cores(out_size: int, in_size: int) -> Choice:
+    """Blocks as tall as a warpgroup's instruction where outputs abound, else flatter ones; then splits.
+
+    Two programs a multiprocessor with four stages of 16 KB have some 96 KB on their way, more than is needed: loads of
+    a stage come in bursts, and the last program of a row of them runs alone.
+    """
+    if ceil_div(out_size, 64) >= 2 * MULTIPROCESSORS:
+        return Choice("tensor", block_out=64, block_in=128, splits=1, num_warps=4, num_stages=4)
+    block_out = 32 if ceil_div(out_size, 32) >= MULTIPROCESSORS // 2 else 16
+    block_in = min(256, max(16, power_of_two_from(in_size)))
+    # fewer than two turns a program would leave nothing to overlap
+    splits = _splits_for(2 * MULTIPROCESSORS, ceil_div(out_size, block_out), ceil_div(in_size, 2 * block_in))
+    return Choice("tensor", block_out, block_in, splits, num_warps=block_out // 16, num_stages=4)
+
+
+def _splits_for(wanted_programs: int, blocks_of_outputs: int, most: int) -> int:
+    """How often inputs must be split for so many programs; at most `most` times."""
+    return max(1, min(ceil_div(wanted_programs, blocks_of_outputs), most))
+
+
+def ceil_div(size: int, part: int) -> int:
+    """How many parts cover a size."""
+    return -(-size // part)
+
+
+def power_of_two_from(size: int) -> int:
+    """The smallest power of two that is no smaller than `size`, which is positive."""
+    return 1 << (size - 1).bit_length()

@@ -1,0 +1,33 @@
+"""paged_attention on GPUs: which kernel attends in which step."""
+
+import torch
+from torch import Tensor
+
+from quire.ops.triton.attend_split import attend_split
+from quire.ops.triton.attend_tiles import attend_tiles
+
+
+def paged_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+) -> Tensor:
+    """See `quire.ops.functional.paged_attention`. The output is contiguous; the scale is above 0.
+
+    Every sequence has a new token, so as many tokens as sequences are one each. Products are computed in the type of
+    the cache and summed in float32.
+    """
+    output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    if not len(query):
+        return output
+    if len(query) == len(lengths):
+        attend_split(output, query, keys, values, tables, lengths, scale, window, softcap)
+    else:
+        attend_tiles(output, query, keys, values, tables, query_starts, lengths, scale, window, softcap)
+    return output

@@ -1,0 +1,195 @@
+"""The kernels' draw against the reference: the same noise, the same filters, for rows of every kind at once."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from quire.ops.reference.sample_tokens import sample_tokens as reference
+from quire.ops.reference.top_k_top_p_min_p import top_k_top_p_min_p
+from tests.ops.triton.device import DEVICE, needs_triton
+
+# The interpreter computes with numpy, which warns where kernels mean to reach infinity.
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+
+Filters = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def sources(rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Seeds, streams and positions of rows, the first two as columns of a table."""
+    seeds = torch.randint(-(2**62), 2**62, (rows, 2))
+    seeds[:, 1] = torch.arange(rows) % 3
+    seeds = seeds.to(DEVICE)
+    return seeds[:, 0], seeds[:, 1], torch.randint(0, 100_000, (rows,)).to(DEVICE)
+
+
+def random_filters(rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As columns of tables; about a third of the rows go without each."""
+    numbers = torch.rand(rows, 2).clamp(min=0.01)
+    numbers[:, 1] *= 0.3
+    numbers[torch.rand(rows) < 0.3, 0] = 1.0
+    numbers[torch.rand(rows) < 0.3, 1] = 0.0
+    top_k = torch.randint(-5, 60, (rows, 2))
+    top_k[torch.rand(rows) < 0.2] = 0
+    numbers, top_k = numbers.to(DEVICE), top_k.to(DEVICE)
+    return top_k[:, 0], numbers[:, 0], numbers[:, 1]
+
+
+def some_of(filters: tuple[Tensor, Tensor, Tensor], names: str) -> Filters:
+    top_k, top_p, min_p = filters
+    return (top_k if "k" in names else None, top_p if "p" in names else None, min_p if "m" in names else None)
+
+
+def check(logits: Tensor, temperature: Tensor, filters: Filters = (None, None, None)) -> Tensor:
+    from quire.ops.triton.sample_tokens import sample_tokens
+
+    source = sources(len(logits))
+    found = sample_tokens(logits, temperature, *source, *filters)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, reference(logits, temperature, *source, *filters))
+    return found
+
+
+def temperatures(rows: int) -> Tensor:
+    return torch.tensor([0.3, 1.0, 0.0, 2.5]).repeat(rows)[:rows].to(DEVICE)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 64), (3, 1024), (12, 1025), (2, 5003), (0, 50)])
+def test_the_same_tokens_as_the_reference(shape: tuple[int, int]) -> None:
+    torch.manual_seed(1)
+    check(torch.randn(shape, device=DEVICE) * 4, temperatures(shape[0]))
+
+
+def test_noise_alone_decides() -> None:
+    """Every word of the noise counts, and so do streams and high positions."""
+    torch.manual_seed(2)
+    tokens = check(torch.full((40, 2000), 3.0, device=DEVICE), torch.ones(40, device=DEVICE))
+    assert len(set(tokens.tolist())) > 30
+
+
+@pytest.mark.parametrize("names", ["k", "p", "m", "kp", "km", "pm", "kpm"])
+@pytest.mark.parametrize("shape", [(1, 5), (6, 1100)])
+def test_filters(names: str, shape: tuple[int, int]) -> None:
+    torch.manual_seed(3)
+    filters = some_of(random_filters(shape[0]), names)
+    check(torch.randn(shape, device=DEVICE) * 4, temperatures(shape[0]), filters)
+
+
+@pytest.mark.parametrize("names", ["k", "p", "kpm"])
+@pytest.mark.parametrize("spread", [0.01, 4.0, 40.0])
+@pytest.mark.parametrize("on_a_grid", [False, True])
+def test_what_is_kept(names: str, spread: float, on_a_grid: bool) -> None:
+    """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties."""
+    from quire.ops.triton.likeliest import best_of_parts
+    from quire.ops.triton.thresholds import FAR, find_reaches
+
+    torch.manual_seed(4)
+    logits = torch.randn(8, 1100, device=DEVICE) * spread
+    if on_a_grid:
+        logits = (logits * 4).round() / 4
+    temperature = torch.tensor([0.25, 0.7, 1.0, 3.0] * 2, device=DEVICE)
+    top_k, top_p, min_p = some_of(random_filters(8), names)
+    scores = (logits - logits.amax(dim=-1, keepdim=True)) / temperature[:, None]
+    kept = top_k_top_p_min_p(scores, top_k, top_p, min_p) > -math.inf
+    reaches = find_reaches(logits, best_of_parts(logits)[0], temperature, top_k, top_p, min_p)
+    assert torch.equal(-scores <= reaches[:, None], kept & (scores >= -FAR))
+
+
+def test_rows_without_filters_beside_those_with() -> None:
+    from quire.ops.triton.likeliest import best_of_parts
+    from quire.ops.triton.thresholds import FAR, find_reaches
+
+    torch.manual_seed(5)
+    logits = torch.randn(4, 200, device=DEVICE)
+    temperature = torch.tensor([1.0, 0.0, 1.0, 1.0], device=DEVICE)
+    top_k, top_p = torch.tensor([0, 5, 1, 0], device=DEVICE), torch.tensor([1.0, 0.5, 0.5, 1e-9], device=DEVICE)
+    reaches = find_reaches(logits, best_of_parts(logits)[0], temperature, top_k, top_p, None)
+    assert reaches.tolist() == [FAR, 0.0, 0.0, 0.0]
+    check(logits, temperature, (top_k, top_p, None))
+
+
+@pytest.mark.parametrize("top_p", [0.3, 0.999999])
+def test_a_flat_row_is_searched_as_a_whole(top_p: float) -> None:
+    """The list of a row holds all its columns, and more than one part writes it."""
+    torch.manual_seed(6)
+    logits = torch.rand(3, 2500, device=DEVICE) * 0.01
+    check(logits, torch.ones(3, device=DEVICE), (None, torch.full((3,), top_p, device=DEVICE), None))
+    check(logits, torch.ones(3, device=DEVICE), (torch.full((3,), 2222, device=DEVICE), None, None))
+
+
+def test_more_than_there_are() -> None:
+    torch.manual_seed(7)
+    check(
+        torch.randn(3, 90, device=DEVICE),
+        torch.ones(3, device=DEVICE),
+        (torch.full((3,), 91, device=DEVICE), None, None),
+    )
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-12, 1e-38])
+@pytest.mark.parametrize("names", ["", "kpm"])
+def test_tiny_temperatures_take_the_likeliest(temperature: float, names: str) -> None:
+    torch.manual_seed(8)
+    logits = torch.randn(4, 301, device=DEVICE) * 100
+    tokens = check(logits, torch.full((4,), temperature, device=DEVICE), some_of(random_filters(4), names))
+    assert torch.equal(tokens, logits.argmax(dim=-1))
+
+
+def test_greedy_rows_take_the_first_of_the_likeliest() -> None:
+    torch.manual_seed(9)
+    logits = torch.randint(0, 3, (6, 2200), device=DEVICE).float()
+    tokens = check(logits, torch.zeros(6, device=DEVICE))
+    assert torch.equal(tokens, logits.argmax(dim=-1))
+
+
+@pytest.mark.parametrize("names", ["", "k", "kpm"])
+def test_what_is_hidden_is_never_drawn(names: str) -> None:
+    torch.manual_seed(10)
+    logits = torch.randn(8, 300, device=DEVICE)
+    logits[:, ::2] = -math.inf
+    filters = random_filters(8)
+    filters[0][:] = 250  # more than are left
+    tokens = check(logits, torch.full((8,), 5.0, device=DEVICE), some_of(filters, names))
+    assert bool((tokens % 2 == 1).all())
+
+
+@pytest.mark.parametrize("names", ["", "kpm"])
+def test_rows_without_a_likeliest_token_get_some_token_and_disturb_nobody(names: str) -> None:
+    from quire.ops.triton.sample_tokens import sample_tokens
+
+    torch.manual_seed(11)
+    logits = torch.randn(5, 1500, device=DEVICE)
+    filters, source = some_of(random_filters(5), names), sources(5)
+    temperature = torch.ones(5, device=DEVICE)
+    wanted = reference(logits, temperature, *source, *filters)
+    logits[0] = -math.inf
+    logits[1, 700] = math.inf
+    logits[2, 1400] = math.nan
+    logits[3] = math.nan
+    found = sample_tokens(logits, temperature, *source, *filters)
+    assert bool(((found >= 0) & (found < 1500)).all())
+    assert found[4] == wanted[4]
+
+
+@pytest.mark.parametrize("names", ["", "kp"])
+def test_shares_of_programs_change_nothing(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They differ with the number of rows, and a row draws the same in any batch."""
+    torch.manual_seed(12)
+    logits = torch.randn(4, 3500, device=DEVICE)
+    filters = some_of(random_filters(4), names)
+    for programs in (1, 9, 1000):
+        monkeypatch.setattr("quire.ops.triton.likeliest._PROGRAMS", programs)
+        check(logits, temperatures(4), filters)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_logits_of_another_type_and_rows_of_a_wider_tensor(dtype: torch.dtype) -> None:
+    from quire.ops.triton.sample_tokens import sample_tokens
+
+    torch.manual_seed(13)
+    logits = (torch.randn(6, 900, device=DEVICE) * 4).to(dtype)[::2, 50:850]
+    filters, source = some_of(random_filters(3), "kpm"), sources(3)
+    temperature = torch.ones(3, device=DEVICE)
+    found = sample_tokens(logits, temperature, *source, *filters, width=100)
+    assert torch.equal(found, reference(logits.float(), temperature, *source, *filters))
