@@ -1,5 +1,6 @@
 """From what was asked for to a loop that is ready to step, on this machine's device."""
 
+import gc
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +43,11 @@ def start_loop(
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
-    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
+    loop = EngineLoop(make_scheduler(resolved, tenant_weights), executor)
+    # What is there by now, all modules among it, stays: the collector need not look at a million objects again and again
+    # while steps wait.
+    gc.freeze()
+    return StartedLoop(loop, resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

@@ -1,4 +1,4 @@
-"""RunningStep: a step that was given to the device; its tokens come to the host behind it and are read when asked for."""
+"""RunningStep: a step that was given to the device; its tokens come to the host behind it and are read when asked."""
 
 import time
 from collections.abc import Mapping

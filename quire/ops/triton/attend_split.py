@@ -36,7 +36,9 @@ def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsi
         return SplitTiling(32, num_warps, 1, 4)
     if num_sequences < 8:  # few parts for many multiprocessors: small ones
         return SplitTiling(32, num_warps // 2, 2, 4)
-    return SplitTiling(64 if head_dim <= 128 else 32, num_warps, 3, 4)
+    if head_dim > 128:
+        return SplitTiling(32, num_warps, 3, 4)
+    return SplitTiling(64 if num_sequences < 128 else 128, num_warps, 3, 4)
 
 
 @cache

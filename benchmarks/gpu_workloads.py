@@ -1,0 +1,135 @@
+"""Offline workloads on a GPU: models of public shapes with random weights, and seeded requests, greedy to the end.
+
+python -m benchmarks.gpu_workloads llama-8b single mixed256 prefix prefill --json results.json
+"""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+SHAPES: dict[str, dict[str, object]] = {
+    "llama-8b": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 500000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    },
+    "qwen3-0.6b": {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151936,
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+    },
+}
+Asked = tuple[list[int], int]
+"""A prompt's token ids, and how many tokens to answer with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One workload, once."""
+
+    workload: str
+    seconds: float
+    output_tokens: int
+    prompt_tokens: int
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second: of prompts where answers are one token, else of answers."""
+        return (self.prompt_tokens if self.workload == "prefill" else self.output_tokens) / self.seconds
+
+
+def requests(workload: str, seed: int) -> list[Asked]:
+    """The same for every engine."""
+    draw = random.Random(seed)
+
+    def ids(count: int) -> list[int]:
+        return [draw.randint(1000, 50000) for _ in range(count)]
+
+    if workload == "single":
+        return [(ids(128), 256)]
+    if workload == "mixed256":
+        return [(ids(draw.randint(100, 1024)), draw.randint(100, 1024)) for _ in range(256)]
+    if workload == "prefix":
+        head = ids(1024)
+        return [(head + ids(64), 128) for _ in range(256)]
+    assert workload == "prefill", workload
+    return [(ids(2048), 1) for _ in range(64)]
+
+
+def main() -> None:
+    begin = time.perf_counter()
+    asked = _arguments()
+    from quire import LLM, SamplingParams
+
+    imported = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "config.json").write_text(json.dumps(SHAPES[asked.shape]))
+        llm = LLM(folder, load_format="dummy", skip_tokenizer=True, max_num_seqs=256, max_model_len=4096)
+        first = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
+        llm.generate([{"prompt_token_ids": list(range(1000, 1128))}], first, use_tqdm=False)
+    started = time.perf_counter()
+    print(
+        f"{asked.shape}: imports {imported - begin:.1f} s, start to first answer {started - imported:.1f} s", flush=True
+    )
+    runs: list[Run] = []
+    for workload in asked.workloads:
+        for seed in range(asked.warmups + asked.rounds):  # seeds differ: the prefix cache must not know the prompts
+            lists = requests(workload, seed)
+            prompts = [{"prompt_token_ids": prompt} for prompt, _ in lists]
+            params = [SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for _, count in lists]
+            start = time.perf_counter()
+            answers = llm.generate(prompts, params, use_tqdm=False)
+            seconds = time.perf_counter() - start
+            written = sum(len(answer.outputs[0].token_ids) for answer in answers)
+            if seed >= asked.warmups:
+                runs.append(Run(workload, seconds, written, sum(len(prompt) for prompt, _ in lists)))
+        rates = [run.rate for run in runs if run.workload == workload]
+        print(f"{asked.shape} {workload}: {median(rates):,.0f} tok/s ({min(rates):,.0f}–{max(rates):,.0f})", flush=True)
+    if asked.json is not None:
+        told = {"shape": asked.shape, "start": started - begin, "runs": [asdict(run) for run in runs]}
+        asked.json.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("workloads", nargs="+", choices=["single", "mixed256", "prefix", "prefill"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--warmups", type=int, default=2, help="rounds that are not kept: kernels compile, graphs are captured"
+    )
+    parser.add_argument("--json", type=Path, help="keep every run in this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
