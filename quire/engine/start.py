@@ -44,8 +44,7 @@ def start_loop(
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
     loop = EngineLoop(make_scheduler(resolved, tenant_weights), executor)
-    # What is there by now, all modules among it, stays: the collector need not look at a million objects again and again
-    # while steps wait.
+    # What is there by now, all modules among it, stays: while steps wait, the collector need not look at it again.
     gc.freeze()
     return StartedLoop(loop, resolved, facts)
 

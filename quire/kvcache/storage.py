@@ -11,24 +11,28 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import Move
+from quire.ops.upload import upload
+
+_STAGED_BLOCKS = 32
 
 
 class KVStorage:
-    """Keys and values of every layer, on the device and, where there is a CPU tier, on the host."""
+    """Keys and values of every layer, on the device and, where there is a CPU tier, on the host.
+
+    On the device a layer's blocks lie together, as its kernels read them; on the host a block's layers do, so that a block
+    moves in one piece.
+    """
 
     def __init__(
         self, layout: KVLayout, num_kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         depth = max(len(group.layers) for group in layout.groups)
-        shape = (layout.block_size, num_kv_heads, head_dim)
-
-        host = torch.device("cpu")
-
-        def tensors(num_blocks: int, where: torch.device, pinned: bool = False) -> list[Tensor]:
-            return [_zeros((num_blocks + 1, *shape), dtype, where, pinned) for _ in range(2 * depth)]
-
-        self._device = tensors(layout.num_blocks, device)
-        self._host = tensors(layout.num_cpu_blocks, host, device.type == "cuda") if layout.num_cpu_blocks else []
+        block = (layout.block_size, num_kv_heads, head_dim)
+        self._device = _zeros((2 * depth, layout.num_blocks + 1, *block), dtype, device)
+        self._host: Tensor | None = None
+        if layout.num_cpu_blocks:
+            shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
+            self._host = _zeros(shape, dtype, torch.device("cpu"), pinned=device.type == "cuda")
         self._places = {
             layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
         }
@@ -39,23 +43,40 @@ class KVStorage:
         return self._device[2 * place], self._device[2 * place + 1], group
 
     def move(self, swap_out: list[Move], swap_in: list[Move], copies: list[Move]) -> None:
-        """A plan's moves, in the order that plans promise."""
-        self._transfer(swap_out, self._device, self._host)
-        self._transfer(swap_in, self._host, self._device)
+        """A plan's moves, in the order that plans promise. On a GPU nothing here waits: what follows on it does."""
+        if swap_out:
+            self._to_host(swap_out)
+        if swap_in:
+            self._to_device(swap_in)
         for batch in _independent(copies):
-            self._transfer(batch, self._device, self._device)
+            sources = self._ids([move.source for move in batch])
+            self._device[:, self._ids([move.target for move in batch])] = self._device[:, sources]
 
-    def _transfer(self, moves: list[Move], sources: list[Tensor], targets: list[Tensor]) -> None:
-        if not moves:
-            return
-        source_ids = torch.tensor([move.source for move in moves])
-        target_ids = torch.tensor([move.target for move in moves])
-        for source, target in zip(sources, targets, strict=True):
-            chosen = source[source_ids.to(source.device)]
-            target[target_ids.to(target.device)] = chosen.to(target.device, non_blocking=True)
+    def _to_host(self, moves: list[Move]) -> None:
+        assert self._host is not None, "there is no CPU tier"
+        for part in _parts(moves):
+            staged = self._device[:, self._ids([move.source for move in part])].transpose(0, 1).contiguous()
+            for block, move in zip(staged, part, strict=True):
+                self._host[move.target].copy_(block, non_blocking=True)
+
+    def _to_device(self, moves: list[Move]) -> None:
+        assert self._host is not None, "there is no CPU tier"
+        for part in _parts(moves):
+            staged = self._device.new_empty((len(part), *self._host.shape[1:]))
+            for block, move in zip(staged, part, strict=True):
+                block.copy_(self._host[move.source], non_blocking=True)
+            self._device[:, self._ids([move.target for move in part])] = staged.transpose(0, 1)
+
+    def _ids(self, blocks: list[int]) -> Tensor:
+        return upload(blocks, torch.int64, self._device.device)
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, pinned: bool) -> Tensor:
+def _parts(moves: list[Move]) -> list[list[Move]]:
+    """A few moves at a time: what is staged on its way takes memory that no plan has counted."""
+    return [moves[start : start + _STAGED_BLOCKS] for start in range(0, len(moves), _STAGED_BLOCKS)]
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, *, pinned: bool = False) -> Tensor:
     """Zeroed, so that nothing a mask hides is ever NaN."""
     if device.type != "cpu" or pinned:
         return torch.zeros(shape, dtype=dtype, device=device, pin_memory=pinned)
