@@ -19,7 +19,7 @@ _STAGED_BLOCKS = 32
 class KVStorage:
     """Keys and values of every layer, on the device and, where there is a CPU tier, on the host.
 
-    On the device a layer's blocks lie together, as its kernels read them; on the host a block's layers do, so that a block
+    On the device a layer's blocks lie together, as its kernels read them; on the host a block's layers do, so that it
     moves in one piece.
     """
 
