@@ -12,6 +12,11 @@ from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
 
 
+MOST_KEPT_A_STEP = 16
+"""Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and copying
+them all would take longer than computing it."""
+
+
 class HostTier(Tier):
     """Stores what leaves the device and brings it back."""
 
@@ -21,12 +26,14 @@ class HostTier(Tier):
         """By sequence id: its table of CPU blocks, and the step that moved it here."""
 
     def keep(self, entry: CachedBlock, moves: StepMoves, step: int, now: float) -> None:
-        """Take in a full block that the device evicts, when there is room and it is not here already."""
+        """Take in a full block that the device evicts, when there is room and time and it is not here already."""
         if entry.name is None or self.pool.num_free == 0:
             return
         here = self.index.find(entry.group, entry.name)
         if here is not None:
             self.pool.touch(here.block)
+            return
+        if moves.num_out >= MOST_KEPT_A_STEP:
             return
         [block] = self.pool.allocate()
         moves.swap_out(entry.block, block)

@@ -36,6 +36,11 @@ class StepMoves:
         """Copy to the CPU tier. Swaps out run first, so the source may change hands at once."""
         self._swap_out.append(Move(source, target))
 
+    @property
+    def num_out(self) -> int:
+        """Blocks that go to the CPU tier so far."""
+        return len(self._swap_out)
+
     def take(self) -> tuple[list[Move], list[Move], list[Move]]:
         """The step's (swaps out, swaps in, copies); sources are released with them."""
         if not (self._swap_out or self._swap_in or self._copies):

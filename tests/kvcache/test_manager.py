@@ -7,6 +7,7 @@ from quire.core.request import MediaKey, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
 from quire.kvcache.blocks import NULL_BLOCK
+from quire.kvcache.host import MOST_KEPT_A_STEP
 from quire.kvcache.invariants import check
 from quire.kvcache.manager import KVManager
 
@@ -238,6 +239,16 @@ def test_evicted_prefixes_go_to_the_cpu_tier_and_come_back():
     _, back, _ = book.kv.take_moves()
     assert again.num_computed == 12
     assert sorted(move.source for move in back) == sorted(move.target for move in out if move.source != 4)[:3]
+
+
+def test_a_step_that_evicts_very_much_keeps_only_some_of_it():
+    book = Book(num_blocks=40, num_cpu_blocks=80)
+    book.kv.release(book.compute(book.open(range(160))))
+    other = book.open([900, 901, 902])
+    book.kv.grow(other, 160)
+    out, _, _ = book.kv.take_moves()
+    assert len(out) == MOST_KEPT_A_STEP
+    assert book.kv.stats.evictions == 40
 
 
 def test_swap_out_and_in_keeps_what_was_computed():
