@@ -11,10 +11,9 @@ from quire.kvcache.prefix import CachedBlock
 from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
 
-
 MOST_KEPT_A_STEP = 16
-"""Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and copying
-them all would take longer than computing it."""
+"""Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and to copy
+them all would take longer than to compute it."""
 
 
 class HostTier(Tier):
