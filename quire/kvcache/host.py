@@ -12,8 +12,8 @@ from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
 
 MOST_KEPT_A_STEP = 16
-"""Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and to copy
-them all would take longer than to compute it."""
+"""Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and
+copying all of them would take longer than computing it."""
 
 
 class HostTier(Tier):
