@@ -37,6 +37,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
     core = decide_cpu_core(asked, device, choices)
+    if asked.model.load_format == "dummy":
+        choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
     kv_dtype = decide_kv_dtype(asked.cache.kv_cache_dtype, dtype, model, device, choices, cpu_core=core)
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)

@@ -30,6 +30,7 @@ def resolve_embedding(
     """`trained_length` is what the checkpoint was trained to embed, where that is less than its positions."""
     choices: list[Choice] = []
     check_cpu_settings(asked, device)
+    _refuse_measuring(asked)
     ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
     if ranks > 1:
         raise ConfigError(
@@ -40,6 +41,14 @@ def resolve_embedding(
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     longest = _longest(asked.model.max_model_len, model, trained_length, choices)
     return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices), asked.model.cpu_threads)
+
+
+def _refuse_measuring(asked: EngineConfig) -> None:
+    """A setting is honoured or refused, never ignored."""
+    if asked.model.load_format == "dummy":
+        raise ConfigError("--load-format is dummy, which is for models that generate; leave it out to embed.")
+    if asked.model.skip_tokenizer:
+        raise ConfigError("--skip-tokenizer is given, but texts are embedded by their tokens; leave it out.")
 
 
 def _longest(asked: int | None, model: ModelFacts, trained: int | None, choices: list[Choice]) -> int:

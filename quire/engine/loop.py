@@ -89,7 +89,7 @@ class EngineLoop:
                 step = flight.plan.step
                 update = self._read(flight)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
-            self._step_threw(step, error)
+            update = self._step_threw(step, error)
         finished = self._scheduler.take_finished()
         for seq in finished:
             self.holds.forget(seq.request.id)
@@ -115,8 +115,18 @@ class EngineLoop:
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
 
-    def _step_threw(self, step: int, error: Exception) -> None:
-        """Take the step back and find out who is to blame; raises where the device itself is gone."""
+    def _step_threw(self, step: int, error: Exception) -> StepUpdate:
+        """Take the step back and find out who is to blame; raises where the device itself is gone.
+
+        A step before it is read first: what that one computed counts, or, if it threw too, it is to be taken back.
+        """
+        update = StepUpdate([], [])
+        if self._in_flight and self._in_flight[0].plan.step < step:
+            flight = self._in_flight.popleft()
+            try:
+                update = self._read(flight)
+            except Exception as earlier:
+                step, error = flight.plan.step, earlier
         self.num_failed_steps += 1
         sequences = self._scheduler.rollback(step)
         self._in_flight.clear()
@@ -125,3 +135,4 @@ class EngineLoop:
         for request_id in self._blame.step_threw(sequences):
             _log.error("request %s is to blame and fails: %s", request_id, error)
             self._scheduler.abort(request_id, Status.FAILED)
+        return update

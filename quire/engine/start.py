@@ -1,6 +1,5 @@
 """From what was asked for to a loop that is ready to step, on this machine's device."""
 
-import gc
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,10 +42,7 @@ def start_loop(
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
-    loop = EngineLoop(make_scheduler(resolved, tenant_weights), executor)
-    # What is there by now, all modules among it, stays: while steps wait, the collector need not look at it again.
-    gc.freeze()
-    return StartedLoop(loop, resolved, facts)
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

@@ -18,7 +18,7 @@ class Executor(ABC):
     """Takes plans in order. `execute` returns before the step has run where the workers are asynchronous."""
 
     max_in_flight: int
-    """Steps the engine may have under way: 1 means that each is read before the next is planned."""
+    """Steps the engine may have under way, 1 or 2: with 1 each is read before the next is planned."""
 
     @abstractmethod
     def execute(self, plan: StepPlan) -> StepHandle:

@@ -29,6 +29,8 @@ class KVStorage:
         depth = max(len(group.layers) for group in layout.groups)
         block = (layout.block_size, num_kv_heads, head_dim)
         self._device = _zeros((2 * depth, layout.num_blocks + 1, *block), dtype, device)
+        self._blocks = self._device.transpose(0, 1)
+        """The same by block, as the host has them."""
         self._host: Tensor | None = None
         if layout.num_cpu_blocks:
             shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
@@ -49,13 +51,13 @@ class KVStorage:
         if swap_in:
             self._to_device(swap_in)
         for batch in _independent(copies):
-            sources = self._ids([move.source for move in batch])
-            self._device[:, self._ids([move.target for move in batch])] = self._device[:, sources]
+            moved = self._blocks.index_select(0, self._ids([move.source for move in batch]))
+            self._blocks.index_copy_(0, self._ids([move.target for move in batch]), moved)
 
     def _to_host(self, moves: list[Move]) -> None:
         assert self._host is not None, "there is no CPU tier"
         for part in _parts(moves):
-            staged = self._device[:, self._ids([move.source for move in part])].transpose(0, 1).contiguous()
+            staged = self._blocks.index_select(0, self._ids([move.source for move in part]))
             for block, move in zip(staged, part, strict=True):
                 self._host[move.target].copy_(block, non_blocking=True)
 
@@ -65,7 +67,7 @@ class KVStorage:
             staged = self._device.new_empty((len(part), *self._host.shape[1:]))
             for block, move in zip(staged, part, strict=True):
                 block.copy_(self._host[move.source], non_blocking=True)
-            self._device[:, self._ids([move.target for move in part])] = staged.transpose(0, 1)
+            self._blocks.index_copy_(0, self._ids([move.target for move in part]), staged)
 
     def _ids(self, blocks: list[int]) -> Tensor:
         return upload(blocks, torch.int64, self._device.device)

@@ -12,23 +12,36 @@ from quire.core.result import StepResult
 from quire.sampling.sampler import BatchLogprobs, SampledTokens
 
 
-class HostCopy:
-    """A device tensor on its way to the host; a tensor that is there already is itself."""
+class DeviceTime:
+    """What a device does from here to `end`: it can be waited for, and its seconds are known then.
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._host = tensor
-        self._arrived: torch.cuda.Event | None = None
-        if tensor.device.type == "cuda":
-            self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            self._host.copy_(tensor, non_blocking=True)
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._arrived.record()
+    A CPU has done it when `end` is called. A GPU's own clock begins when it comes here, behind all earlier work.
+    """
 
-    def read(self) -> Tensor:
-        """Wait for it."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._host
+    def __init__(self, device: torch.device) -> None:
+        self._begun = time.perf_counter()
+        self._ended = self._begun
+        self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        if device.type == "cuda":
+            self._events = (_event(), _event())
+            self._events[0].record()
+
+    def end(self) -> None:
+        self._ended = time.perf_counter()
+        if self._events is not None:
+            self._events[1].record()
+
+    def wait(self) -> float:
+        """Wait for the end; returns seconds."""
+        if self._events is None:
+            return self._ended - self._begun
+        begun, ended = self._events
+        ended.synchronize()
+        return float(begun.elapsed_time(ended)) / 1e3
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 @dataclass(slots=True)
@@ -38,32 +51,40 @@ class RunningStep:
     step: int
     sampled: SampledTokens | None
     prompt_logprobs: Mapping[int, PromptSpan]
-    started: float
-    """By `time.perf_counter`."""
-    _tokens_and_validity: HostCopy | None = field(init=False, default=None)
+    time: DeviceTime
+    """From the step's first operation on."""
+    _tokens_and_validity: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.sampled is not None:
             both = torch.stack((self.sampled.tokens, self.sampled.invalid.to(torch.int64)))
-            self._tokens_and_validity = HostCopy(both)
+            self._tokens_and_validity = _towards_host(both)
+        self.time.end()
 
     def result(self) -> StepResult:
         """Wait for the step."""
+        elapsed = self.time.wait()
         sampled, copy = self.sampled, self._tokens_and_validity
         if sampled is None or copy is None:
-            return StepResult(step=self.step, prompt_logprobs=dict(self.prompt_logprobs), elapsed=self._elapsed())
-        tokens, invalid = copy.read().tolist()
+            return StepResult(step=self.step, prompt_logprobs=dict(self.prompt_logprobs), elapsed=elapsed)
+        tokens, invalid = copy.tolist()
         return StepResult(
             step=self.step,
             tokens=tokens,
             invalid=[place for place, bad in enumerate(invalid) if bad],
             logprobs=_on_host(sampled.logprobs),
             prompt_logprobs=dict(self.prompt_logprobs),
-            elapsed=self._elapsed(),
+            elapsed=elapsed,
         )
 
-    def _elapsed(self) -> float:
-        return time.perf_counter() - self.started
+
+def _towards_host(tensor: Tensor) -> Tensor:
+    """The tensor on the host, once the device has done what it was given so far."""
+    if tensor.device.type != "cuda":
+        return tensor
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    return host
 
 
 def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:

@@ -9,7 +9,7 @@ import torch
 from quire.config.resolved import Resolved
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
-from quire.models.load import TensorSource, expected_tensors, load_layer_by_layer, load_weights
+from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint, read_config
 from quire.models.random_weights import RandomWeights
@@ -38,16 +38,13 @@ def start_worker(
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
-    shape = read_hf_config(read_config(path), str(path))
+    checkpoint = None if resolved.random_weights else open_checkpoint(path)
+    shape = read_hf_config(read_config(path) if checkpoint is None else checkpoint.config(), str(path))
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
     packing = None if core is None else core.packing
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
     model = build_model(shape, policy)
-    weights: TensorSource
-    if resolved.random_weights:
-        weights = RandomWeights(expected_tensors(model), policy.dtype, device, seed)
-    else:
-        weights = open_checkpoint(path)
+    weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
     if in_background:
         load = load_layer_by_layer(model, weights, progress)
         # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it

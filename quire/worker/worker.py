@@ -1,6 +1,5 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
-from quire.worker.running_step import RunningStep
+from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.start_embedder import embedder_of
 from quire.worker.whole_sequences import KVScratch
 
@@ -80,20 +79,20 @@ class Worker:
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
         """Give a step to the device; on a GPU it runs while the caller goes on."""
-        start = time.perf_counter()
+        device_time = DeviceTime(self._device)
         self._apply_changes(plan)
         if not plan.rows:
-            return RunningStep(plan.step, None, {}, start)
+            return RunningStep(plan.step, None, {}, device_time)
         self._count_tokens(plan)
         if self._graphs is not None and self._only_decodes(plan):
-            return RunningStep(plan.step, self._graphs.run(plan.rows, self._sampling.needs), {}, start)
+            return RunningStep(plan.step, self._graphs.run(plan.rows, self._sampling.needs), {}, device_time)
         inputs = self._make_inputs(plan)
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
         sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        return RunningStep(plan.step, sampled, prompt_logprobs, start)
+        return RunningStep(plan.step, sampled, prompt_logprobs, device_time)
 
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""

@@ -17,19 +17,30 @@ from tests.scheduler.bookkeeping import ReferenceDevice, expected_tokens, make_r
 
 
 class Done(StepHandle):
-    def __init__(self, result: StepResult) -> None:
+    def __init__(self, result: StepResult | Exception) -> None:
         self._result = result
 
     def result(self) -> StepResult:
+        if isinstance(self._result, Exception):
+            raise self._result
         return self._result
 
 
 class ThrowingExecutor(Executor):
     """Throws where a poisoned request is in the batch, once it has come far enough; and now and then for no reason."""
 
-    max_in_flight = 1
-
-    def __init__(self, scheduler: Scheduler, poisoned: dict[str, int], hiccups: set[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        poisoned: dict[str, int],
+        hiccups: set[int] = frozenset(),
+        max_in_flight: int = 1,
+        late: bool = False,
+    ) -> None:
+        """`late`: a step that throws does so when it is read, as a GPU's do."""
+        self.max_in_flight = max_in_flight
+        self._late = late
+        self._lost = False
         self.device = ReferenceDevice(scheduler)
         self._poisoned = poisoned
         self._hiccups = hiccups
@@ -37,6 +48,17 @@ class ThrowingExecutor(Executor):
         self._outputs: defaultdict[int, int] = defaultdict(int)
 
     def execute(self, plan: StepPlan) -> StepHandle:
+        if self._lost:  # nothing runs behind a step that threw
+            return Done(RuntimeError("an earlier step threw"))
+        try:
+            return Done(self._run(plan))
+        except (RuntimeError, ValueError) as error:
+            if not self._late:
+                raise
+            self._lost = True
+            return Done(error)
+
+    def _run(self, plan: StepPlan) -> StepResult:
         for admission in plan.admitted:
             self._rows[admission.row] = (admission.request_id, len(admission.tokens) - admission.num_prompt)
         if plan.step in self._hiccups:
@@ -49,7 +71,7 @@ class ThrowingExecutor(Executor):
         for row in plan.rows[: plan.num_sampling]:
             name, had = self._rows[row]
             self._rows[row] = (name, had + 1)
-        return Done(result)
+        return result
 
     def device_memory(self) -> tuple[int, int]:
         return 0, 0
@@ -57,6 +79,7 @@ class ThrowingExecutor(Executor):
     def reset(self) -> None:
         self.device.reset()
         self._rows.clear()
+        self._lost = False
 
     def close(self) -> None:
         pass
@@ -83,10 +106,13 @@ def run(loop: EngineLoop, most_steps: int = 2000) -> dict[tuple[str, int], tuple
     hiccups=st.sets(st.integers(1, 30), max_size=3),
     rows=st.integers(1, 8),
     n=st.integers(1, 3),
+    max_in_flight=st.integers(1, 2),
+    late=st.booleans(),
 )
-def test_only_the_guilty_fail(count, poisoned, hiccups, rows, n):
+def test_only_the_guilty_fail(count, poisoned, hiccups, rows, n, max_in_flight, late):
     scheduler = make_scheduler(max_num_seqs=rows, num_blocks=200)
-    executor = ThrowingExecutor(scheduler, {f"r{place}": at for place, at in poisoned.items()}, hiccups)
+    guilty = {f"r{place}": at for place, at in poisoned.items()}
+    executor = ThrowingExecutor(scheduler, guilty, hiccups, max_in_flight, late)
     loop = EngineLoop(scheduler, executor)
     # a poison that waits for more tokens than there will be never strikes
     requests = [make_request(f"r{i}", [i % 3, 1, 2, i % 2], n=n, max_tokens=6, ignore_eos=True) for i in range(count)]
@@ -148,3 +174,13 @@ def test_a_hold_with_two_reasons_lasts_until_both_are_gone():
     loop.holds.let_go("a", "reader")
     assert scheduler.num_held == 0
     assert run(loop)["a", 0][0] in {Status.STOPPED, Status.LENGTH}
+
+
+def test_steps_one_at_a_time_are_read_before_the_next_is_planned():
+    scheduler = make_scheduler()
+    loop = EngineLoop(scheduler, ThrowingExecutor(scheduler, {}, max_in_flight=2))
+    loop.add(make_request("a", [1, 2, 3]))
+    with loop.one_at_a_time():
+        assert [len(loop.step()[0].tokens) for _ in range(3)] == [1, 1, 1]
+    assert len(loop.step()[0].tokens) == 0  # and now the first of two under way is not read yet
+    assert run(loop)["a", 0][0] is Status.LENGTH
