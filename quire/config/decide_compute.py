@@ -67,7 +67,9 @@ def decide_kv_dtype(
     asked: str, dtype: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool = False
 ) -> str:
     """How KV is stored."""
-    if asked == "auto" and cpu_core:
+    if asked == "auto" and cpu_core and device.has_tiles and model.dtype != "float32":
+        kv_dtype, reason = "bfloat16", "what this CPU multiplies fastest"
+    elif asked == "auto" and cpu_core:
         kv_dtype = model.dtype if model.dtype in COMPUTE_DTYPES else "float16"
         reason = "the checkpoint's own" if kv_dtype == model.dtype else f"enough for a checkpoint in {model.dtype}"
     elif asked == "auto":

@@ -20,8 +20,9 @@ def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
     if device.kind == "cpu":
         return
     settings = asked.model
-    if settings.cpu_compute == "exact" or settings.cpu_threads is not None:
-        name, value = ("compute", "exact") if settings.cpu_compute == "exact" else ("threads", settings.cpu_threads)
+    compute, threads = settings.cpu_compute, settings.cpu_threads
+    if compute != "fast" or threads is not None:
+        name, value = ("compute", compute) if compute != "fast" else ("threads", threads)
         raise ConfigError(f"--cpu-{name} is {value}, but the model runs on {device.name}; leave it out.")
 
 
@@ -36,7 +37,8 @@ def decide_cpu_core(asked: EngineConfig, device: DeviceFacts, choices: list[Choi
     if not device.has_cpu_core:
         choices.append(Choice("cpu_compute", "torch", "quire's native core is not installed here"))
         return False
-    choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
+    reason = "asked for" if asked.model.cpu_compute == "steady" else "the native core, on weights as they are stored"
+    choices.append(Choice("cpu_compute", asked.model.cpu_compute, reason))
     return True
 
 

@@ -78,3 +78,5 @@ class DeviceFacts:
     """Dtypes it computes in at full speed."""
     has_cpu_core: bool = False
     """Whether it is a CPU for which quire's native core is installed."""
+    has_tiles: bool = False
+    """Whether that core multiplies bfloat16 in tiles (AMX)."""

@@ -8,7 +8,7 @@ from quire.config.bounds import check
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
-CpuCompute = Literal["fast", "exact"]
+CpuCompute = Literal["fast", "steady", "exact"]
 LoadFormat = Literal["auto", "dummy"]
 
 DEFAULT_MODEL = "smollm2"
@@ -35,7 +35,9 @@ class ModelConfig:
     elsewhere expand where that takes at most half of what quire may use."""
     cpu_compute: CpuCompute = "fast"
     """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
-    weights are packed. exact: torch, in float32 on expanded weights."""
+    weights are packed; a CPU with AMX computes many tokens at once in bfloat16 instead. steady: the same without AMX,
+    so that a token's numbers never depend on what is computed with it, bit for bit. exact: torch, in float32 on
+    expanded weights."""
     cpu_threads: int | None = None
     """Threads that compute. Unset: torch's own choice where torch computes; for the native core one for each physical
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""

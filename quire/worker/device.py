@@ -32,7 +32,8 @@ def device_facts(device: torch.device) -> DeviceFacts:
         capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
         return _facts(like, properties.name, properties.total_memory, host_memory, capable)
     facts = _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
-    return replace(facts, has_cpu_core=native.load() is not None)
+    core = native.load()
+    return replace(facts, has_cpu_core=core is not None, has_tiles=core is not None and native.TILES in core.variants())
 
 
 def _resembling(name: str) -> DeviceFacts:

@@ -8,6 +8,8 @@ import logging
 from functools import cache
 from types import ModuleType
 
+TILES = "amx"
+"""The instruction set that multiplies many rows in another way than few."""
 _log = logging.getLogger(__name__)
 
 
@@ -24,3 +26,8 @@ def load() -> ModuleType | None:
             error,
         )
         return None
+
+
+def steady_variant(core: ModuleType) -> str:
+    """The best instruction set of this machine in which a row's numbers do not depend on what is computed with it."""
+    return next(str(name) for name in core.variants() if name != TILES)

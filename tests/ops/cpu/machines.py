@@ -37,7 +37,7 @@ def pack(
 
 
 def rounds_to_brains(variant: str) -> bool:
-    """Whether activations meet float16 and bfloat16 matrices in tiles of bfloat16."""
+    """Whether many rows of activations, or any that meet 16-bit matrices, are multiplied in tiles of bfloat16."""
     return variant == "amx"
 
 

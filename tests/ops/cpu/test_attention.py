@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quire.ops.cpu.tape import TapeInput, Value
 from quire.ops.functional import paged_attention, write_kv
-from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
+from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, rounds_to_brains, run_recorded
 
 pytestmark = needs_core
 
@@ -88,10 +88,17 @@ def make_step(
     return Step(query, key, value, keys, values, tables, starts, lengths, torch.cat(slots))
 
 
+def is_in_tiles(step: Step, variant: str) -> bool:
+    """Whether some queries may be computed in tiles of bfloat16, and their numbers rounded to it."""
+    return rounds_to_brains(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
+
+
 def assert_as_reference(
     step: Step, variant: str, threads: int, tolerance: float = 1e-5, **how: float | int | None
 ) -> None:
     found, wanted = step.recorded(variant, threads, **how), step.reference(**how)
+    if is_in_tiles(step, variant):
+        tolerance = max(tolerance, 6e-3)
     assert wanted.isfinite().all()
     torch.testing.assert_close(found, wanted, atol=tolerance, rtol=10 * tolerance)
 
@@ -123,6 +130,8 @@ def test_a_token_alone_is_exactly_that_of_a_whole_prompt(
     variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, window: int | None
 ) -> None:
     prompt = make_step(((300, 300),), (2, group, head_dim), dtype)
+    if is_in_tiles(prompt, variant):
+        pytest.skip("tiles are for many queries")
     together = prompt.recorded(variant, threads, scale=0.2, window=window)
     write_kv(prompt.key, prompt.value, prompt.keys, prompt.values, prompt.slots)
     for position in (0, 63, 64, 177, 299):

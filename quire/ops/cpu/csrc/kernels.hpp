@@ -79,10 +79,12 @@ struct Draw {
 struct Kernels {
     const char* name;
 
-    // In which format activations meet a matrix. It does not depend on how many rows there are, nor does anything that
-    // `multiply` computes for a row: the same tokens give the same result alone and in any batch.
-    Format (*format_for)(Layout);
-    void (*pack_row)(const float* x, int64_t columns, Format, uint8_t* packed);
+    // In which format so many rows of activations meet a matrix. In one format nothing that `multiply` computes for a row
+    // depends on the others; only AMX has different formats for few rows and for many. Elsewhere the same tokens give
+    // the same result alone and in any batch.
+    Format (*format_for)(Layout, int64_t rows);
+    // Row `index` of what begins at `packed`.
+    void (*pack_row)(const float* x, int64_t columns, Format, uint8_t* packed, int64_t index);
     void (*multiply)(const Product&, int64_t first_panel, int64_t last_panel, uint8_t* scratch);
     // Bytes of scratch that `multiply` takes for a matrix of so many columns.
     int64_t (*multiply_scratch)(int64_t columns);

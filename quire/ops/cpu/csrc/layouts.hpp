@@ -63,7 +63,7 @@ struct Matrix {
 //   f32:  the columns themselves
 //   i8:   int8 columns; then, each for all groups of 32, as floats: the scale, the sum of the group's int8 columns, and
 //         that sum times the scale
-//   bf16: bfloat16 columns
+//   bf16: bfloat16 columns, for 16 rows together as tiles take them: their first 32 columns, then the next 32, and so on
 // Columns are padded with zeros to a multiple of 32.
 enum class Format : int { f32 = 0, i8 = 1, bf16 = 2 };
 
@@ -72,20 +72,29 @@ constexpr int64_t row_bytes(Format format, int64_t columns) {
     switch (format) {
         case Format::f32: return round_up(padded * 4, 64);
         case Format::i8: return round_up(padded + padded / kGroup * 12, 64);
-        default: return round_up(padded * 2, 64);
+        default: return padded * 2;
     }
 }
 
 // No format takes more than this many bytes a row, f32 aside.
 constexpr int64_t most_row_bytes(int64_t columns) { return row_bytes(Format::bf16, columns); }
 
-// Packed rows of activations, one behind the other.
+// Bytes from 32 columns of a row to the next 32 in bf16.
+constexpr int64_t kBrainStep = 16 * 64;
+
+// Bytes from the first row to where row `index` begins.
+constexpr int64_t row_offset(Format format, int64_t columns, int64_t index) {
+    if (format != Format::bf16) return index * row_bytes(format, columns);
+    return index / 16 * 16 * row_bytes(format, columns) + index % 16 * 64;
+}
+
+// Packed rows of activations. Those in bf16 have room for a multiple of 16.
 struct Activations {
     Format format;
     const uint8_t* data;
     int64_t columns;
 
-    const uint8_t* row(int64_t index) const { return data + index * row_bytes(format, columns); }
+    const uint8_t* row(int64_t index) const { return data + row_offset(format, columns, index); }
 };
 
 // In which numbers keys and values are kept.

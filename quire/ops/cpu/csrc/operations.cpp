@@ -39,10 +39,9 @@ void WriteKV::run(const Run& run, int64_t row) const {
 }
 
 void Pack::run(const Run& run, int64_t row) const {
-    const Format format = run.kernels.format_for(layout);
+    const Format format = run.kernels.format_for(layout, run.rows);
     // rows of the chosen format lie one behind the other, however far apart the widest format would have them
-    uint8_t* packed = run.at(to) + row * row_bytes(format, columns);
-    run.kernels.pack_row(run.floats(from, row), columns, format, packed);
+    run.kernels.pack_row(run.floats(from, row), columns, format, run.at(to), row);
 }
 
 void Linear::prepare(const Run& run) {
@@ -56,7 +55,7 @@ void Linear::prepare(const Run& run) {
 
 void Linear::run(const Run& run, int thread) {
     const Matrix& matrix = *matrix_;
-    const Format format = run.kernels.format_for(matrix.layout);
+    const Format format = run.kernels.format_for(matrix.layout, run.rows);
     Product product{
         &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), run.stride(to_) / 4,
         {nullptr, weights_after(thread)},

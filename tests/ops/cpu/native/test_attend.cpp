@@ -111,11 +111,14 @@ void check_case(const Kernels& kernels, const Case& the, Numbers& numbers, Check
         for (int64_t row = 0; row < rows; row++) {
             const Expected expected(the, sample, task, row);
             const bool nothing = expected.log_sum == -INFINITY;
-            checks.near(peak[row] + std::log(total[row]), expected.log_sum, 1e-5, the.name() + ": sum");
+            // tiles of bfloat16 round queries and weights
+            const bool in_tiles = the.type == KVType::bf16 && the.head_dim % 32 == 0 && std::string(kernels.name) == "amx";
+            const double allowed = in_tiles ? 6e-3 : 1e-5;
+            checks.near(peak[row] + std::log(total[row]), expected.log_sum, allowed, the.name() + ": sum");
             checks.expect(nothing == (total[row] == 0), the.name() + ": total");
             for (int64_t i = 0; i < the.head_dim; i++) {
                 const double found = mixed[row * the.head_dim + i] / (nothing ? 1.0 : total[row]);
-                checks.near(found, expected.mean[i], 1e-5, the.name() + ": mean");
+                checks.near(found, expected.mean[i], allowed, the.name() + ": mean");
             }
         }
     }

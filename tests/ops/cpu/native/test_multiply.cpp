@@ -90,7 +90,8 @@ std::vector<double> unpacked(const uint8_t* packed, Format format, int64_t colum
         if (format == Format::f32) {
             values[column] = reinterpret_cast<const float*>(packed)[column];
         } else if (format == Format::bf16) {
-            values[column] = decoded(reinterpret_cast<const uint16_t*>(packed)[column], kBrainMantissa);
+            const auto* group = reinterpret_cast<const uint16_t*>(packed + column / kGroup * kBrainStep);
+            values[column] = decoded(group[column % kGroup], kBrainMantissa);
         } else {
             values[column] = static_cast<double>(scales[column / kGroup]) * static_cast<int8_t>(packed[column]);
         }
@@ -108,7 +109,7 @@ struct Packed {
         Exact<float> x(columns);
         for (int64_t row = 0; row < rows; row++) {
             x.fill(numbers, -2, 2);
-            kernels.pack_row(x.get(), columns, format, data.get() + row * row_bytes(format, columns));
+            kernels.pack_row(x.get(), columns, format, data.get(), row);
         }
     }
 };
@@ -143,9 +144,14 @@ void check_product(const Sample& sample, const Packed& packed, int64_t rows, con
 void check_alone(const Kernels& kernels, const Sample& sample, const Packed& packed, int64_t row, const float* together,
                  Checks& checks) {
     const Matrix& matrix = sample.matrix;
-    const int64_t size = row_bytes(packed.activations.format, matrix.columns);
+    const Format format = packed.activations.format;
+    const int64_t size = row_bytes(format, matrix.columns);
+    const int64_t piece = format == Format::bf16 ? 64 : size, step = format == Format::bf16 ? kBrainStep : size;
     Exact<uint8_t> x(round_up(1, 16) * size);
-    std::copy(packed.activations.row(row), packed.activations.row(row) + size, x.get());
+    for (int64_t i = 0; i < size / piece; i++) {
+        const uint8_t* from = packed.activations.row(row) + i * step;
+        std::copy(from, from + piece, x.get() + i * step);
+    }
     Exact<float> out(matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
     const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows, {}};
@@ -157,7 +163,7 @@ void check_alone(const Kernels& kernels, const Sample& sample, const Packed& pac
 
 void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, Numbers& numbers, Checks& checks) {
     const Matrix& matrix = sample.matrix;
-    const Format format = kernels.format_for(matrix.layout);
+    const Format format = kernels.format_for(matrix.layout, rows);
     const Packed packed(kernels, format, rows, matrix.columns, numbers);
     const int64_t stride = matrix.rows + 3, panels = matrix.panels(), middle = panels / 3;
     Exact<float> out((rows - 1) * stride + matrix.rows);
@@ -203,8 +209,8 @@ void check_pack_row(const Kernels& kernels, int64_t columns, float magnitude, Nu
     Exact<float> x(columns);
     x.fill(numbers, -magnitude, magnitude);
     for (const Format format : {Format::f32, Format::i8, Format::bf16}) {
-        Exact<uint8_t> packed(row_bytes(format, columns));
-        kernels.pack_row(x.get(), columns, format, packed.get());
+        Exact<uint8_t> packed(16 * row_bytes(format, columns));
+        kernels.pack_row(x.get(), columns, format, packed.get(), 0);
         if (format == Format::i8) {
             check_packed_bytes(packed.get(), x.get(), columns, checks);
             continue;
@@ -223,12 +229,12 @@ void check_poison(const Kernels& kernels, Layout layout, int64_t rows, float poi
     Numbers numbers(7);
     const int64_t columns = 70;
     const Sample sample(layout, 20, columns, false, numbers);
-    const Format format = kernels.format_for(layout);
+    const Format format = kernels.format_for(layout, rows);
     Packed packed(kernels, format, rows, columns, numbers);
     Exact<float> x(columns);
     x.fill(numbers, -1, 1);
     x[66] = poison;
-    kernels.pack_row(x.get(), columns, format, packed.data.get());
+    kernels.pack_row(x.get(), columns, format, packed.data.get(), 0);
     Exact<float> out(rows * 20);
     Exact<uint8_t> scratch(kernels.multiply_scratch(columns));
     kernels.multiply({&sample.matrix, packed.activations, rows, out.get(), 20}, 0, 2, scratch.get());

@@ -2,10 +2,11 @@
 // running softmax. For many rows a block is brought to float32 once and serves them all.
 //
 // Blocks lie at multiples of 64 positions, and what a query may not see counts as nothing at its own place, so a
-// query's result does not depend on which queries are computed with it.
+// query's result does not depend on which queries are computed with it. Tiles of AMX alone round differently.
 #pragma once
 
 #include "attend_few.hpp"
+#include "attend_tiles.hpp"
 
 namespace quire {
 namespace {
@@ -108,10 +109,14 @@ inline void attend_many(const AttentionTask& task, const AttentionPart& part, co
     }
 }
 
-inline int64_t attend_scratch(int64_t rows, int64_t head_dim) { return AttentionRoom::bytes(rows, head_dim); }
+// Tiles need whole ones of rows.
+inline int64_t attend_scratch(int64_t rows, int64_t head_dim) { return AttentionRoom::bytes(round_up(rows, 16), head_dim); }
 
 inline void attend(const AttentionTask& task, const AttentionPart& part, uint8_t* scratch) {
     const int64_t head_dim = task.cache->head_dim, rows = task.num_queries * task.group;
+#if defined(__AMX_BF16__)
+    if (fits_tiles(*task.cache, rows)) return attend_in_tiles(task, part, scratch);
+#endif
     const AttentionRoom room(scratch, rows, head_dim);
     for (int64_t row = 0; row < rows; row++) {
         const float* query = task.queries + row / task.group * task.query_stride + row % task.group * head_dim;

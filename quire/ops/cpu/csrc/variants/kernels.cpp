@@ -2,9 +2,9 @@
 // QUIRE_ISA; everything it includes lives in anonymous namespaces, so the copies do not meet.
 #include "../kernels.hpp"
 
-#include "amx.hpp"
 #include "attend.hpp"
 #include "multiply.hpp"
+#include "multiply_tiles.hpp"
 #include "pack_rows.hpp"
 #include "rows.hpp"
 #include "sample.hpp"
@@ -20,17 +20,17 @@ namespace {
 
 bool is_integer(Layout layout) { return layout == Layout::q4 || layout == Layout::q8; }
 
-Format format_for(Layout layout) {
-    if (is_integer(layout)) return Format::i8;
+Format format_for(Layout layout, int64_t rows) {
 #if defined(__AMX_BF16__)
-    if (layout != Layout::f32) return Format::bf16;
+    if (is_integer(layout) ? rows >= kFewestRowsInTiles : layout != Layout::f32) return Format::bf16;
 #endif
-    return Format::f32;
+    (void)rows;
+    return is_integer(layout) ? Format::i8 : Format::f32;
 }
 
 int64_t multiply_scratch(int64_t columns) {
 #if defined(__AMX_BF16__)
-    return std::max(2 * expanded_bytes(columns), bytes_scratch(columns));
+    return 2 * expanded_bytes(columns);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return wide_panel_bytes(columns);
 #else
@@ -42,13 +42,7 @@ int64_t multiply_scratch(int64_t columns) {
 void multiply(const Product& product, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
 #if defined(__AMX_BF16__)
     if (product.x.format == Format::bf16) {
-        multiply_halves_in_tiles(product, first_panel, last_panel, scratch);
-        return;
-    }
-    if (product.x.format == Format::i8 && product.rows >= kFewestRowsInTiles) {
-        const auto in_tiles = product.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
-                                                                   : multiply_bytes_in_tiles<Q8Group>;
-        in_tiles(product, first_panel, last_panel, scratch);
+        multiply_in_tiles(product, first_panel, last_panel, scratch);
         return;
     }
 #elif defined(__ARM_FEATURE_DOTPROD)

@@ -55,20 +55,28 @@ inline void pack_i8(const float* x, int64_t columns, uint8_t* packed) {
     }
 }
 
-inline void pack_row(const float* x, int64_t columns, Format format, uint8_t* packed) {
+inline void pack_bf16(const float* x, int64_t columns, uint8_t* packed) {
+    for (int64_t first = 0; first < columns; first += kGroup, packed += kBrainStep) {
+        auto* out = reinterpret_cast<uint16_t*>(packed);
+        const int64_t count = std::min(kGroup, columns - first);
+        int64_t column = 0;
+        for (; column + kWidth <= count; column += kWidth) store_brain(out + column, load(x + first + column));
+        for (; column < count; column++) out[column] = brain_of_float(x[first + column]);
+        std::fill(out + column, out + kGroup, uint16_t{0});
+    }
+}
+
+inline void pack_row(const float* x, int64_t columns, Format format, uint8_t* packed, int64_t index) {
     const int64_t padded = round_up(columns, kGroup);
+    uint8_t* row = packed + row_offset(format, columns, index);
     if (format == Format::i8) {
-        pack_i8(x, columns, packed);
+        pack_i8(x, columns, row);
     } else if (format == Format::f32) {
-        auto* out = reinterpret_cast<float*>(packed);
+        auto* out = reinterpret_cast<float*>(row);
         std::copy(x, x + columns, out);
         std::fill(out + columns, out + padded, 0.0f);
     } else {
-        auto* out = reinterpret_cast<uint16_t*>(packed);
-        int64_t column = 0;
-        for (; column + kWidth <= columns; column += kWidth) store_brain(out + column, load(x + column));
-        for (; column < columns; column++) out[column] = brain_of_float(x[column]);
-        std::fill(out + columns, out + padded, uint16_t{0});
+        pack_bf16(x, columns, row);
     }
 }
 

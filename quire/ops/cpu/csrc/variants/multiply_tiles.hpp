@@ -1,0 +1,183 @@
+// Products on AMX, in tiles of 16 rows of activations × 16 rows of a panel. A panel's weights become bfloat16, whatever
+// their layout, and serve all rows; sums over all columns stay in a tile, in float32.
+#pragma once
+
+#include "amx.hpp"
+#include "multiply.hpp"
+
+namespace quire {
+namespace {
+
+#if defined(__AMX_BF16__)
+
+// Fewest rows of bytes for which making bfloat16 of the weights pays. 16-bit layouts go into tiles in any case.
+constexpr int64_t kFewestRowsInTiles = 12;
+
+// Bytes of an expanded panel: for each pair of columns 16 rows of two bfloat16.
+constexpr int64_t expanded_bytes(int64_t columns) { return round_up(columns, kGroup) * kPanel * 2; }
+
+// Two columns of 16 rows, side by side in each row's 32 bits.
+inline void store_pair(uint8_t* to, Floats even, Floats odd) {
+    const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                                6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const auto both = bits_as<__m512i>(_mm512_cvtne2ps_pbh(bits_as<__m512>(odd), bits_as<__m512>(even)));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(interleave, both));
+}
+
+inline void expand(const uint16_t* values, int64_t columns, Floats (*from_half)(const uint16_t*), uint8_t* to) {
+    for (int64_t column = 0; column < columns; column += 2, to += 64) {
+        store_pair(to, from_half(values + column * kPanel), from_half(values + (column + 1) * kPanel));
+    }
+}
+
+// 128 + q for the 4 bits q that `kShift` brings to bit 16 of each lane: there they are whole numbers of a float's
+// fraction.
+template <int kShift>
+inline Floats nibbles_above_128(Words bytes) {
+    const Words at_16 = kShift >= 0 ? bytes << (kShift & 31) : bytes >> (-kShift & 31);
+    return bits_as<Floats>((at_16 & 0x000f0000u) | 0x43000000u);
+}
+
+inline void expand(const Q4Group* groups, int64_t count, const Reading& reading, uint8_t* to) {
+    for (int64_t group = 0; group < count; group++, groups++) {
+        fetch_ahead<sizeof(Q4Group)>(groups, reading);
+        const Floats scale = load_half(groups->scale), offset = load_half(groups->minimum) - 128.0f * scale;
+        for (int64_t chunk = 0; chunk < 4; chunk++, to += 256) {
+            Words bytes;
+            std::memcpy(&bytes, groups->q + 64 * chunk, 64);
+            const auto weights = [&](Floats q) { return q * scale + offset; };
+            store_pair(to, weights(nibbles_above_128<16>(bytes)), weights(nibbles_above_128<8>(bytes)));
+            store_pair(to + 64, weights(nibbles_above_128<0>(bytes)), weights(nibbles_above_128<-8>(bytes)));
+            store_pair(to + 128, weights(nibbles_above_128<12>(bytes)), weights(nibbles_above_128<4>(bytes)));
+            store_pair(to + 192, weights(nibbles_above_128<-4>(bytes)), weights(nibbles_above_128<-12>(bytes)));
+        }
+    }
+}
+
+inline void expand(const Q8Group* groups, int64_t count, const Reading& reading, uint8_t* to) {
+    for (int64_t group = 0; group < count; group++, groups++) {
+        fetch_ahead<sizeof(Q8Group)>(groups, reading);
+        const Floats scale = load_half(groups->scale);
+        for (int64_t chunk = 0; chunk < 8; chunk++, to += 128) {
+            Ints bytes;
+            std::memcpy(&bytes, groups->q + 64 * chunk, 64);
+            const auto weights = [&](Ints q) { return __builtin_convertvector(q, Floats) * scale; };
+            store_pair(to, weights(bytes << 24 >> 24), weights(bytes << 16 >> 24));
+            store_pair(to + 64, weights(bytes << 8 >> 24), weights(bytes >> 24));
+        }
+    }
+}
+
+inline void expand_panel(const Matrix& matrix, int64_t panel, const Reading& reading, uint8_t* to) {
+    const uint8_t* data = matrix.panel(panel);
+    const int64_t columns = matrix.padded_columns(), groups = columns / kGroup;
+    const auto* halves = reinterpret_cast<const uint16_t*>(data);
+    switch (matrix.layout) {
+        case Layout::q4: return expand(reinterpret_cast<const Q4Group*>(data), groups, reading, to);
+        case Layout::q8: return expand(reinterpret_cast<const Q8Group*>(data), groups, reading, to);
+        case Layout::f16: return expand(halves, columns, load_half, to);
+        case Layout::bf16: return expand(halves, columns, load_brain, to);
+        case Layout::f32: return;  // never comes in bfloat16
+    }
+}
+
+// 32 rows of activations times two expanded panels. `out` is [32][32].
+inline void tiles_2x2(const uint8_t* above, const uint8_t* below, const uint8_t* left, const uint8_t* right,
+                      int64_t steps, float* out) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t step = 0; step < steps; step++) {
+        _tile_loadd(4, above + kBrainStep * step, 64);
+        _tile_loadd(6, left + kBrainStep * step, 64);
+        _tile_loadd(7, right + kBrainStep * step, 64);
+        _tile_loadd(5, below + kBrainStep * step, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, out, 128);
+    _tile_stored(1, out + 16, 128);
+    _tile_stored(2, out + 16 * 32, 128);
+    _tile_stored(3, out + 16 * 32 + 16, 128);
+}
+
+// The same for the last 16 rows.
+inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* right, int64_t steps, float* out) {
+    _tile_zero(0);
+    _tile_zero(1);
+    for (int64_t step = 0; step < steps; step++) {
+        _tile_loadd(4, x + kBrainStep * step, 64);
+        _tile_loadd(6, left + kBrainStep * step, 64);
+        _tile_loadd(7, right + kBrainStep * step, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stored(0, out, 128);
+    _tile_stored(1, out + 16, 128);
+}
+
+// Where a panel's sums go, and what is done to them on the way.
+struct PanelOut {
+    const Product& product;
+    const int64_t first_output, outputs;  // of the matrix's rows
+    Floats bias = {};
+
+    PanelOut(const Product& product, int64_t panel)
+        : product(product),
+          first_output(panel * kPanel),
+          outputs(std::min(kPanel, product.matrix->rows - first_output)) {
+        const float* biases = product.matrix->bias;
+        for (int64_t i = 0; biases != nullptr && i < outputs; i++) bias[i] = biases[first_output + i];
+    }
+
+    float* row(int64_t index) const { return product.out + index * product.stride + first_output; }
+
+    // Memory that is about to be written comes meanwhile.
+    void fetch(int64_t first, int64_t rows) const {
+        for (int64_t index = first; index < first + rows; index++) __builtin_prefetch(row(index), 1);
+    }
+
+    void write(const float* sums, int64_t stride, int64_t first, int64_t rows) const {
+        for (int64_t index = first; index < first + rows; index++, sums += stride) {
+            const Floats value = load(sums) * product.matrix->factor + bias;
+            if (outputs == kPanel) {
+                store(row(index), value);
+            } else {
+                std::memcpy(row(index), &value, outputs * sizeof(float));
+            }
+        }
+    }
+};
+
+inline void multiply_in_tiles(const Product& product, int64_t first, int64_t last, uint8_t* scratch) {
+    const TilesInUse tiles(whole_tiles());
+    const Matrix& matrix = *product.matrix;
+    const int64_t size = expanded_bytes(matrix.columns), steps = matrix.padded_columns() / kGroup;
+    alignas(64) float sums[32 * 32];
+    for (int64_t panel = first; panel < last; panel += 2) {
+        const int64_t panels = std::min<int64_t>(2, last - panel);
+        for (int64_t half = 0; half < panels; half++) {
+            expand_panel(matrix, panel + half, product.reading, scratch + half * size);
+        }
+        const uint8_t* right = panels == 2 ? scratch + size : scratch;
+        const PanelOut out[2] = {{product, panel}, {product, panel + panels - 1}};
+        for (int64_t row = 0; row < product.rows; row += 32) {
+            const int64_t rows = std::min<int64_t>(32, product.rows - row);
+            for (const PanelOut& to : out) to.fetch(row, rows);
+            if (rows > 16) {
+                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, sums);
+            } else {
+                tiles_1x2(product.x.row(row), scratch, right, steps, sums);
+            }
+            for (int64_t half = 0; half < panels; half++) out[half].write(sums + half * kPanel, 32, row, rows);
+        }
+    }
+}
+
+#endif
+
+}  // namespace
+}  // namespace quire
