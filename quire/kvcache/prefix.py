@@ -4,15 +4,19 @@ A full block is found by its chain name. Any cached block, full or not, is also 
 token, for reuse token by token. Knows nothing of references; its tier keeps the pool in step.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 MAX_CANDIDATES = 8
 """Blocks compared token by token behind one parent and first token; older ones are no longer offered."""
 
 
-@dataclass(slots=True, eq=False)
-class CachedBlock:
-    """What a block holds."""
+class CachedBlock(msgspec.Struct, eq=False, gc=False):
+    """What a block holds. There are hundreds of thousands of them, and no circles: a garbage collector that looked at
+    them all, as it would when enough new ones came, would stop the engine for longer than a step.
+    """
 
     block: int
     group: int
@@ -25,6 +29,8 @@ class CachedBlock:
     born: float
     offered: bool = True
     """Whether it may be reused token by token (not when media begin inside it)."""
+    older: "CachedBlock | None" = None
+    """The one offered before it behind the same parent and first token."""
 
 
 @dataclass(slots=True)
@@ -55,7 +61,8 @@ class PrefixIndex:
 
     def __init__(self, num_groups: int) -> None:
         self._by_name: list[dict[bytes, CachedBlock]] = [{} for _ in range(num_groups)]
-        self._by_head: dict[tuple[int, bytes, int], list[CachedBlock]] = {}
+        self._by_head: dict[tuple[int, bytes, int], CachedBlock] = {}
+        """By group, parent and first token: the newest, from which the others follow."""
         self._entries: dict[int, CachedBlock] = {}
 
     def __len__(self) -> int:
@@ -77,11 +84,14 @@ class PrefixIndex:
             self._by_name[entry.group][entry.name] = entry
         if not entry.offered:
             return []
-        candidates = self._by_head.setdefault((entry.group, entry.parent, entry.tokens[0]), [])
-        candidates.append(entry)
+        head = _head_of(entry)
+        entry.older = self._by_head.get(head)
+        self._by_head[head] = entry
+        candidates = list(_from(entry))
         if len(candidates) <= MAX_CANDIDATES:
             return []
-        oldest = candidates.pop(0)
+        oldest = candidates[-1]
+        candidates[-2].older = None
         oldest.offered = False
         if oldest.name is not None:
             return []
@@ -94,11 +104,7 @@ class PrefixIndex:
         if entry.name is not None:
             del self._by_name[entry.group][entry.name]
         if entry.offered:
-            head = (entry.group, entry.parent, entry.tokens[0])
-            candidates = self._by_head[head]
-            candidates.remove(entry)
-            if not candidates:
-                del self._by_head[head]
+            self._withdraw(entry)
         return entry
 
     def longest(self, group: int, parent: bytes, tokens: list[int], before: int) -> tuple[CachedBlock | None, int]:
@@ -108,7 +114,7 @@ class PrefixIndex:
         """
         best, best_length = None, 0
         # newest first: of equal heads the one evicted last
-        for entry in reversed(self._by_head.get((group, parent, tokens[0]), ())):
+        for entry in _from(self._by_head.get((group, parent, tokens[0]))):
             if entry.step >= before:
                 continue
             length = common_head(entry.tokens, tokens)
@@ -123,11 +129,37 @@ class PrefixIndex:
     def check(self) -> None:
         """Prove that the three maps agree."""
         named = {entry.block for names in self._by_name for entry in names.values()}
-        offered = [entry for candidates in self._by_head.values() for entry in candidates]
+        candidates = [list(_from(newest)) for newest in self._by_head.values()]
+        offered = [entry for some in candidates for entry in some]
         assert named == {block for block, entry in self._entries.items() if entry.name is not None}
         assert all(self._entries.get(entry.block) is entry and entry.offered for entry in offered)
         assert len(offered) == sum(entry.offered for entry in self._entries.values())
-        assert all(0 < len(candidates) <= MAX_CANDIDATES for candidates in self._by_head.values())
+        assert all(0 < len(some) <= MAX_CANDIDATES for some in candidates)
+
+    def _withdraw(self, entry: CachedBlock) -> None:
+        """It is no longer offered token by token."""
+        head = _head_of(entry)
+        newest = self._by_head[head]
+        if newest is not entry:
+            newer = next(each for each in _from(newest) if each.older is entry)
+            newer.older = entry.older
+        elif entry.older is not None:
+            self._by_head[head] = entry.older
+        else:
+            del self._by_head[head]
+        entry.older = None
+
+
+def _head_of(entry: CachedBlock) -> tuple[int, bytes, int]:
+    return entry.group, entry.parent, entry.tokens[0]
+
+
+def _from(newest: CachedBlock | None) -> Iterator[CachedBlock]:
+    """It and those offered before it."""
+    entry = newest
+    while entry is not None:
+        yield entry
+        entry = entry.older
 
 
 def common_head(left: tuple[int, ...], right: list[int]) -> int:

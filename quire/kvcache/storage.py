@@ -4,6 +4,8 @@ Layer i of a group and layer i of any other group share one pair of tensors: the
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -35,6 +37,10 @@ class KVStorage:
         if layout.num_cpu_blocks:
             shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
             self._host = _zeros(shape, dtype, torch.device("cpu"), pinned=device.type == "cuda")
+        self._offload: torch.cuda.Stream | None = None
+        """On a GPU what goes to the host goes beside the steps that follow: they need not wait for a slower bus."""
+        if self._host is not None and device.type == "cuda":
+            self._offload = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._places = {
             layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
         }
@@ -58,16 +64,30 @@ class KVStorage:
         assert self._host is not None, "there is no CPU tier"
         for part in _parts(moves):
             staged = self._blocks.index_select(0, self._ids([move.source for move in part]))
-            for block, move in zip(staged, part, strict=True):
-                self._host[move.target].copy_(block, non_blocking=True)
+            with self._beside_steps(staged):
+                for block, move in zip(staged, part, strict=True):
+                    self._host[move.target].copy_(block, non_blocking=True)
 
     def _to_device(self, moves: list[Move]) -> None:
         assert self._host is not None, "there is no CPU tier"
+        if self._offload is not None:
+            torch.cuda.current_stream().wait_stream(self._offload)  # what comes back may still be on its way out
         for part in _parts(moves):
             staged = self._device.new_empty((len(part), *self._host.shape[1:]))
             for block, move in zip(staged, part, strict=True):
                 block.copy_(self._host[move.source], non_blocking=True)
             self._blocks.index_copy_(0, self._ids([move.target for move in part]), staged)
+
+    @contextmanager
+    def _beside_steps(self, staged: Tensor) -> Iterator[None]:
+        """Within, a GPU does things after what it was given so far; what it is given later need not wait for them."""
+        if self._offload is None:
+            yield
+            return
+        self._offload.wait_stream(torch.cuda.current_stream())
+        staged.record_stream(self._offload)
+        with torch.cuda.stream(self._offload):
+            yield
 
     def _ids(self, blocks: list[int]) -> Tensor:
         return upload(blocks, torch.int64, self._device.device)

@@ -25,3 +25,5 @@ class Batch:
     tables: list[Tensor]  # by KV group: [sequences, blocks]
     slots: list[Tensor]  # by KV group: [tokens]
     kv: list[KVLayer]  # by layer; empty for encoders
+    wanted: Tensor | None = None
+    """Which tokens' hidden states are wanted, in this order; None: all. The last layer computes no others."""

@@ -40,11 +40,11 @@ class SelfAttention(nn.Module):
         if head_norms is not None:
             self._query_norm, self._key_norm = head_norms
 
-    def forward(self, x: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, angles: Angles | None, batch: Batch, wanted: Tensor | None = None) -> Tensor:
         tokens = x.shape[0]
         heads = self._projection(x).view(tokens, -1, self._head_dim)
-        mixed = self._attention(heads, self._num_kv_heads, self._norms(), angles, batch)
-        output: Tensor = self._output(mixed.reshape(tokens, -1))
+        mixed = self._attention(heads, self._num_kv_heads, self._norms(), angles, batch).reshape(tokens, -1)
+        output: Tensor = self._output(mixed if wanted is None else mixed.index_select(0, wanted))
         return output
 
     def _norms(self) -> HeadNorms | None:
@@ -87,10 +87,17 @@ class DecoderLayer(nn.Module):
         self.rope = rope
         """Which of the model's angles it turns by."""
 
-    def forward(self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`added` is what the layer before adds to `x`: it joins with the norm that reads their sum."""
+    def forward(
+        self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`added` is what the layer before adds to `x`: it joins with the norm that reads their sum.
+
+        All tokens' keys and values go to the cache; where not all hidden states are wanted, the rest is for those.
+        """
         x, normed = (x, self._attention_norm(x)) if added is None else self._attention_norm.add(x, added)
-        attended = self._added_attention_norm(self._attention(normed, angles, batch))
+        attended = self._added_attention_norm(self._attention(normed, angles, batch, wanted))
+        if wanted is not None:
+            x = x.index_select(0, wanted)
         x, normed = self._mlp_norm.add(x, attended)
         return x, self._added_mlp_norm(self._mlp(normed))
 
@@ -132,7 +139,7 @@ class Decoder(nn.Module):
         return self._ropes
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
-        """Hidden states [tokens, hidden] behind the last norm."""
+        """Hidden states [tokens, hidden] behind the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
         x = self.embed(input_ids, positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
@@ -152,15 +159,17 @@ class Decoder(nn.Module):
     def body(self, x: Tensor, angles: Sequence[Angles], batch: Batch) -> Tensor:
         """All layers and the last norm: what can be recorded once and run as one program."""
         added: Tensor | None = None
+        last = len(self._rope_of_layer) - 1
         for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
-            x, added = layer(x, added, angles[rope] if angles else None, batch)
+            wanted = batch.wanted if index == last else None
+            x, added = layer(x, added, angles[rope] if angles else None, batch, wanted)
         assert added is not None, "a model has layers"
         return self._norm.add(x, added)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[rows, vocabulary] in float32."""
-        return self.cap(self.project(hidden).float())
+        """[rows, vocabulary], in the type of the head's products: who draws from them widens what it must."""
+        return self.cap(self.project(hidden))
 
     def project(self, hidden: Tensor) -> Tensor:
         """What the output head makes of hidden states: as `body`, something to record."""
@@ -171,4 +180,4 @@ class Decoder(nn.Module):
         """Bounded, in families that bound their logits."""
         if self._logit_softcap is None:
             return logits
-        return self._logit_softcap * torch.tanh(logits / self._logit_softcap)
+        return self._logit_softcap * torch.tanh(logits.float() / self._logit_softcap)

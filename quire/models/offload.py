@@ -18,9 +18,11 @@ class OffloadedLayer(nn.Module):
         self._layer = layer
         self._device = device
 
-    def forward(self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         weights = {name: weight.to(self._device, non_blocking=True) for name, weight in self._layer.named_buffers()}
-        output: tuple[Tensor, Tensor] = functional_call(self._layer, weights, (x, added, angles, batch))
+        output: tuple[Tensor, Tensor] = functional_call(self._layer, weights, (x, added, angles, batch, wanted))
         return output
 
 

@@ -20,11 +20,11 @@ class StepInputs:
     batch: Batch
     rows: Tensor  # [sequences]
     sampling_rows: Tensor  # [samples]
-    sampling_indices: Tensor | None  # [samples]: the last token of each sampling sequence; None: every token is one
+    sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from; None: all
     sampling_positions: Tensor  # [samples]: where the sampled token will stand
 
 
-def make_batch(step: StepTensors, kv: list[KVLayer]) -> Batch:
+def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = None) -> Batch:
     return Batch(
         query_starts=step.query_starts,
         lengths=step.lengths,
@@ -32,19 +32,26 @@ def make_batch(step: StepTensors, kv: list[KVLayer]) -> Batch:
         tables=step.tables,
         slots=step.slots,
         kv=kv,
+        wanted=wanted,
     )
 
 
-def make_inputs(plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int) -> StepInputs:
-    """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it."""
+def make_inputs(
+    plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int, *, all_hidden: bool
+) -> StepInputs:
+    """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
+
+    Without `all_hidden`, hidden states are wanted only where something is sampled.
+    """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
+    last_tokens = None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
-        sampling_indices=None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1,
+        sampling_indices=last_tokens if all_hidden else None,
         sampling_positions=step.lengths[:samples],
     )

@@ -64,6 +64,8 @@ class Worker:
         self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
         computed = model if machine is None else RecordedModel(model, self._kv, machine)
         self._forward: Forward = computed
+        self._needs_all_hidden = machine is not None
+        """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
         self._graphs: DecodeGraphs | None = None
@@ -181,7 +183,8 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
-        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks)
+        all_hidden = self._needs_all_hidden or bool(self._prompts)
+        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, all_hidden=all_hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.rms_norm import normalised, row_tile
 
 
@@ -24,8 +25,10 @@ def _add_rms_norm(
     size: tl.constexpr,
     block: tl.constexpr,
     rows: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
     """`total_at` may be `x_at`: a program writes only what it has read, and nobody else reads it."""
+    wait_for_inputs(overlapped)
     row = (tl.program_id(0) * rows + tl.arange(0, rows)).to(tl.int64)[:, None]
     column = tl.arange(0, block)
     within = (row < num_rows) & (column < size)[None, :]
@@ -64,5 +67,6 @@ def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: f
         block=block,
         rows=rows,
         num_warps=num_warps,
+        **overlap(x),
     )
     return total, normed

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.overlap import overlap, wait_for_inputs
 
 MOST_PARTS = 64
 """Merging reads all parts at once, into registers."""
@@ -89,8 +90,10 @@ def attend_part_kernel(
     padded_dim: tl.constexpr,
     num_rows: tl.constexpr,
     tile_size: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
     """softmax(query · keys) · values over one part of a sequence's KV, for the heads that share one KV head."""
+    wait_for_inputs(overlapped)
     kv_head = tl.program_id(0)  # heads of a slot lie side by side: read them at about the same time
     sequence = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -150,8 +153,10 @@ def merge_parts_kernel(
     padded_dim: tl.constexpr,
     padded_parts: tl.constexpr,
     tile_size: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
     """The mean of what parts found for one head of one sequence, each by the weight of its positions."""
+    wait_for_inputs(overlapped)
     sequence = tl.program_id(1).to(tl.int64)
     result = sequence * tl.num_programs(0) + tl.program_id(0)
     length = tl.load(lengths_at + sequence).to(tl.int32)
@@ -222,6 +227,7 @@ def attend_split(
         tile_size=tile,
         num_warps=tiling.num_warps,
         num_stages=tiling.num_stages,
+        **overlap(query),
     )
     if num_parts > 1:
         merge_parts_kernel[(num_heads, num_sequences)](
@@ -236,4 +242,5 @@ def attend_split(
             padded_parts=1 << (num_parts - 1).bit_length(),
             tile_size=tile,
             num_warps=4,
+            **overlap(query),
         )

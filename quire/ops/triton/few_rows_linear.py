@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from quire.ops.triton.few_rows_choices import MOST_ROWS, MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div, choose
+from quire.ops.triton.overlap import overlap, wait_for_inputs
 
 BLOCK_OF_SUMS = 256
 """Outputs that one program adds up after a split: sums are few, so programs stay small to be many."""
@@ -44,7 +45,7 @@ def linear_by(choice: Choice, x: Tensor, weight: Tensor, bias: Tensor | None) ->
         sums = torch.empty((choice.splits, rows, out_size), dtype=torch.float32, device=x.device)
         _launch_products(choice, sums, x_rows, weight, None)
         _add_splits[(ceil_div(out_size, BLOCK_OF_SUMS), rows)](
-            y, sums, bias, rows, out_size, splits=choice.splits, block=BLOCK_OF_SUMS, num_warps=2
+            y, sums, bias, rows, out_size, splits=choice.splits, block=BLOCK_OF_SUMS, num_warps=2, **overlap(x)
         )
     return y.view(*x.shape[:-1], out_size)
 
@@ -62,6 +63,7 @@ def _launch_products(choice: Choice, result: Tensor, x: Tensor, weight: Tensor, 
         "whole_blocks": in_size % choice.block_in == 0,
         "stages": choice.num_stages,
         "num_warps": choice.num_warps,
+        **overlap(x),
     }
     if choice.cores == "cuda":
         assert rows <= MOST_ROWS_ON_CUDA_CORES
@@ -89,6 +91,7 @@ def _multiply_on_cuda_cores(
     block_in: tl.constexpr,
     whole_blocks: tl.constexpr,
     stages: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
     """result[split, row, out] = Σ x[row, in] * weight[out, in] over the inputs of the split.
 
@@ -102,6 +105,7 @@ def _multiply_on_cuda_cores(
     weight_rows = weight_at + tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None] * weight_stride
     begin = split * in_per_split
     end = tl.minimum(begin + in_per_split, in_size)
+    wait_for_inputs(overlapped, early=False)
 
     totals = ()
     for _ in tl.static_range(known_rows):
@@ -153,6 +157,7 @@ def _multiply_on_tensor_cores(
     whole_blocks: tl.constexpr,
     widen: tl.constexpr,
     stages: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
     """result[split, row, out] = Σ weight[out, in] * xᵀ[in, row] over the inputs of the split.
 
@@ -167,6 +172,7 @@ def _multiply_on_tensor_cores(
     x_rows = x_at + row[None, :] * x_stride
     begin = split * in_per_split
     end = tl.minimum(begin + in_per_split, in_size)
+    wait_for_inputs(overlapped, early=False)
 
     total = tl.zeros([block_out, 16], tl.float32)
     for start in tl.range(begin, end, block_in, num_stages=stages):
@@ -193,8 +199,11 @@ def _multiply_on_tensor_cores(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _add_splits(y_at, sums_at, bias_at, rows, out_size, splits: tl.constexpr, block: tl.constexpr):
+def _add_splits(
+    y_at, sums_at, bias_at, rows, out_size, splits: tl.constexpr, block: tl.constexpr, overlapped: tl.constexpr
+):
     """y[row, out] = Σ sums[split, row, out] + bias[out]: split by split, so that a product always rounds alike."""
+    wait_for_inputs(overlapped)
     outputs = tl.program_id(0) * block + tl.arange(0, block)
     row = tl.program_id(1)
     is_output = outputs < out_size

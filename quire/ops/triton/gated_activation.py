@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+
 _STRETCH = 1024
 """Elements of a program: 8 for each thread of 4 warps, so one load of 16 bytes of half precision for gate and for up.
 A single token of a size of 14336 is then spread over 14 multiprocessors."""
@@ -34,7 +36,9 @@ def _gated_activation(
     size: tl.constexpr,
     block: tl.constexpr,
     activation: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
+    wait_for_inputs(overlapped)
     stretches: tl.constexpr = (size + block - 1) // block
     # one axis: the second of a grid ends at 65535
     row = (tl.program_id(0) // stretches).to(tl.int64)
@@ -63,5 +67,6 @@ def gated_activation(gate_up: Tensor, activation: str) -> Tensor:
         block=block,
         activation=activation,
         num_warps=max(1, block // _ELEMENTS_PER_WARP),
+        **overlap(gate_up),
     )
     return out

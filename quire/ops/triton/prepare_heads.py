@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.head_norms import HeadNorms
+from quire.ops.triton.overlap import overlap, wait_for_inputs
 
 _TILE = 2048
 """Elements of a program at most: 16 heads of 128. 4 warps load each half of them, 16 bytes a thread, at once."""
@@ -113,7 +114,9 @@ def _prepare_heads(
     half_block: tl.constexpr,
     rest_block: tl.constexpr,
     block: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
+    wait_for_inputs(overlapped)
     query_programs: tl.constexpr = (num_heads + query_tile - 1) // query_tile
     kv_programs: tl.constexpr = (num_kv_heads + kv_tile - 1) // kv_tile
     # 64 bits: the elements of a long prompt outgrow 32
@@ -228,5 +231,6 @@ def prepare_heads(
         rest_block=triton.next_power_of_2(max(1, size - 2 * half)),
         block=block,
         num_warps=min(4, max(1, query_tile * block // _ELEMENTS_PER_WARP)),
+        **overlap(heads),
     )
     return query

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+
 _TILE = 1024
 """Elements that a program has at least: 8 for each thread of 4 warps, so one load of 16 bytes of half precision."""
 
@@ -41,7 +43,9 @@ def _rms_norm(
     size: tl.constexpr,
     block: tl.constexpr,
     rows: tl.constexpr,
+    overlapped: tl.constexpr,
 ):
+    wait_for_inputs(overlapped)
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     column = tl.arange(0, block)
     within = (row < num_rows)[:, None] & (column < size)[None, :]
@@ -76,5 +80,6 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
         block=block,
         rows=rows,
         num_warps=num_warps,
+        **overlap(x),
     )
     return out
