@@ -6,34 +6,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.gpu_parity import PROMPTS
 from quire import LLM, SamplingParams
 from quire.models.loading.default_model import fetch_default_model
 from quire.ops.cpu import native
 
 pytestmark = pytest.mark.slow
 
-PROMPTS = [
-    "The capital of France is",
-    "Once upon a time, in a small village by the sea,",
-    "def fibonacci(n):\n",
-    "Water boils at",
-    "The three laws of motion are",
-    "import numpy as np\n\n# compute the mean of each column\n",
-    "Q: What is the largest planet in the solar system?\nA:",
-    "In 1969, humans first",
-    "Der schnelle braune Fuchs",
-    "La vie est belle parce que",
-    "1, 1, 2, 3, 5, 8, 13,",
-    "The recipe calls for two cups of flour,",
-    "Dear Sir or Madam,\n\n",
-    "SELECT name, age FROM users WHERE",
-    "The opposite of hot is",
-    "<h1>Welcome</h1>\n<p>",
-    "She opened the letter and read:",
-    "Photosynthesis is the process by which",
-    "A haiku about autumn:\n",
-    "The meaning of life, according to",
-]
 
 TEXT = """The printing press changed how knowledge travelled. Before it, a book was copied by hand, and a library of a
 few hundred volumes was a treasure; after it, a merchant's daughter might own a shelf of romances and a prayer
@@ -60,7 +39,7 @@ def oracle():
 
 def test_the_same_greedy_text_for_twenty_prompts(llm, oracle):
     params = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
-    outputs = llm.generate(PROMPTS, params, use_tqdm=False)
+    outputs = llm.generate(list(PROMPTS), params, use_tqdm=False)
     for output in outputs:
         ids = torch.tensor([output.prompt_token_ids])
         with torch.no_grad():
