@@ -5,51 +5,13 @@ python -m benchmarks.gpu_workloads llama-8b single mixed256 prefix prefill --jso
 
 import argparse
 import json
-import random
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-SHAPES: dict[str, dict[str, object]] = {
-    "llama-8b": {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 128256,
-        "max_position_embeddings": 8192,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 500000.0,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-    },
-    "qwen3-0.6b": {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 151936,
-        "max_position_embeddings": 8192,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000.0,
-        "hidden_act": "silu",
-        "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16",
-    },
-}
-Asked = tuple[list[int], int]
-"""A prompt's token ids, and how many tokens to answer with."""
+from benchmarks.peers.workload import SHAPES, WORKLOADS, requests, write_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +29,6 @@ class Run:
         return (self.prompt_tokens if self.workload == "prefill" else self.output_tokens) / self.seconds
 
 
-def requests(workload: str, seed: int) -> list[Asked]:
-    """The same for every engine."""
-    draw = random.Random(seed)
-
-    def ids(count: int) -> list[int]:
-        return [draw.randint(1000, 50000) for _ in range(count)]
-
-    if workload == "single":
-        return [(ids(128), 256)]
-    if workload == "mixed256":
-        return [(ids(draw.randint(100, 1024)), draw.randint(100, 1024)) for _ in range(256)]
-    if workload == "prefix":
-        head = ids(1024)
-        return [(head + ids(64), 128) for _ in range(256)]
-    assert workload == "prefill", workload
-    return [(ids(2048), 1) for _ in range(64)]
-
-
 def main() -> None:
     begin = time.perf_counter()
     asked = _arguments()
@@ -92,7 +36,7 @@ def main() -> None:
 
     imported = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "config.json").write_text(json.dumps(SHAPES[asked.shape]))
+        write_shape(asked.shape, Path(folder))
         llm = LLM(folder, load_format="dummy", skip_tokenizer=True, max_num_seqs=256, max_model_len=4096)
         first = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
         llm.generate([{"prompt_token_ids": list(range(1000, 1128))}], first, use_tqdm=False)
@@ -122,7 +66,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("workloads", nargs="+", choices=["single", "mixed256", "prefix", "prefill"])
+    parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--warmups", type=int, default=2, help="rounds that are not kept: kernels compile, graphs are captured"

@@ -9,10 +9,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.peers.cases import OFFLINE, SERVERS, Case
+from benchmarks.peers.cases import OFFLINE, SERVERS, SHARED, Case
 from benchmarks.peers.contestants import Contestant, Opened, Places, all_contestants
 from benchmarks.peers.limits import Limits, measure
 from benchmarks.peers.model_work import ModelWork, read_work
+from benchmarks.peers.plot import draw
 from benchmarks.peers.quiet import wait_until_quiet, watched
 from benchmarks.peers.server_run import ServerFigures, run_server
 from benchmarks.peers.table import Figure, limit_share, lines, medians_of
@@ -21,7 +22,7 @@ _SERVER_VALUES = {
     # what is read from a server's life: title, unit, whether less is better, and by what it is multiplied
     "output_rate": ("output", "tok/s", False, 1.0),
     "median_ttft": ("median TTFT", "ms", True, 1e3),
-    "single_ttft": ("TTFT of one 128-token prompt alone", "ms", True, 1e3),
+    "single_ttft": ("TTFT of one prompt alone", "ms", True, 1e3),
     "start_to_first_token": ("start to first token", "s", True, 1.0),
     "rss": ("memory (RSS, all processes)", "MiB", True, 1 / 2**20),
     "pss": ("memory (PSS, all processes)", "MiB", True, 1 / 2**20),
@@ -48,8 +49,8 @@ class Comparison:
         self._record = record
         self._kept: dict[str, list[Figure]] = {}
 
-    def offline(self, cases: list[Case], rounds: int) -> None:
-        opened = {contestant.name: contestant.open() for contestant in self._contestants}
+    def offline(self, cases: list[Case], rounds: int, prefixes: bool = False) -> None:
+        opened = {contestant.name: contestant.open(prefixes) for contestant in self._contestants}
         try:
             for case in cases:
                 for name, each in opened.items():
@@ -84,9 +85,7 @@ class Comparison:
         assert make is not None
         wait_until_quiet(patience=self._patience)
         log = logs / f"server_{contestant.name.replace(' ', '_')}.log"
-        life, others = watched(
-            lambda: run_server(lambda port: make(case.streams, port), case, self._threads, log, seed)
-        )
+        life, others = watched(lambda: run_server(lambda port: make(case, port), case, self._threads, log, seed))
         return contestant.name, life, others
 
     def _print_rates(self, case: Case) -> None:
@@ -124,11 +123,15 @@ def main() -> None:
         raise SystemExit(f"--only has {', '.join(sorted(unknown))}; there are {', '.join(everyone)}")
     contestants = [each for name, each in everyone.items() if not asked.only or name in asked.only]
     comparison = Comparison(contestants, work, limits, asked.threads, asked.patience, asked.json)
-    chosen = asked.cases or [*OFFLINE, *SERVERS]
+    chosen = asked.cases or [*OFFLINE, *SHARED, *SERVERS]
     if offline := [OFFLINE[name] for name in chosen if name in OFFLINE]:
         comparison.offline(offline, asked.rounds)
+    if shared := [SHARED[name] for name in chosen if name in SHARED]:
+        comparison.offline(shared, asked.rounds, prefixes=True)
     if servers := [SERVERS[name] for name in chosen if name in SERVERS]:
         comparison.servers(servers, asked.rounds, asked.folder)
+    if asked.plot is not None:
+        draw(asked.json, asked.plot)
 
 
 def _arguments() -> argparse.Namespace:
@@ -139,11 +142,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--vllm-python", type=Path, help="the Python that has vLLM; without it vLLM is left out")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cases", nargs="*", choices=[*OFFLINE, *SERVERS], help="all of them unless given")
+    parser.add_argument("--cases", nargs="*", choices=[*OFFLINE, *SHARED, *SERVERS], help="all of them unless given")
     parser.add_argument("--only", nargs="*", help="names of contestants, as the tables print them")
     parser.add_argument("--patience", type=float, default=600, help="seconds to wait for a quiet machine before a run")
     parser.add_argument("--json", type=Path, help="keep every figure in this file")
+    parser.add_argument("--plot", type=Path, help="with --json: draw the rates to this PNG file")
     asked = parser.parse_args()
+    if asked.plot is not None and asked.json is None:
+        parser.error("--plot draws what --json keeps; give both")
     for name in ("gguf", "folder", "llama", "vllm_python"):  # children run in the repository's root
         if getattr(asked, name) is not None:
             setattr(asked, name, getattr(asked, name).absolute())

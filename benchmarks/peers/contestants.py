@@ -15,8 +15,8 @@ from benchmarks.peers.llama_cpp import REPEATS, LlamaCpp, requantized
 from benchmarks.peers.model_work import read_work
 from benchmarks.peers.server_run import ServerCommand
 
-MakeServer = Callable[[int, int], ServerCommand]
-"""From a number of streams and a port."""
+MakeServer = Callable[[Case, int], ServerCommand]
+"""For a case, on a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Contestant:
 
     name: str
     bytes_per_token: float
-    open: Callable[[], "Opened"]
+    open: Callable[[bool], "Opened"]
+    """With its prefix cache, where it has one, or without."""
     server: MakeServer | None
 
 
@@ -65,7 +66,9 @@ def _quire(places: Places) -> Contestant:
     return Contestant(
         "quire",
         read_work(places.gguf).bytes_per_token(),
-        partial(_open_child, places, Path(sys.executable), quire_peer.MODULE, [model]),
+        partial(
+            _open_child, places, Path(sys.executable), quire_peer.MODULE, [model], prefixes_option=[quire_peer.PREFIXES]
+        ),
         partial(quire_peer.server, model),
     )
 
@@ -77,17 +80,18 @@ def _llama(places: Places, programs: Path, kind: str) -> Contestant:
     return Contestant(
         f"llama.cpp {kind or 'same file'}",
         read_work(gguf).bytes_per_token(),
-        lambda: Opened(lambda case, _seed: llama.rate(case), lambda: None),
+        lambda _prefixes: Opened(lambda case, _seed: llama.rate(case), lambda: None),
         llama.server,
     )
 
 
 def _vllm(places: Places, python: Path, dtype: str) -> Contestant:
-    def start() -> Opened:
-        return _open_child(places, python, vllm_cpu.MODULE, [str(_expanded(places)), "--dtype", dtype])
+    def start(prefixes: bool) -> Opened:
+        options = [str(_expanded(places)), "--dtype", dtype]
+        return _open_child(places, python, vllm_cpu.MODULE, options, prefixes, prefixes_option=["--prefixes"])
 
-    def server(streams: int, port: int) -> ServerCommand:
-        return vllm_cpu.server(python, _expanded(places), dtype, False, streams, port, places.threads)
+    def server(case: Case, port: int) -> ServerCommand:
+        return vllm_cpu.server(python, _expanded(places), dtype, False, case, port, places.threads)
 
     bits = 32 if dtype == "float32" else 16
     return Contestant(
@@ -102,7 +106,9 @@ def _transformers(places: Places) -> Contestant:
     return Contestant(
         "transformers float32",
         read_work(places.gguf).bytes_per_token(32),
-        partial(_open_child, places, Path(sys.executable), transformers_peer.MODULE, [str(places.gguf)]),
+        partial(
+            _open_child, places, Path(sys.executable), transformers_peer.MODULE, [str(places.gguf)], prefixes_option=[]
+        ),
         None,
     )
 
@@ -115,7 +121,10 @@ def _expanded(places: Places) -> Path:
     return folder
 
 
-def _open_child(places: Places, python: Path, module: str, options: list[str]) -> Opened:
+def _open_child(
+    places: Places, python: Path, module: str, options: list[str], prefixes: bool, *, prefixes_option: list[str]
+) -> Opened:
+    options = [*options, *(prefixes_option if prefixes else [])]
     name = "_".join([module.rpartition(".")[2], *options[1:]]).replace("-", "")
     child = Child(python, module, options, places.threads, places.folder / f"{name}.log")
 

@@ -4,15 +4,7 @@ python -m benchmarks.peers.limits --threads 2 --bytes 98000000
 """
 
 import argparse
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-
-_SECONDS = 1.0
-"""How long each kernel is repeated; the best repeat counts, since a limit is what was reached at all."""
-_FAR = 1 << 30
-"""Bytes that no cache holds."""
-_MATRICES = (1024, 2048, 4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,40 +28,10 @@ class Limits:
 def measure(threads: int, model_bytes: int) -> Limits:
     import torch
 
+    from quire.bench.kernels.cpu_limits import FAR, int8_rate, read_rate
+
     torch.set_num_threads(threads)
-    return Limits(_read_rate(_FAR), _read_rate(model_bytes), _int8_rate())
-
-
-def _read_rate(size: int) -> float:
-    """The better of a sum and a matrix-vector product: both read every byte once and do little else."""
-    import torch
-
-    columns = 4096
-    matrix = torch.ones(size // (4 * columns), columns)
-    vector = torch.ones(columns)
-    return max(_best(matrix.sum, matrix.nbytes), _best(lambda: torch.mv(matrix, vector), matrix.nbytes))
-
-
-def _int8_rate() -> float:
-    """Square int8 products with int32 sums. The core's own kernel goes here once it has one."""
-    import torch
-
-    found = 0.0
-    for size in _MATRICES:
-        left, right = (torch.randint(-127, 127, (size, size), dtype=torch.int8) for _ in range(2))
-        found = max(found, _best(lambda a=left, b=right: torch._int_mm(a, b), 2 * size**3))  # type: ignore[misc]
-    return found
-
-
-def _best(work: Callable[[], object], amount: float) -> float:
-    """Amount a second of the fastest repeat."""
-    work()
-    fastest = float("inf")
-    end = time.perf_counter() + _SECONDS
-    while (start := time.perf_counter()) < end:
-        work()
-        fastest = min(fastest, time.perf_counter() - start)
-    return amount / fastest
+    return Limits(read_rate(FAR), read_rate(model_bytes), int8_rate())
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from benchmarks.peers.cases import Case
 from benchmarks.peers.server_run import ServerCommand
 
 REPEATS = 3
-_CONTEXT = 16_384
+_LEAST_CONTEXT = 16_384
 
 
 class LlamaCpp:
@@ -32,16 +32,18 @@ class LlamaCpp:
         return rate
 
     def _batched(self, case: Case) -> float:
-        sizes = ["-npp", str(case.prompt), "-ntg", str(case.output), "-npl", str(case.streams), "-c", str(_CONTEXT)]
+        sizes = ["-npp", str(case.prompt), "-ntg", str(case.output), "-npl", str(case.streams), "-c", _context(case)]
+        if case.shared:
+            sizes.append("-pps")  # it can share a prompt only as a whole, which is less work than the others have
         threads = ["-t", self._threads, "-tb", self._threads]
         lines = self._run("llama-batched-bench", *threads, *sizes, "--output-format", "jsonl").splitlines()
         told = json.loads(next(line for line in lines if line.startswith("{")))
         return case.rate(told["t_pp"], told["t"])
 
-    def server(self, streams: int, port: int) -> ServerCommand:
+    def server(self, case: Case, port: int) -> ServerCommand:
         """As many slots as there are streams."""
         threads = ["-t", self._threads, "-tb", self._threads]
-        slots = ["-np", str(streams), "-c", str(_CONTEXT), "--port", str(port)]
+        slots = ["-np", str(case.streams), "-c", _context(case), "--port", str(port)]
         command = [str(self._programs / "llama-server"), "-m", str(self._gguf), *threads, *slots]
         return ServerCommand(command, model_name="model")
 
@@ -51,6 +53,11 @@ class LlamaCpp:
         if done.returncode:
             raise RuntimeError(f"{program} ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return done.stdout
+
+
+def _context(case: Case) -> str:
+    """Of all streams together."""
+    return str(max(_LEAST_CONTEXT, case.streams * (case.prompt + case.output)))
 
 
 def requantized(programs: Path, gguf: Path, kind: str, folder: Path) -> Path:

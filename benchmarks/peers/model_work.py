@@ -26,9 +26,10 @@ class ModelWork:
         return self.file_bytes if bits is None else (self.layer_weights + self.head_weights) * bits / 8
 
     def operations(self, case: Case) -> float:
-        """Of the whole case; a multiply-add is two."""
-        through_layers = case.prompt + case.output - 1  # the last token is never fed back
-        return 2.0 * case.streams * (through_layers * self.layer_weights + case.output * self.head_weights)
+        """Of the whole case, with what prompts share computed once; a multiply-add is two."""
+        own = case.prompt - case.shared + case.output - 1  # the last token is never fed back
+        through_layers = case.streams * own + case.shared
+        return 2.0 * (through_layers * self.layer_weights + case.streams * case.output * self.head_weights)
 
 
 def read_work(gguf: Path) -> ModelWork:

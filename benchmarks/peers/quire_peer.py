@@ -1,25 +1,26 @@
 """quire itself: `LLM` in a child process, and `quire serve`.
 
-python -m benchmarks.peers.quire_peer MODEL
+python -m benchmarks.peers.quire_peer MODEL [--prefixes]
 """
 
 import sys
 import time
 from pathlib import Path
 
+from benchmarks.peers.cases import CONTEXT, Case
 from benchmarks.peers.child import Generate, Timing, answer_lines
 from benchmarks.peers.server_run import ServerCommand
 
 MODULE = "benchmarks.peers.quire_peer"
+PREFIXES = "--prefixes"
 _MOST_STREAMS = 64
-_CONTEXT = 1024
 
 
-def load(model: str) -> Generate:
-    """A quire without its prefix cache, as wide as the widest case."""
+def load(model: str, prefixes: bool) -> Generate:
+    """A quire as wide as the widest case, with or without its prefix cache."""
     from quire import LLM, SamplingParams
 
-    llm = LLM(model, enable_prefix_caching=False, max_num_seqs=_MOST_STREAMS, max_model_len=_CONTEXT)
+    llm = LLM(model, enable_prefix_caching=prefixes, max_num_seqs=_MOST_STREAMS, max_model_len=CONTEXT)
 
     def generate(prompts: list[list[int]], output: int) -> Timing:
         params = SamplingParams(temperature=0, max_tokens=output, ignore_eos=True)
@@ -33,11 +34,12 @@ def load(model: str) -> Generate:
     return generate
 
 
-def server(model: str, streams: int, port: int, python: Path = Path(sys.executable)) -> ServerCommand:
+def server(model: str, case: Case, port: int, python: Path = Path(sys.executable)) -> ServerCommand:
     command = [str(python), "-m", "quire.cli.main", "serve", model, "--port", str(port)]
-    sizes = ["--max-num-seqs", str(streams), "--max-model-len", str(_CONTEXT), "--no-enable-prefix-caching"]
-    return ServerCommand([*command, *sizes], model_name=model)
+    sizes = ["--max-num-seqs", str(case.streams), "--max-model-len", str(CONTEXT)]
+    caching = "--enable-prefix-caching" if case.shared else "--no-enable-prefix-caching"
+    return ServerCommand([*command, *sizes, caching], model_name=model)
 
 
 if __name__ == "__main__":
-    answer_lines(lambda: load(sys.argv[1]))
+    answer_lines(lambda: load(sys.argv[1], PREFIXES in sys.argv[2:]))

@@ -1,6 +1,5 @@
 """One life of a server: start, first token, a load, memory, end."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -12,11 +11,12 @@ from pathlib import Path
 
 from benchmarks.peers.cases import Case
 from benchmarks.peers.child import ROOT
-from benchmarks.peers.load import NotReady, read_stream, run_load
+from benchmarks.peers.load import ask, run_load
 from benchmarks.peers.quiet import descendants
 
 _LONGEST_START = 600.0
 _LONGEST_END = 60.0
+_NOT_READY = ("connection", "broken", "http 503")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ServerFigures:
     output_rate: float
     median_ttft: float
     single_ttft: float
-    """Of one 128-token prompt while nothing else runs."""
+    """Of one prompt of the case's length while nothing else runs."""
     start_to_first_token: float
     """From starting the process to the first token of the first request."""
     rss: int
@@ -48,7 +48,7 @@ def run_server(make: Callable[[int], ServerCommand], case: Case, threads: int, l
     """Measure the server that `make` describes for a free port."""
     port = _free_port()
     server = make(port)
-    warm, alone, *load = Case("", case.streams + 2, case.prompt, case.output, "output").prompts(seed)
+    warm, alone, *load = Case("", case.streams + 2, case.prompt, case.output, "output").prompts(seed)  # none shared
     started = time.perf_counter()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -61,12 +61,13 @@ def run_server(make: Callable[[int], ServerCommand], case: Case, threads: int, l
     try:
         first = _first_token(process, port, server.model_name, warm, started, log)
         run_load(port, server.model_name, load[: case.streams // 2], 2)  # buffers of a batch are there afterwards
-        single = asyncio.run(read_stream(port, server.model_name, alone, 2, time.perf_counter())).first
+        (single,) = ask(port, server.model_name, [alone], 2)
+        assert single.ttft is not None, single.error_text
         done = run_load(port, server.model_name, _others(case, seed), case.output)
         rss, pss = memory(process.pid)
     finally:
         _stop(process)
-    return ServerFigures(done.output_rate, done.median_ttft, single, first, rss, pss)
+    return ServerFigures(done.output_rate, done.median_ttft, single.ttft, first, rss, pss)
 
 
 def memory(root: int) -> tuple[int, int]:
@@ -94,10 +95,13 @@ def _first_token(
         if process.poll() is not None:
             tail = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise RuntimeError(f"the server ended with {process.returncode}; its log {log} ends with:\n{tail}")
-        try:
-            return asyncio.run(read_stream(port, model, prompt, 2, started)).first
-        except (OSError, NotReady):
-            time.sleep(0.02)
+        begin = time.perf_counter() - started
+        (record,) = ask(port, model, [prompt], 2)
+        if record.error is None:
+            return begin + record.pieces[0]
+        if record.error not in _NOT_READY:
+            raise RuntimeError(f"the server answered with {record.error}: {record.error_text}")
+        time.sleep(0.02)
     raise RuntimeError(f"the server gave no token in {_LONGEST_START:.0f} s; its log is {log}")
 
 

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.cases import CONTEXT, Case
 from benchmarks.peers.child import Generate, Timing, answer_lines
 from benchmarks.peers.server_run import ServerCommand
 
 MODULE = "benchmarks.peers.vllm_cpu"
 _MOST_STREAMS = 64
-_CONTEXT = 1024
 _ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # as many threads as everyone, wherever the kernel puts them
@@ -26,7 +26,7 @@ _ENVIRONMENT = {
 }
 
 
-def load(folder: Path, dtype: str, eager: bool) -> Generate:
+def load(folder: Path, dtype: str, eager: bool, prefixes: bool) -> Generate:
     os.environ.update(_ENVIRONMENT | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
     from vllm import LLM  # type: ignore[import-not-found, unused-ignore]
 
@@ -34,9 +34,9 @@ def load(folder: Path, dtype: str, eager: bool) -> Generate:
         str(folder),
         dtype=dtype,
         enforce_eager=eager,
-        enable_prefix_caching=False,
+        enable_prefix_caching=prefixes,
         max_num_seqs=_MOST_STREAMS,
-        max_model_len=_CONTEXT,
+        max_model_len=CONTEXT,
     )
     numbers = itertools.count()
 
@@ -65,9 +65,10 @@ def _generate(engine: Any, numbers: "itertools.count[int]", prompts: list[list[i
     return Timing(first, total)
 
 
-def server(python: Path, folder: Path, dtype: str, eager: bool, streams: int, port: int, threads: int) -> ServerCommand:
+def server(python: Path, folder: Path, dtype: str, eager: bool, case: Case, port: int, threads: int) -> ServerCommand:
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--dtype", dtype]
-    sizes = ["--max-num-seqs", str(streams), "--max-model-len", str(_CONTEXT), "--no-enable-prefix-caching"]
+    caching = "--enable-prefix-caching" if case.shared else "--no-enable-prefix-caching"
+    sizes = ["--max-num-seqs", str(case.streams), "--max-model-len", str(CONTEXT), caching]
     listen = ["--host", "127.0.0.1", "--port", str(port), *(["--enforce-eager"] if eager else [])]
     environment = _ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)}
     return ServerCommand([*command, *sizes, *listen], model_name=str(folder), environment=environment)
@@ -78,8 +79,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--prefixes", action="store_true", help="with the prefix cache")
     asked = parser.parse_args()
-    answer_lines(lambda: load(asked.folder, asked.dtype, asked.eager))
+    answer_lines(lambda: load(asked.folder, asked.dtype, asked.eager, asked.prefixes))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ _COMMANDS = {
     "pull": ("quire.cli.pull:pull", "Download a model."),
     "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
     "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on devices that nobody has."),
+    "bench": ("quire.cli.bench.group:bench", "Measure a server, a model, a start or the kernels."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
     "key": ("quire.cli.key:key", "Make an API key for the server."),
 }

@@ -1,4 +1,4 @@
-"""Pictures. The only file that knows matplotlib, which is optional and imported when something is drawn."""
+"""Pictures of simulations, and the one door to matplotlib, which is optional and imported when something is drawn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class SimulationCurves:
 
 def draw_simulations(title: str, runs: Sequence[SimulationCurves], path: Path) -> None:
     """Draw simulations of the same workload on top of each other, to a PNG file."""
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     figure, axes = pyplot.subplots(3, 2, figsize=(12.5, 10.5), layout="constrained")
     figure.suptitle(title, fontsize=11, color=_TEXT, x=0.01, ha="left")
     for (drawer, label), axis in zip(_PANELS, axes.flat, strict=True):
@@ -62,7 +62,8 @@ def check_matplotlib() -> None:
         raise QuireError("plots need matplotlib, which is not installed; install quire with its plot extra.")
 
 
-def _pyplot() -> Any:
+def load_pyplot() -> Any:
+    """matplotlib's pyplot, set to draw to files."""
     check_matplotlib()
     import_module("matplotlib").use("Agg")  # draws to files, with or without a screen
     return import_module("matplotlib.pyplot")

@@ -33,7 +33,8 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "executor": "core config observe worker",
         "engine": "core config observe multimodal sampling kvcache scheduler executor models.loading",
         "server": "core config observe engine multimodal",
-        "cli": "core config observe engine server",
+        "bench": "core config observe ops engine",
+        "cli": "core config observe engine server bench",
     }.items()
 }
 """Each room and what it may import besides itself; `models.loading` admits that part of a room alone."""

@@ -3,8 +3,10 @@
 | field | meaning |
 |---|---|
 | `arrival_time` | seconds, from any start |
+| `TIMESTAMP` | a date and time of day, as in the Azure LLM inference traces |
 | `timestamp` | milliseconds where the first line's is a whole number, as in the Mooncake traces; else seconds |
-| `input_length` or `input_tokens`, `output_length` or `output_tokens` | whole numbers from 1 |
+| `input_length`, `input_tokens` or `ContextTokens` | a whole number from 1 |
+| `output_length`, `output_tokens` or `GeneratedTokens` | likewise |
 | `hash_ids` (optional) | a list: names of the prompt's pieces of `block` tokens (512 in the Mooncake traces) |
 | `tenant`, `priority` (optional) | text; a whole number, smaller goes first |
 """
@@ -12,6 +14,7 @@
 import csv
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,9 +27,9 @@ from quire.core.sampling_params import MAX_PRIORITY
 from quire.engine.simulation.limits import LONGEST, MAX_NUMBER, TimeUnit
 from quire.engine.simulation.workload import SimulatedRequest
 
-ARRIVAL = ("arrival_time", "timestamp")
-INPUT = ("input_length", "input_tokens")
-OUTPUT = ("output_length", "output_tokens")
+ARRIVAL = ("arrival_time", "timestamp", "TIMESTAMP")
+INPUT = ("input_length", "input_tokens", "ContextTokens")
+OUTPUT = ("output_length", "output_tokens", "GeneratedTokens")
 LONGEST_TIME = 1e12
 """Seconds: beyond any calendar, and still exact to a tenth of a millisecond."""
 
@@ -124,9 +127,13 @@ class TraceReader:
     def _arrival(self, record: dict[str, Any]) -> float:
         name = self._field(record, ARRIVAL)
         value = _number(record[name])
+        if name == "TIMESTAMP":
+            value = _moment(record[name])
+            if value is None:
+                raise self._wrong(f"TIMESTAMP is {_short(record[name])}, but it must be like 2023-11-16 18:15:46.68")
         if value is None or not math.isfinite(value) or not 0 <= value <= LONGEST_TIME:
             raise self._wrong(f"{name} is {_short(record[name])}, but it must be a number from 0")
-        if name == "arrival_time":
+        if name != "timestamp":
             return float(value)
         if self._unit == "auto":
             self._unit = "ms" if isinstance(value, int) else "s"
@@ -181,6 +188,15 @@ def _number(value: Any) -> int | float | None:
                 continue
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _moment(value: Any) -> float | None:
+    """Seconds since 1970 of a date and time; without a zone it is taken as UTC. None for anything else."""
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _short(value: object) -> str:

@@ -49,7 +49,8 @@ class WorkloadConfig:
     seed: int = 0
     """Seed of everything random."""
     trace: Path | None = None
-    """Requests from a .csv or .jsonl file: arrival_time, input_length, output_length (hash_ids, tenant, priority)."""
+    """Requests from a .csv or .jsonl file: arrival_time, input_length, output_length (hash_ids, tenant, priority), or
+    as in the Azure and Mooncake traces."""
     trace_time: TimeUnit = "auto"
     """Unit of a trace's timestamp. auto: milliseconds where they are whole numbers, as in the Mooncake traces."""
     trace_block: int = 512

@@ -1,6 +1,6 @@
 """How products of few rows are cut for the shapes of known models: data alone, no code.
 
-Written by `python -m benchmarks.kernels.few_rows_linear --tune --table quire/ops/triton/few_rows_table.py`.
+Written by `quire bench kernels linear --tune --table quire/ops/triton/few_rows_table.py`.
 Measured on: NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0.
 """
 

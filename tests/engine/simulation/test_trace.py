@@ -56,6 +56,14 @@ def test_limit_stops_early(tmp_path: Path) -> None:
 
 
 CSV = "arrival_time,input_length,output_length\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+
+
+def test_azure_traces(tmp_path: Path) -> None:
+    text = AZURE + "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01.5+00:00,2399,6\n"
+    found = read(tmp_path, text, "t.csv")
+    assert [(request.input_tokens, request.output_tokens) for request in found] == [(2162, 5), (2399, 6)]
+    assert [request.arrival for request in found] == pytest.approx([0, 1.49007])
 
 
 @pytest.mark.parametrize(
@@ -67,8 +75,8 @@ CSV = "arrival_time,input_length,output_length\n"
             "line 2: '{oops' is not a JSON",
         ),
         ("t.jsonl", "[1, 2]\n", "line 1: .* is not a JSON object"),
-        ("t.jsonl", '{"input_length": 1, "output_length": 1}\n', "line 1: arrival_time or timestamp is missing"),
-        ("t.jsonl", '{"arrival_time": 1, "output_length": 1}\n', "input_length or input_tokens is missing"),
+        ("t.jsonl", '{"input_length": 1, "output_length": 1}\n', "line 1: arrival_time or timestamp or TIMESTAMP"),
+        ("t.jsonl", '{"arrival_time": 1, "output_length": 1}\n', "input_length or input_tokens or ContextTokens"),
         ("t.jsonl", '{"arrival_time": -1, "input_length": 1, "output_length": 1}\n', "arrival_time is -1"),
         ("t.jsonl", '{"arrival_time": true, "input_length": 1, "output_length": 1}\n', "arrival_time is True"),
         ("t.jsonl", '{"arrival_time": 1, "input_length": 0, "output_length": 1}\n', "input_length is 0"),
@@ -81,9 +89,10 @@ CSV = "arrival_time,input_length,output_length\n"
         ("t.csv", CSV + "1,2,3\n1,2\n", "line 3: 2 columns, but the header has 3"),
         ("t.csv", CSV + "1,2,-3\n", "line 2: output_length is '-3'"),
         ("t.csv", CSV + "nan,2,3\n", "line 2: arrival_time is 'nan'"),
-        ("t.csv", CSV + "1,,3\n", "line 2: input_length or input_tokens is missing"),
+        ("t.csv", CSV + "1,,3\n", "line 2: input_length or input_tokens or"),
         ("t.csv", "when,input_length,output_length\n", "line 1: the header .* has no column arrival_time or timestamp"),
         ("t.csv", "timestamp,input_length,output_length\n5,1,1\n5.5,1,1\n", "line 3: timestamp is 5.5"),
+        ("t.csv", AZURE + "noon,1,1\n", "line 2: TIMESTAMP is 'noon'"),
         ("t.csv", CSV, "holds no request"),
         ("t.csv", "", "line 1"),
         ("t.txt", CSV, "must end in .csv or .jsonl"),

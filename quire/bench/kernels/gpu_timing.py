@@ -5,8 +5,6 @@ as in an engine's step, which reads every weight once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import median, quantiles
 
 import torch
 from torch import Tensor
@@ -15,28 +13,18 @@ BEYOND_THE_CACHE = 200_000_000
 """Bytes to rotate through: four times the L2 of an H200."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Microseconds a call, over replays of a graph: the median, and the quarters below and above."""
-
-    microseconds: float
-    spread: tuple[float, float]
-
-
 def rotating_copies(tensor: Tensor, at_least: int = BEYOND_THE_CACHE) -> list[Tensor]:
     """The tensor and as many copies as it takes to have `at_least` bytes."""
     more = -(-at_least // max(1, tensor.nbytes)) - 1
     return [tensor, *(tensor.clone() for _ in range(more))]
 
 
-def time_calls(calls: Sequence[Callable[[], object]], *, least_calls: int = 8, replays: int = 7) -> Timing:
-    """The time of one of `calls`, which are alike but for the memory they read, and run in turn."""
+def time_calls(calls: Sequence[Callable[[], object]], *, least_calls: int = 8, replays: int = 7) -> tuple[float, ...]:
+    """Seconds of one of `calls`, which are alike but for the memory they read and run in turn, in each replay."""
     turns = -(-least_calls // len(calls))
     graph = _captured(list(calls) * turns)
     graph.replay()
-    times = [_replay_time(graph) / (len(calls) * turns) for _ in range(replays)]
-    low, _, high = quantiles(times, n=4)
-    return Timing(median(times), (low, high))
+    return tuple(_replay_time(graph) / (len(calls) * turns) for _ in range(replays))
 
 
 def _captured(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
@@ -51,10 +39,10 @@ def _captured(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
 
 
 def _replay_time(graph: torch.cuda.CUDAGraph) -> float:
-    """Microseconds of one replay, on the device's clock."""
+    """Seconds of one replay, on the device's clock."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     begin.record()
     graph.replay()
     end.record()
     end.synchronize()
-    return float(begin.elapsed_time(end)) * 1e3
+    return float(begin.elapsed_time(end)) / 1e3

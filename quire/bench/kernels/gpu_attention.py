@@ -1,0 +1,31 @@
+"""Paged attention on a GPU, in bfloat16: decodes and prompts."""
+
+from collections.abc import Iterator
+
+import torch
+
+from quire.bench.kernels.attention_cases import AttentionCase, AttentionInputs, make_inputs
+from quire.bench.kernels.gpu_timing import time_calls
+from quire.bench.kernels.result import KernelResult
+from quire.ops.functional import paged_attention
+
+CASES = (
+    *(AttentionCase(sequences, 1024, 1, 32, 8, 128) for sequences in (1, 16, 64, 256)),
+    AttentionCase(8, 2048, 2048, 32, 8, 128),
+)
+"""Heads of llama-8b."""
+
+
+def results(seconds: float) -> Iterator[KernelResult]:
+    """`seconds` is for CPUs: a graph's replays take as long as they take."""
+    for case in CASES:
+        given = make_inputs(case, torch.bfloat16, "cuda")
+        times = time_calls([lambda g=given, c=case: _attend(g, c)])  # type: ignore[misc]
+        yield KernelResult("attention", str(case), times, case.bytes(2), case.operations())
+
+
+def _attend(given: AttentionInputs, case: AttentionCase) -> object:
+    scale = case.head_dim**-0.5
+    return paged_attention(
+        given.query, given.keys, given.values, given.tables, given.starts, given.lengths, scale=scale
+    )

@@ -1,0 +1,195 @@
+"""The measurement of a server: repeats of a load, and sweeps over loads. Prints nothing; whoever calls it watches."""
+
+import asyncio
+import gc
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any, TypeVar
+
+import msgspec
+import uvloop
+
+from quire.bench.arrivals import random_arrivals, replayed_arrivals
+from quire.bench.datasets.choose import make_requests
+from quire.bench.datasets.dataset_config import DatasetConfig, PromptForm
+from quire.bench.endpoint import Endpoint, parse_extra
+from quire.bench.gauges import GaugePoint, Page, watch_gauges
+from quire.bench.http.address import parse_address
+from quire.bench.http.client import Client
+from quire.bench.http.connection import BrokenAnswer, Clock
+from quire.bench.load_config import LoadConfig
+from quire.bench.load_run import OnRecord, run_load
+from quire.bench.objectives import Objectives
+from quire.bench.planned import PlannedRequest
+from quire.bench.record import RequestRecord
+from quire.bench.report import LoadPoint
+from quire.bench.run_summary import measures, summarize
+from quire.bench.sender import Sender
+from quire.bench.server_target import TargetConfig
+from quire.bench.vocabulary import Vocabulary
+from quire.core.errors import ConfigError, QuireError
+
+T = TypeVar("T")
+Watch = Callable[[str, int], OnRecord]
+"""Told what begins and how many requests it has; returns who is told of each record."""
+
+
+class _Listed(msgspec.Struct):
+    id: str = ""
+
+
+class _Models(msgspec.Struct):
+    data: list[_Listed] = []
+
+
+class ServeBench:
+    """One server under the requests of one dataset."""
+
+    def __init__(
+        self,
+        target: TargetConfig,
+        dataset: DatasetConfig,
+        objectives: Objectives,
+        watch: Watch,
+        clock: Clock = time.perf_counter_ns,
+    ) -> None:
+        self._target = target
+        self._dataset = dataset
+        self._objectives = objectives
+        self._watch = watch
+        self._clock = clock
+        self._address = parse_address(target.url)
+        self._numbers = count()
+        self._fresh = secrets.token_hex(8)
+        self.model = target.model or self._first_model()
+        self._vocabulary = self._open_vocabulary()
+
+    def measure(self, load: LoadConfig, repeats: int, name: str = "", value: float | None = None) -> LoadPoint:
+        """Repeats of one load, each with random requests of its own: no other load has shown them to the server."""
+        runs: list[list[RequestRecord]] = []
+        summaries = []
+        for repeat in range(repeats):
+            number = next(self._numbers)
+            requests = make_requests(self._dataset, self._vocabulary, self._usual_form(), number, self._salt(load))
+            label = " ".join(part for part in (name, f"run {repeat + 1}" if repeats > 1 else "") if part)
+            warm = self._warmups(load) if repeat == 0 else []
+            on_record = self._watch(label, len(requests))
+            records, gauges = _run(self._one_run(load, requests, warm, number, on_record))
+            runs.append(records)
+            summaries.append(summarize(records, self._objectives, gauges))
+        return LoadPoint(value, measures(runs, summaries), summaries)
+
+    async def _one_run(
+        self,
+        load: LoadConfig,
+        requests: Sequence[PlannedRequest],
+        warm: Sequence[PlannedRequest],
+        number: int,
+        on_record: OnRecord,
+    ) -> tuple[list[RequestRecord], list[GaugePoint]]:
+        target = self._target
+        client = self._client()
+        endpoint = Endpoint(target.endpoint, self.model, target.temperature, parse_extra(target.extra_body))
+        sender = Sender(client, endpoint, self._vocabulary, load.timeout, self._clock)
+        try:
+            await run_load(sender, warm, [0.0] * len(warm), load.concurrency, lambda record: None)
+            sender.begin()
+            looks = asyncio.create_task(self._watch_server(client, sender))
+            with _no_collections():
+                records = await run_load(
+                    sender, requests, self._arrivals(load, requests, number), load.concurrency, on_record
+                )
+            looks.cancel()
+            gauges = await looks
+            return records, gauges
+        finally:
+            client.close()
+
+    async def _watch_server(self, client: Client, sender: Sender) -> list[GaugePoint]:
+        every = self._target.metrics_every
+        return await watch_gauges(client, sender.now, every) if every else []
+
+    def _arrivals(self, load: LoadConfig, requests: Sequence[PlannedRequest], number: int) -> list[float]:
+        speed = load.speed_for(self._dataset)
+        if speed is None:
+            burstiness = load.burstiness or 1.0
+            return random_arrivals(len(requests), load.request_rate, burstiness, self._dataset.seed + number)
+        moments = [request.arrival for request in requests if request.arrival is not None]
+        if len(moments) != len(requests):
+            raise ConfigError(
+                "--replay-speed needs a dataset whose requests all have a moment (arrival_time); "
+                "give a --request-rate instead."
+            )
+        return replayed_arrivals(moments, speed)
+
+    def _warmups(self, load: LoadConfig) -> list[PlannedRequest]:
+        """Random ones of a repeat that never comes: they must not show the server what it will be asked."""
+        if not load.warmup:
+            return []
+        alike = self._dataset if self._dataset.dataset == "random" else DatasetConfig()
+        wanted = replace(alike, num_requests=load.warmup)
+        return make_requests(wanted, self._vocabulary, self._usual_form(), 1_000_000, self._salt(load))
+
+    def _salt(self, load: LoadConfig) -> str:
+        return self._fresh if load.fresh_prompts else ""
+
+    def _usual_form(self) -> PromptForm:
+        return "text" if self._target.endpoint == "chat" else "ids"
+
+    def _open_vocabulary(self) -> Vocabulary:
+        path = self._target.tokenizer_path(self.model)
+        if path is None:
+            return Vocabulary()
+        from quire.engine.text.load import load_tokenizer
+
+        return Vocabulary(load_tokenizer(path))
+
+    def _client(self) -> Client:
+        key = self._target.api_key
+        return Client(self._address, {} if key is None else {"Authorization": f"Bearer {key}"}, self._clock)
+
+    def _first_model(self) -> str:
+        url = self._target.url
+
+        async def ask() -> Page:
+            client, page = self._client(), Page()
+            try:
+                await client.get("/v1/models", page)
+            finally:
+                client.close()
+            return page
+
+        try:
+            page = _run(ask())
+        except (OSError, BrokenAnswer) as error:
+            raise QuireError(f"no server answers at {url}: {error}; start it first, or give another --url.") from error
+        try:
+            names = [model.id for model in msgspec.json.decode(page.content, type=_Models).data if model.id]
+        except msgspec.DecodeError:
+            names = []
+        if page.status != 200 or not names:
+            raise QuireError(
+                f"{url}/v1/models answered {page.status} and named no model; give --model"
+                f"{' and --api-key' if page.status in (401, 403) else ''}."
+            )
+        return names[0]
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """A collection in the middle would be taken for the server's pause."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,133 @@
+"""How long a start takes: from the start of a process to its first token, with its parts, in fresh processes."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from quire.bench.measure import Measure
+from quire.config.bounds import flag
+from quire.core.errors import QuireError
+
+PROMPT = list(range(100, 228))
+_LONGEST_START = 600.0
+_LONGEST_END = 60.0
+_BETWEEN_LOOKS = 0.005
+
+
+def measure_engine(settings: Mapping[str, Any], repeats: int, on_repeat: Callable[[], None]) -> list[Measure]:
+    """An engine inside a process, as `LLM` is."""
+    asked = json.dumps({"settings": dict(settings), "prompt": PROMPT})
+    starts: list[dict[str, float]] = []
+    for _ in range(repeats):
+        begin = time.monotonic()
+        command = [sys.executable, "-m", "quire.bench.startup_child", asked]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise QuireError(f"the engine did not start: {done.stderr.strip()[-500:]}")
+        starts.append(_parts(begin, json.loads(done.stdout.splitlines()[-1])))
+        on_repeat()
+    return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in starts[0]]
+
+
+def measure_server(
+    model: str, settings: Mapping[str, Any], repeats: int, log: Path, on_repeat: Callable[[], None]
+) -> list[Measure]:
+    """`quire serve`: until /ready says yes, and until the first token of a request that was sent then."""
+    starts: list[dict[str, float]] = []
+    for _ in range(repeats):
+        port = _free_port()
+        options = [part for name, value in settings.items() for part in _option(name, value)]
+        command = [sys.executable, "-m", "quire.cli.main", "serve", model, "--port", str(port), *options]
+        begin = time.monotonic()
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            starts.append(_server_moments(process, port, begin, log))
+        finally:
+            _stop(process)
+        on_repeat()
+    return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in starts[0]]
+
+
+def _parts(begin: float, moments: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of each part, and of all together."""
+    parts, last = {}, begin
+    for name, moment in moments.items():
+        parts[name] = moment - last
+        last = moment
+    return {
+        "start to ready": moments["loading the model"] - begin,
+        "start to first token": moments["first token"] - begin,
+        **parts,
+    }
+
+
+def _server_moments(process: "subprocess.Popen[bytes]", port: int, begin: float, log: Path) -> dict[str, float]:
+    listening = ready = None
+    while ready is None:
+        if process.poll() is not None:
+            tail = log.read_text(encoding="utf-8", errors="replace")[-500:]
+            raise QuireError(f"the server ended with {process.returncode}: {tail}")
+        if time.monotonic() - begin > _LONGEST_START:
+            raise QuireError(f"the server was not ready in {_LONGEST_START:.0f} s.")
+        status = _ask(port, "GET", "/ready", None)
+        if status is not None:
+            listening = listening or time.monotonic()
+        if status == 200:
+            ready = time.monotonic()
+        else:
+            time.sleep(_BETWEEN_LOOKS)
+    body = json.dumps({"prompt": PROMPT, "max_tokens": 1, "temperature": 0, "ignore_eos": True})
+    status = _ask(port, "POST", "/v1/completions", body)
+    first = time.monotonic()
+    if status != 200:
+        raise QuireError(f"the server's first answer had status {status}.")
+    assert listening is not None
+    return {
+        "start to listening": listening - begin,
+        "start to ready": ready - begin,
+        "start to first token": first - begin,
+        "ready to first token": first - ready,
+    }
+
+
+def _ask(port: int, method: str, route: str, body: str | None) -> int | None:
+    """The status of an answer that was read to its end; None where nobody listens yet."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=_LONGEST_START)
+    try:
+        connection.request(method, route, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def _option(name: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    return [flag(name), str(value)]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_LONGEST_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,40 @@
+"""Pictures of benchmarks are PNG files, whatever is missing in what they draw."""
+
+import pytest
+
+from quire.observe.bench_plots import (
+    LoadCurve,
+    PeerBars,
+    ServerTimeline,
+    bars_picture,
+    distribution_picture,
+    load_picture,
+    timeline_picture,
+)
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG"
+
+
+def test_distributions() -> None:
+    assert distribution_picture("x", {"ttft": [0.1], "itl": [0.001 * n for n in range(5000)], "e2e": []}).startswith(
+        PNG
+    )
+
+
+def test_loads() -> None:
+    curve = LoadCurve("ttft", [1.0, 2.0], [0.1, 0.2], [0.3, 0.4], bound=0.25)
+    assert load_picture("x", "requests a second", [curve], {"output": [10.0, 20.0]}).startswith(PNG)
+
+
+def test_timelines_with_gaps() -> None:
+    timeline = ServerTimeline([0.0, 1.0, 2.0], [1.0, None, 3.0], [None, None, None], [0.1, 0.2, None])
+    assert timeline_picture("x", timeline).startswith(PNG)
+
+
+def test_bars_of_one_and_of_many() -> None:
+    cases = [
+        PeerBars("a", {"quire": (2.0, 1.0, 3.0)}),
+        PeerBars("b", {"quire": (2.0, 2.0, 2.0), "other": (1.0, 0.5, 4.0)}),
+    ]
+    assert bars_picture("x", cases).startswith(PNG)
