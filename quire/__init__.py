@@ -6,7 +6,9 @@ if TYPE_CHECKING:
     from quire.config.engine import EngineConfig
     from quire.core.errors import CheckpointError, ConfigError, InvalidRequest, QuireError, RequestTooLarge
     from quire.core.outputs import CompletionOutput, RequestOutput
-    from quire.core.sampling_params import SamplingParams, StructuredOutput
+    from quire.core.reasoning import ReasoningPart
+    from quire.core.sampling_params import SamplingParams
+    from quire.core.structured import StructuredOutput
     from quire.engine.async_llm import AsyncLLM
     from quire.engine.beam_search import BeamSearchParams
     from quire.engine.llm import LLM
@@ -23,6 +25,7 @@ __all__ = [
     "EngineConfig",
     "InvalidRequest",
     "QuireError",
+    "ReasoningPart",
     "RequestOutput",
     "RequestTooLarge",
     "SamplingParams",
@@ -33,7 +36,9 @@ _HOMES = {
     "quire.config.engine": ("EngineConfig",),
     "quire.core.errors": ("CheckpointError", "ConfigError", "InvalidRequest", "QuireError", "RequestTooLarge"),
     "quire.core.outputs": ("CompletionOutput", "RequestOutput"),
-    "quire.core.sampling_params": ("SamplingParams", "StructuredOutput"),
+    "quire.core.reasoning": ("ReasoningPart",),
+    "quire.core.sampling_params": ("SamplingParams",),
+    "quire.core.structured": ("StructuredOutput",),
     "quire.engine.beam_search": ("BeamSearchParams",),
     "quire.engine.async_llm": ("AsyncLLM",),
     "quire.engine.llm": ("LLM",),

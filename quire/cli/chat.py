@@ -11,6 +11,7 @@ from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile,
 from quire.cli.sampling_options import CHAT_SAMPLING, ChatSamplingOptions, SamplingSettings
 from quire.cli.starting import start
 from quire.config.engine import EngineConfig
+from quire.config.model import ModelConfig
 from quire.core.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def chat(
             engine,
             template,
             sampling,
+            model,
             system,
             path.stem if path.is_file() else path.resolve().name,
             interactive=message is None and _at_terminal(),
@@ -71,6 +73,7 @@ def _session(
     engine: "Engine",
     template: "ChatTemplate",
     sampling: SamplingSettings,
+    model: ModelConfig,
     system: str | None,
     name: str,
     *,
@@ -79,6 +82,7 @@ def _session(
     from quire.cli.chat_session import ChatSession
     from quire.cli.terminal import Terminal
     from quire.engine.conversation import Conversation
+    from quire.engine.parsers.style import AnswerStyle
 
     assert engine.tokenizer is not None
     context = engine.resolved.limits.max_model_len
@@ -86,7 +90,10 @@ def _session(
     terminal = Terminal(interactive=interactive)
     if interactive:
         terminal.say(f"{name}, with a context of {context:,} tokens. /help lists the commands, Ctrl-D leaves.\n")
-    return ChatSession(engine, conversation, sampling, terminal, name)
+    style = AnswerStyle(
+        template.text, engine.tokenizer, tool_parser=model.tool_parser, reasoning_parser=model.reasoning_parser
+    )
+    return ChatSession(engine, conversation, style, sampling, terminal, name)
 
 
 def _talk(session: "ChatSession") -> None:

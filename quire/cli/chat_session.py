@@ -6,9 +6,14 @@ from quire.cli.interrupt import Interrupt
 from quire.cli.sampling_options import SamplingSettings
 from quire.cli.terminal import Terminal
 from quire.core.errors import InvalidRequest
+from quire.core.message import AnswerMessage
 from quire.core.outputs import RequestOutput
 from quire.engine.conversation import Conversation
 from quire.engine.engine import Engine
+from quire.engine.parsers.parts import Part, add_parts
+from quire.engine.parsers.style import AnswerStyle
+from quire.engine.parsers.tools import Tools
+from quire.engine.parsers.wish import ThinkingWish
 from quire.engine.stream import TextStream
 
 
@@ -16,7 +21,13 @@ class ChatSession:
     """What the commands of a chat act on."""
 
     def __init__(
-        self, engine: Engine, conversation: Conversation, sampling: SamplingSettings, terminal: Terminal, name: str
+        self,
+        engine: Engine,
+        conversation: Conversation,
+        style: AnswerStyle,
+        sampling: SamplingSettings,
+        terminal: Terminal,
+        name: str,
     ) -> None:
         self.conversation = conversation
         self.sampling = sampling
@@ -25,6 +36,7 @@ class ChatSession:
         self.last_rate = ""
         """How fast the last answer came, in words."""
         self._engine = engine
+        self._style = style
 
     def reply(self, text: str, sampling: SamplingSettings | None = None) -> None:
         """Answer a message; one that cannot be answered leaves the conversation as it was."""
@@ -45,18 +57,29 @@ class ChatSession:
 
     def _stream(self, prompt: list[int], sampling: SamplingSettings) -> str:
         start = time.perf_counter()
+        reading, params = self._style.prepare(self.conversation.rendered, sampling.params(), Tools(), ThinkingWish())
+        parser, said = reading.parser(0), AnswerMessage()
         with (
             Interrupt() as interrupt,
-            TextStream(self._engine, prompt, sampling.params()) as stream,
+            TextStream(self._engine, prompt, params) as stream,
             self.terminal.answering(),
         ):
             for piece in stream:
-                self.terminal.answer(piece)
+                self._show(parser.push(piece), said)
                 if interrupt.asked:
                     break
+            self._show(parser.finish(), said)
         self._note_rate(stream.output, time.perf_counter() - start)
         self._explain_end(stream.output.outputs[0].finish_reason)
-        return stream.output.outputs[0].text
+        return said.content
+
+    def _show(self, parts: list[Part], said: AnswerMessage) -> None:
+        add_parts(said, parts)
+        for part in parts:
+            if part.kind == "reasoning":
+                self.terminal.think(part.text)
+            else:
+                self.terminal.answer(part.text)
 
     def _note_rate(self, output: RequestOutput, seconds: float) -> None:
         answered = len(output.outputs[0].token_ids)

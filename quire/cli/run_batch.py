@@ -67,7 +67,15 @@ def run_batch(
             tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
             names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
             template = functools.cache(lambda: load_chat_template(path, tokenizer, process, file=chat_template))
-            return _run(BatchRunner(engine, template, results, names), read_lines(lines), len(covered))
+            runner = BatchRunner(
+                engine,
+                template,
+                results,
+                names,
+                tool_parser=model.tool_parser,
+                reasoning_parser=model.reasoning_parser,
+            )
+            return _run(runner, read_lines(lines), len(covered))
 
 
 def _run(runner: "BatchRunner", lines: "Iterator[BatchLine | BadLine]", total: int) -> int:

@@ -20,6 +20,8 @@ class Terminal:
         self._colored = interactive and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self._edited = interactive and _enable_line_editing()
         self._wrap = WordWrap(1)
+        self._has_thought = False
+        """Whether thinking stands on the screen, and the answer is still to come."""
 
     def read(self) -> str | None:
         """The next message, of several lines where each but the last ends in a backslash; None at the end of input."""
@@ -40,9 +42,19 @@ class Terminal:
             with _without_echo() if self.interactive else nullcontext():
                 yield
         finally:
+            self._has_thought = False
             print("\n" if self.interactive else "", flush=True)
 
+    def think(self, piece: str) -> None:
+        """What the model thinks before it answers: dimmed for a person, and nothing that a pipe carries."""
+        if self.interactive:
+            shown, self._has_thought = self._wrap.push(piece), True
+            print(f"{_DIM}{shown}{_PLAIN}" if self._colored else shown, end="", flush=True)
+
     def answer(self, piece: str) -> None:
+        if self._has_thought:
+            self._has_thought = False
+            piece = "\n\n" + piece
         print(self._wrap.push(piece) if self.interactive else piece, end="", flush=True)
 
     def say(self, remark: str) -> None:

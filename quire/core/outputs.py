@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from quire.core.message import AnswerMessage
 from quire.core.status import FinishReason
 
 
@@ -32,6 +33,11 @@ class CompletionOutput:
     """None while it is still being generated."""
     stop_reason: int | str | None = None
     """The token id or string that ended it, where one did (not for the model's own end token)."""
+    error: str | None = None
+    """Why it failed, where that is known and `finish_reason` is error."""
+
+    message: AnswerMessage | None = None
+    """Of a chat: the text told apart into thinking, content and calls."""
 
     def finished(self) -> bool:
         return self.finish_reason is not None

@@ -17,6 +17,12 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Proposals for the next step, by row."""
     invalid: list[int] = []
     """Places among the sampling rows whose logits were no numbers; their tokens mean nothing."""
+    failures: dict[int, str] = {}
+    """By place among the sampling rows: why a sequence cannot go on, in words for its client."""
+    forced: dict[int, list[int]] = {}
+    """By place among the sampling rows: tokens that must follow the drawn one. They are known, and not computed yet."""
+    ended: list[int] = []
+    """Places among the sampling rows whose grammar is satisfied with what they have now, and admits nothing more."""
     logprobs: dict[int, PositionLogprobs] = {}
     """By place among the sampling rows, where they were asked for."""
     prompt_logprobs: dict[int, PromptSpan] = {}

@@ -3,12 +3,11 @@
 Names and defaults follow vLLM's `SamplingParams`, so that code moves over by changing an import.
 """
 
-import re
-from collections.abc import Sized
-
 import msgspec
 
-from quire.core.errors import InvalidRequest
+from quire.core.checks import MAX_TOKENS, check_int, check_number, check_strings, check_token_ids, invalid
+from quire.core.reasoning import ReasoningPart
+from quire.core.structured import StructuredOutput
 
 # Bounds on what one request may cost. Each list below becomes work per token or per step.
 MAX_N = 128
@@ -20,41 +19,10 @@ MAX_BAD_WORDS = 1024
 MAX_BAD_WORD_LENGTH = 256
 MAX_ALLOWED_TOKEN_IDS = 1 << 20
 MAX_LOGPROBS = 128
-MAX_TOKENS = 1 << 31
 MAX_NAME_LENGTH = 256
-MAX_GRAMMAR_LENGTH = 1 << 20
-MAX_CHOICES = 4096
 MAX_PRIORITY = 1 << 31
 
 _FLAGS = ("ignore_eos", "include_stop_str_in_output", "detokenize", "skip_special_tokens", "use_prefix_cache")
-
-
-class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A language the output must belong to; exactly one field is set."""
-
-    json: str | None = None
-    """A JSON schema, as JSON text."""
-    json_object: bool | None = None
-    """Any JSON object."""
-    regex: str | None = None
-    choice: tuple[str, ...] | None = None
-    grammar: str | None = None
-    """A context-free grammar (Lark or EBNF)."""
-    structural_tag: str | None = None
-    """Free text with constrained regions, as JSON text."""
-
-    def __post_init__(self) -> None:
-        given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise _invalid("structured", given or "nothing", f"exactly one of {', '.join(self.__struct_fields__)}")
-        if self.json_object is False:
-            raise _invalid("structured.json_object", False, "true, or leave it out")
-        if self.choice is not None:
-            _check_strings("structured.choice", self.choice, MAX_CHOICES, MAX_GRAMMAR_LENGTH, at_least=1)
-        for name in ("json", "regex", "grammar", "structural_tag"):
-            text = getattr(self, name)
-            if text is not None and not 0 < len(text) <= MAX_GRAMMAR_LENGTH:
-                raise _invalid(f"structured.{name}", f"{len(text)} characters", f"1 to {MAX_GRAMMAR_LENGTH} characters")
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -92,6 +60,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     bad_words: tuple[str, ...] = ()
     allowed_token_ids: tuple[int, ...] | None = None
     structured: StructuredOutput | None = None
+    """A language the output must belong to; in Python also a pydantic model, or a JSON schema as a dict."""
+    reasoning: ReasoningPart | None = None
+    """The thinking part the output may begin with: no grammar binds it, and it may have a budget."""
 
     # what is returned
     logprobs: int | None = None
@@ -99,6 +70,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     prompt_logprobs: int | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
+    shown_tokens: tuple[int, ...] = ()
+    """Special tokens that stand in the text though others are skipped: markers for whoever reads the answer."""
 
     # how the request is treated
     priority: int = 0
@@ -113,7 +86,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The LoRA adapter to apply, by name."""
 
     def __post_init__(self) -> None:
-        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids"):
+        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids", "shown_tokens"):
             value = getattr(self, name)
             if isinstance(value, str):
                 msgspec.structs.force_setattr(self, name, (value,))
@@ -121,6 +94,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                 msgspec.structs.force_setattr(self, name, tuple(value))
             elif value is None and name != "allowed_token_ids":  # vLLM's way to say none
                 msgspec.structs.force_setattr(self, name, ())
+        if self.structured is not None:
+            msgspec.structs.force_setattr(self, "structured", StructuredOutput.of(self.structured))
         self._check_counts()
         self._check_numbers()
         self._check_flags()
@@ -132,95 +107,53 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return self.best_of or self.n
 
     def _check_counts(self) -> None:
-        _check_int("n", self.n, 1, MAX_N)
+        check_int("n", self.n, 1, MAX_N)
         if self.best_of is not None:
-            _check_int("best_of", self.best_of, 1, MAX_N)
+            check_int("best_of", self.best_of, 1, MAX_N)
             if self.best_of < self.n:
-                raise _invalid("best_of", self.best_of, f"at least n, which is {self.n}")
-        _check_int("top_k", self.top_k, -1, MAX_TOKENS)
-        _check_int("min_tokens", self.min_tokens, 0, MAX_TOKENS)
-        _check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+                raise invalid("best_of", self.best_of, f"at least n, which is {self.n}")
+        check_int("top_k", self.top_k, -1, MAX_TOKENS)
+        check_int("min_tokens", self.min_tokens, 0, MAX_TOKENS)
+        check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         if self.seed is not None:
-            _check_int("seed", self.seed, -(1 << 63), (1 << 63) - 1)
+            check_int("seed", self.seed, -(1 << 63), (1 << 63) - 1)
         if self.max_tokens is not None:
-            _check_int("max_tokens", self.max_tokens, 1, MAX_TOKENS)
+            check_int("max_tokens", self.max_tokens, 1, MAX_TOKENS)
             if self.min_tokens > self.max_tokens:
-                raise _invalid("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
+                raise invalid("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
         for name in ("logprobs", "prompt_logprobs"):
             if getattr(self, name) is not None:
-                _check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
+                check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
 
     def _check_numbers(self) -> None:
-        _check_number("temperature", self.temperature, 0.0, 100.0)
-        _check_number("top_p", self.top_p, 0.0, 1.0, low_open=True)
-        _check_number("min_p", self.min_p, 0.0, 1.0)
-        _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
+        check_number("temperature", self.temperature, 0.0, 100.0)
+        check_number("top_p", self.top_p, 0.0, 1.0, low_open=True)
+        check_number("min_p", self.min_p, 0.0, 1.0)
+        check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        check_number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         if self.deadline is not None:
-            _check_number("deadline", self.deadline, 0.0, 1e9, low_open=True)
+            check_number("deadline", self.deadline, 0.0, 1e9, low_open=True)
 
     def _check_flags(self) -> None:
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
-                raise _invalid(name, getattr(self, name), "true or false")
+                raise invalid(name, getattr(self, name), "true or false")
 
     def _check_lists(self) -> None:
-        _check_strings("stop", self.stop, MAX_STOP_STRINGS, MAX_STOP_LENGTH)
-        _check_strings("bad_words", self.bad_words, MAX_BAD_WORDS, MAX_BAD_WORD_LENGTH)
-        _check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKEN_IDS)
+        check_strings("stop", self.stop, MAX_STOP_STRINGS, MAX_STOP_LENGTH)
+        check_strings("bad_words", self.bad_words, MAX_BAD_WORDS, MAX_BAD_WORD_LENGTH)
+        check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKEN_IDS)
+        check_token_ids("shown_tokens", self.shown_tokens, MAX_STOP_TOKEN_IDS)
         if self.stop and not self.detokenize:
-            raise _invalid("stop", list(self.stop), "empty when detokenize is false (or use stop_token_ids)")
+            raise invalid("stop", list(self.stop), "empty when detokenize is false (or use stop_token_ids)")
         if self.allowed_token_ids is not None:
-            _check_token_ids("allowed_token_ids", self.allowed_token_ids, MAX_ALLOWED_TOKEN_IDS, at_least=1)
+            check_token_ids("allowed_token_ids", self.allowed_token_ids, MAX_ALLOWED_TOKEN_IDS, at_least=1)
         if self.logit_bias is not None:
-            _check_token_ids("logit_bias", tuple(self.logit_bias), MAX_LOGIT_BIAS)
+            check_token_ids("logit_bias", tuple(self.logit_bias), MAX_LOGIT_BIAS)
             for token, bias in self.logit_bias.items():
-                _check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
+                check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
         for name in ("cache_salt", "adapter"):
             text = getattr(self, name)
             if text is not None and (not isinstance(text, str) or not 0 < len(text) <= MAX_NAME_LENGTH):
-                raise _invalid(name, text, f"text of 1 to {MAX_NAME_LENGTH} characters")
-
-
-def _invalid(field: str, given: object, allowed: str) -> InvalidRequest:
-    shown = repr(given)
-    if len(shown) > 80:
-        shown = shown[:77] + "..."
-    return InvalidRequest(f"{field} is {shown}; it must be {allowed}", field=re.split(r"[.\[]", field, maxsplit=1)[0])
-
-
-def _check_int(field: str, value: object, low: int, high: int) -> None:
-    # bool is an int to Python but never a count to a client
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise _invalid(field, value, f"a whole number from {low} to {high}")
-
-
-def _check_number(field: str, value: object, low: float, high: float, *, low_open: bool = False) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high or (low_open and value == low):  # type: ignore[operator]
-        above = f"above {low:g} and at most" if low_open else f"from {low:g} to"
-        raise _invalid(field, value, f"a number {above} {high:g}")
-
-
-def _check_size(field: str, values: Sized, most: int, at_least: int) -> None:
-    if not at_least <= len(values) <= most:
-        raise _invalid(field, f"{len(values)} entries", f"a list of {at_least} to {most} entries")
-
-
-def _check_strings(field: str, values: object, most: int, longest: int, at_least: int = 0) -> None:
-    if not isinstance(values, tuple):
-        raise _invalid(field, values, "a list of strings")
-    _check_size(field, values, most, at_least)
-    for value in values:
-        if not isinstance(value, str) or not 0 < len(value) <= longest:
-            raise _invalid(field, value, f"strings of 1 to {longest} characters")
-
-
-def _check_token_ids(field: str, values: object, most: int, at_least: int = 0) -> None:
-    if not isinstance(values, tuple):
-        raise _invalid(field, values, "a list of token ids")
-    _check_size(field, values, most, at_least)
-    for value in values:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_TOKENS:
-            raise _invalid(field, value, "token ids, which are whole numbers from 0")
+                raise invalid(name, text, f"text of 1 to {MAX_NAME_LENGTH} characters")

@@ -22,6 +22,7 @@ class Sequence:
         "arrival",
         "block_names",
         "drafts",
+        "failure",
         "first_granted",
         "id",
         "index",
@@ -72,6 +73,8 @@ class Sequence:
         """Chain names of its full blocks, kept by the KV manager; tokens are only appended, so they stay true."""
         self.kv_variant = request.kv_variant
         """What beside its tokens decides its KV."""
+        self.failure: str | None = None
+        """Why it failed, in words for its client, where that is known."""
         self.row = NO_ROW
         self.num_preemptions = 0
         self.first_granted: float | None = None

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,8 @@ from quire.core.pooling import Pooling
 from quire.core.request import DEFAULT_TENANT
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
+from quire.engine.parsers.tool_schemas import check_schemas
+from quire.engine.parsers.tools import Tools
 from quire.engine.requests import RequestMaker
 from quire.engine.serving.admission import Admission
 from quire.engine.serving.fleet import Fleet
@@ -101,7 +104,10 @@ class AsyncLLM:
         await self.fleet.start()
         template = self.config.server.chat_template
         file = None if template is None else Path(template)
-        self._texts = await asyncio.to_thread(Texts, self._path, file)
+        model = self.config.model
+        self._texts = await asyncio.to_thread(
+            Texts, self._path, file, tool_parser=model.tool_parser, reasoning_parser=model.reasoning_parser
+        )
         self._requests = RequestMaker(self._texts.tokenizer, self.facts)
 
     async def ready(self) -> Started:
@@ -134,7 +140,9 @@ class AsyncLLM:
         tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
         text = prompt if isinstance(prompt, str) else None
         identity = request_id or secrets.token_hex(12)
-        generation = self.open(identity, [(tokens, text)], sampling_params or SamplingParams())
+        params = sampling_params or SamplingParams()
+        await self.check(params)
+        generation = self.open(identity, [(tokens, text)], params)
         self._generations[identity] = generation
         try:
             async for _ in generation.deltas():
@@ -143,6 +151,20 @@ class AsyncLLM:
         finally:
             self._generations.pop(identity, None)
             generation.cancel()
+
+    async def check_tools(self, tools: Tools) -> None:
+        """Look at the schemas of tools whose calls are bound by them. Raises an InvalidRequest that names the tool."""
+        assert self._requests is not None, "start() comes first"
+        checker = self._requests.grammars
+        if tools.are_constrained and checker is not None:
+            await self.texts.in_turn(partial(check_schemas, tools, checker.check))
+
+    async def check(self, params: SamplingParams) -> None:
+        """Look at what takes too long to look at in `open`: grammars. Raises InvalidRequest."""
+        assert self._requests is not None, "start() comes first"
+        checker = self._requests.grammars
+        if params.structured is not None and checker is not None and not checker.is_known(params.structured):
+            await self.texts.in_turn(partial(checker.check, params.structured))
 
     async def abort(self, request_id: str) -> None:
         """End a request of `generate`; one that has ended, or never was, is left as it is."""
@@ -210,6 +232,8 @@ class AsyncLLM:
     async def close(self) -> None:
         """End the engines; requests that are still live fail. Safe to call twice."""
         await self.fleet.close()
+        if self._requests is not None:
+            await asyncio.to_thread(self._requests.close)
         if self._texts is not None:
             self._texts.close()
 

@@ -27,7 +27,7 @@ class SequenceText:
         self._detokenizer = None
         if tokenizer is not None and params.detokenize:
             self._detokenizer = tokenizer.detokenizer(
-                skip_special_tokens=params.skip_special_tokens, prompt=request.prompt
+                skip_special_tokens=params.skip_special_tokens, shown=params.shown_tokens, prompt=request.prompt
             )
         self._stops = StopStrings(params.stop, include_stop=params.include_stop_str_in_output)
 
@@ -49,8 +49,9 @@ class SequenceText:
         output.stop_reason = self._stops.match.stop
         return True
 
-    def finish(self, status: Status) -> None:
+    def finish(self, status: Status, failure: str | None = None) -> None:
         output = self.output
+        output.error = failure
         output.finish_reason = FINISH_REASONS[status]
         if output.stop_reason is not None:  # it had said its stop string when it ended for another reason
             output.finish_reason = "stop"
@@ -122,6 +123,8 @@ class Collector:
             metrics = record.metrics
             if metrics.first_token_time is None:
                 metrics.first_token_time, metrics.first_scheduled_time = now, seq.first_granted
+            if seq in stopped:  # by one of several tokens of this step, and this one stands behind it
+                continue
             ends_here = seq.status is Status.STOPPED and token in seq.stop_ids
             if record.sequences[seq.index].add(token, ends_here, update.logprobs.get(seq.id)):
                 stopped.append(seq)
@@ -135,7 +138,7 @@ class Collector:
         complete: list[RequestOutput] = []
         for seq in sequences:
             record = self._records[seq.request.id]
-            record.sequences[seq.index].finish(seq.status)
+            record.sequences[seq.index].finish(seq.status, seq.failure)
             if all(text.output.finished() for text in record.sequences.values()):
                 record.metrics.finished_time = now
                 complete.append(self._records.pop(seq.request.id).output())

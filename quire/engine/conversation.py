@@ -22,6 +22,8 @@ class Conversation:
         self.system = system
         self.turns: list[Message] = []
         """User and assistant by turns, the system message not included."""
+        self.rendered = ""
+        """The last prompt, as text."""
 
     def messages(self) -> list[Message]:
         return [*self._system(), *self.turns]
@@ -64,8 +66,9 @@ class Conversation:
         return self._context - min(max(max_tokens or least, least), self._context // 2)
 
     def _tokens(self, turns: list[Message]) -> list[int]:
-        text = self._template.render([*self._system(), *turns])
-        return self._tokenizer.encode(text, add_special_tokens=False)  # the template wrote the special tokens itself
+        self.rendered = self._template.render([*self._system(), *turns])
+        # the template wrote the special tokens itself
+        return self._tokenizer.encode(self.rendered, add_special_tokens=False)
 
     def _system(self) -> Iterator[Message]:
         if self.system:

@@ -14,6 +14,8 @@ from quire.core.status import Status
 from quire.engine.collector import Collector
 from quire.engine.embedding import Embeddings, share_model
 from quire.engine.loop import EngineLoop
+from quire.engine.parsers.tool_schemas import check_schemas
+from quire.engine.parsers.tools import Tools
 from quire.engine.requests import RequestMaker
 from quire.engine.start import start_loop
 from quire.engine.text.load import load_tokenizer
@@ -47,6 +49,11 @@ class Engine:
         self._collector.open(request, text)
         return request.id
 
+    def check_tools(self, tools: Tools) -> None:
+        """Raises an InvalidRequest for tools whose calls cannot be held to their schemas."""
+        if self._requests.grammars is not None:
+            check_schemas(tools, self._requests.grammars.check)
+
     def encode(self, prompt: str | list[int]) -> list[int]:
         """Token ids of a prompt, whichever way it is given."""
         if not isinstance(prompt, str):
@@ -78,6 +85,7 @@ class Engine:
         return share_model(executor, path, self.tokenizer, self._model, self.resolved.limits.max_model_len)
 
     def close(self) -> None:
+        self._requests.close()
         self.loop.close()
 
 

@@ -19,6 +19,10 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.engine import Engine, start_engine
+from quire.engine.openai.fields import Fields
+from quire.engine.openai.thinking_fields import read_wish
+from quire.engine.openai.tools import check_tools, read_tools
+from quire.engine.parsers.style import AnswerStyle
 from quire.engine.progress import Progress
 from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template
@@ -49,6 +53,8 @@ class LLM:
             self._started, _ = start_engine(config, seed=seed)
         self._template_file = None if chat_template is None else Path(chat_template)
         self._template: ChatTemplate | None = None
+        self._parsers = (config.model.tool_parser, config.model.reasoning_parser)
+        self._style: AnswerStyle | None = None
         self._templates = TemplateProcess()
 
     def generate(
@@ -80,28 +86,54 @@ class LLM:
         *,
         use_tqdm: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str | None = None,
+        thinking_token_budget: int | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Like `generate`, for conversations."""
+        """Like `generate`, for conversations. Each output's `message` has its thinking, content and tool calls.
+
+        Tools and what is said about them are as in a body of /v1/chat/completions.
+        """
+        asked = {
+            "tools": None if tools is None else [dict(tool) for tool in tools],
+            "tool_choice": dict(tool_choice) if isinstance(tool_choice, Mapping) else tool_choice,
+            "parallel_tool_calls": parallel_tool_calls,
+            "reasoning_effort": reasoning_effort,
+            "thinking_token_budget": thinking_token_budget,
+        }
+        fields = Fields(asked, known=asked)
+        offered, wish = read_tools(fields), read_wish(fields)
         conversations: list[Messages] = [messages] if messages and isinstance(messages[0], dict) else list(messages)  # type: ignore[arg-type, list-item]
         template = self.chat_template()
+        check_tools(offered, template.accepts)
+        self._engine.check_tools(offered)
         prompts = [
             template.render(
                 conversation,
-                tools=tools,
+                tools=offered.for_template(),
                 documents=documents,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                variables=chat_template_kwargs,
+                variables={**wish.variables(template.accepts), **(chat_template_kwargs or {})},
             )
             for conversation in conversations
         ]
         # the template wrote the special tokens itself
         tokens = [self.get_tokenizer().encode(prompt, add_special_tokens=False) for prompt in prompts]
-        return self.generate(tokens, sampling_params, use_tqdm=use_tqdm)
+        prepared = [
+            self.answer_style().prepare(prompt, params, offered, wish)
+            for prompt, params in zip(prompts, _for_each(sampling_params, len(prompts)), strict=True)
+        ]
+        outputs = self.generate(tokens, [params for _, params in prepared], use_tqdm=use_tqdm)
+        for (reading, _), output in zip(prepared, outputs, strict=True):
+            for sequence in output.outputs:
+                sequence.message = reading.message(sequence.index, sequence.text)
+        return outputs
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
         """The best `beam_width` continuations of every prompt, best first."""
@@ -151,6 +183,14 @@ class LLM:
                 self._path, self.get_tokenizer(), self._templates, file=self._template_file
             )
         return self._template
+
+    def answer_style(self) -> AnswerStyle:
+        """How the model writes tool calls and thinking."""
+        if self._style is None:
+            tools, thinking = self._parsers
+            text = self.chat_template().text
+            self._style = AnswerStyle(text, self.get_tokenizer(), tool_parser=tools, reasoning_parser=thinking)
+        return self._style
 
     def close(self) -> None:
         """Free the model's memory. Safe to call twice."""

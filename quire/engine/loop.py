@@ -12,8 +12,10 @@ from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.engine.blame import Blame
+from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
 from quire.executor.base import Executor, StepHandle
+from quire.sampling.grammar.shelf import GrammarShelf
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
@@ -39,13 +41,15 @@ class _Flight:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarShelf | None = None) -> None:
+        """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor
         self._in_flight: deque[_Flight] = deque()
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
+        self._preparing = Preparing(scheduler, self.holds, grammars)
         self.num_failed_steps = 0
         self.figures = StepFigures()
 
@@ -61,8 +65,15 @@ class EngineLoop:
     def has_work(self) -> bool:
         return self._scheduler.has_work
 
+    @property
+    def is_preparing(self) -> bool:
+        """Whether requests wait for their grammars."""
+        return self._preparing.is_busy
+
     def add(self, request: Request) -> list[Sequence]:
+        compiling = self._preparing.begin(request)
         sequences = self._scheduler.add(request)
+        self._preparing.wait_for(request, compiling)
         self._blame.arrived(request.id)
         return sequences
 
@@ -77,6 +88,7 @@ class EngineLoop:
 
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
+        self._preparing.let_go()
         plan = self._scheduler.schedule(time.monotonic())
         step, update = plan.step, StepUpdate([], [])
         try:

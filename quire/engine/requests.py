@@ -6,6 +6,8 @@ from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
+from quire.engine.grammar.checker import GrammarChecker
+from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.text.tokenizer import Tokenizer
 from quire.sampling.token_ids import check_token_ids
 
@@ -16,11 +18,18 @@ class RequestMaker:
     def __init__(self, tokenizer: Tokenizer | None, model: ModelFacts) -> None:
         self._tokenizer = tokenizer
         self._model = model
+        self.grammars = (
+            None if tokenizer is None else GrammarChecker(lambda: grammar_vocabulary(tokenizer, model.vocab_size))
+        )
+        """Checks structured output; None without a tokenizer."""
 
     def make(
         self, request_id: str, tokens: list[int], params: SamplingParams, *, tenant: str = DEFAULT_TENANT
     ) -> Request:
-        """Raises InvalidRequest for what the model cannot read or quire cannot do."""
+        """Raises InvalidRequest for what the model cannot read or quire cannot do.
+
+        Waits for the check of a grammar that is not known; whoever must not wait has it checked before.
+        """
         request = Request(
             id=request_id,
             prompt=tuple(tokens),
@@ -33,6 +42,11 @@ class RequestMaker:
         )
         self._check(request)
         return request
+
+    def close(self) -> None:
+        """End the process that checks grammars, where there is one."""
+        if self.grammars is not None:
+            self.grammars.close()
 
     def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:
         """A word is bad at the start of a text and behind a space."""
@@ -52,6 +66,9 @@ class RequestMaker:
                 field="prompt",
             )
         check_token_ids(request.params, self._model.vocab_size, request.bad_words)
-        for name, what in (("structured", "structured output"), ("adapter", "LoRA adapters")):
-            if getattr(request.params, name) is not None:
-                raise InvalidRequest(f"{name} is set, but {what} are not built yet; leave it out", field=name)
+        if request.params.adapter is not None:
+            raise InvalidRequest("adapter is set, but LoRA adapters are not built yet; leave it out", field="adapter")
+        if request.params.structured is not None:
+            if self.grammars is None:
+                raise InvalidRequest("structured output needs the tokenizer, which was not loaded", field="structured")
+            self.grammars.check(request.params.structured)

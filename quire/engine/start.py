@@ -11,11 +11,14 @@ from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.engine.assemble import make_scheduler
+from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
+from quire.engine.text.load import load_tokenizer
 from quire.executor.inline import local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.observe.choices import choices_text
+from quire.sampling.grammar.shelf import GrammarShelf
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +44,10 @@ def start_loop(
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
-        executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded)
-    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
+        # reads the tokenizer when the first request wants structured output
+        shelf = GrammarShelf(lambda: grammar_vocabulary(load_tokenizer(path), facts.vocab_size))
+        executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=shelf)
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, shelf), resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

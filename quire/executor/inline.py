@@ -11,7 +11,7 @@ from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
 from quire.worker.device import device_facts, this_device, used_memory
 from quire.worker.running_step import RunningStep
-from quire.worker.start import Progress, start_worker
+from quire.worker.start import Grammars, Progress, start_worker
 from quire.worker.worker import Worker
 
 
@@ -53,11 +53,19 @@ class InlineExecutor(Executor):
 
 
 def start_inline(
-    path: Path, resolved: Resolved, *, seed: int = 0, in_background: bool = False, progress: Progress | None = None
+    path: Path,
+    resolved: Resolved,
+    *,
+    seed: int = 0,
+    in_background: bool = False,
+    progress: Progress | None = None,
+    grammars: Grammars | None = None,
 ) -> InlineExecutor:
-    """An executor with the model at `path` on this machine's device."""
+    """An executor with the model at `path` on this machine's device; `grammars` are those of structured output."""
     device = this_device()
-    worker = start_worker(path, resolved, device=device, seed=seed, in_background=in_background, progress=progress)
+    worker = start_worker(
+        path, resolved, device=device, seed=seed, in_background=in_background, progress=progress, grammars=grammars
+    )
     return InlineExecutor(worker, max_in_flight=2 if device.type == "cuda" else 1)
 
 

@@ -187,3 +187,12 @@ def sample_tokens(
         logits, temperature, seed, stream, position, top_k, top_p, min_p, width=width
     )
     return result
+
+
+def apply_token_bitmask(logits: Tensor, masks: Tensor, places: Tensor) -> None:
+    """Make the logits [n, vocab] of tokens that are left out -inf, in place.
+
+    `masks` int32 [m, words]: bit `token % 32` of word `token // 32` is set where a token is allowed, for all of the
+    vocabulary; `places` int64 [m], each at most once, are the rows of `logits` they belong to.
+    """
+    implementation("apply_token_bitmask", logits.device.type)(logits, masks, places)

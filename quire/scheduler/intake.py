@@ -25,10 +25,13 @@ class StepUpdate:
 
 def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
     """Fill the placeholders of a step that has run."""
-    for place in result.invalid:
-        if not flight.sampling[place].is_finished:
-            roster.end(flight.sampling[place], Status.FAILED)
+    for place in {*result.invalid, *result.failures}:
+        seq = flight.sampling[place]
+        if not seq.is_finished:
+            seq.failure = result.failures.get(place)
+            roster.end(seq, Status.FAILED)
     update = _take_tokens(flight, result, roster, kv)
+    _take_forced(flight, result, roster, kv, update)
     update.logprobs = {flight.sampling[place].id: found for place, found in result.logprobs.items()}
     if result.prompt_logprobs:
         batch = (*flight.sampling, *flight.others)
@@ -49,6 +52,19 @@ def _take_tokens(flight: Flight, result: StepResult, roster: Roster, kv: KVManag
             rejected = flight.num_drafts.get(seq.id, 0) + 1 - count
             seq.num_computed -= rejected
     return _append(sequences, result.tokens, roster, kv)
+
+
+def _take_forced(flight: Flight, result: StepResult, roster: Roster, kv: KVManager, update: StepUpdate) -> None:
+    """What grammars add to the tokens drawn, and whom they end."""
+    for place, tokens in result.forced.items():
+        seq = flight.sampling[place]
+        if not seq.is_finished:
+            seq.num_pending += len(tokens)
+            more = _append([seq] * len(tokens), tokens, roster, kv)
+            update.sequences, update.tokens = update.sequences + more.sequences, update.tokens + more.tokens
+    for place in result.ended:
+        if not flight.sampling[place].is_finished:
+            roster.end(flight.sampling[place], Status.STOPPED)
 
 
 def _append(sequences: list[Sequence], tokens: list[int], roster: Roster, kv: KVManager) -> StepUpdate:

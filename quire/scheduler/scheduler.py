@@ -30,6 +30,9 @@ from quire.scheduler.roster import Roster, RosterStats
 
 MAX_DISPLACED = 8
 """Running sequences that make way for better ranked ones in one step: a burst must not stall everyone."""
+MAX_JUMP = 256
+"""Output tokens that a running sequence may miss and still be served with those that miss one: a grammar has forced
+them, and whoever reads the stream must not wait for other people's prompts."""
 HEADROOM = 100
 """One block in this many stays free at admission, so that running sequences can grow for a while."""
 HOLDS_KV = frozenset({Status.PAUSED, Status.SWAPPED})
@@ -249,11 +252,13 @@ class Scheduler:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
         lookahead, decodes = self._lookahead, draft.sampling
         verifying: list[Sequence] = []
+        jumping: list[Sequence] = []
         for seq in self._roster.running:
             known = len(seq.tokens) + seq.num_pending
             missing = known - seq.num_computed
             if missing > 1 or known == seq.num_prompt:
-                draft.unfinished.append(seq)
+                has_jumped = seq.num_computed >= seq.num_prompt and missing <= MAX_JUMP
+                (jumping if has_jumped else draft.unfinished).append(seq)
             elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
                 if seq.drafts:
                     verifying.append(seq)
@@ -268,6 +273,11 @@ class Scheduler:
         draft.tokens_left -= len(decodes) + len(verifying)
         for seq in verifying:
             self._grant_drafts(draft, seq)
+        for seq in jumping:
+            draft.prompt_tokens_left = draft.tokens_left
+            if draft.tokens_left > 0:
+                self._grant_chunk(draft, seq)
+            self._promise_rest(draft, seq)
 
     def _grant_drafts(self, draft: StepDraft, seq: Sequence) -> None:
         """Proposed tokens are computed like known ones; `update` takes back those that are rejected."""

@@ -10,11 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.core.errors import Overloaded, Unavailable
+from quire.core.errors import InvalidRequest, Overloaded, Unavailable
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.sampling_params import SamplingParams
 from quire.engine.async_llm import AsyncLLM
+from quire.engine.openai.tools import check_tools
+from quire.engine.parsers.style import AnswerStyle
+from quire.engine.parsers.tools import Tools
 from quire.engine.serving.generation import Generation
 from quire.engine.text.tokenizer import Tokenizer
 from quire.observe.metrics import Metrics
@@ -87,6 +90,15 @@ class Serving:
         """Whether the chat template looks at a variable."""
         return self.llm.texts.load_template().accepts(variable)
 
+    async def check_tools(self, tools: Tools) -> None:
+        """Raises an InvalidRequest for tools that the chat template does not show, or that no grammar can hold."""
+        check_tools(tools, self.accepts)
+        await self.llm.check_tools(tools)
+
+    async def style(self) -> AnswerStyle:
+        """How the model writes calls and thinking."""
+        return await self.llm.texts.style()
+
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return await self.llm.texts.encode(text, add_special_tokens=add_special_tokens)
 
@@ -98,7 +110,7 @@ class Serving:
         as_text = call.stream and wants_text(request.headers.get("accept", ""))
         if as_text:
             TextStream.check(call)
-        generation = self.open(call, caller, request.headers.get("traceparent"))
+        generation = await self.open(call, caller, request.headers.get("traceparent"))
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
@@ -111,21 +123,23 @@ class Serving:
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
         """Run a call to its end; whoever stops waiting ends it."""
-        generation = self.open(call, caller)
+        generation = await self.open(call, caller)
         try:
             return await generation.wait()
         finally:
             generation.cancel()
 
-    def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Generation:
+    async def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Generation:
         """Start a call's requests; raises what is wrong with them, or that there is no room for them."""
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
+        params = _as_the_caller_may(call.params, caller)
         try:
+            await self.llm.check(params)
             return self.llm.open(
                 caller.request_id,
                 list(zip(call.prompts, call.texts, strict=True)),
-                _as_the_caller_may(call.params, caller),
+                params,
                 tenant=caller.tenant,
                 endpoint=call.endpoint,
                 charge=caller.account.charge,
@@ -133,6 +147,10 @@ class Serving:
             )
         except Overloaded:
             self.metrics.refused("overloaded")
+            raise
+        except InvalidRequest as error:
+            if error.field == "structured":  # the engine's word; clients ask for it by OpenAI's
+                error.field = "text.format" if call.endpoint == "/v1/responses" else "response_format"
             raise
 
     async def embed(

@@ -124,7 +124,7 @@ class TextStream(_Stream):
         return b""
 
     def _pieces(self, deltas: list[Delta]) -> bytes:
-        return "".join(delta.text for delta in deltas).encode()
+        return "".join(self._writer.plain_text(delta) for delta in deltas).encode()
 
     def _keep_alive(self) -> bytes:
         return b""

@@ -163,7 +163,7 @@ class StreamSocket:
             await self._send(end)
 
     async def _stream(self, identity: str, caller: Caller, call: Call, window: _Window) -> None:
-        generation = self._serving.open(call, caller)
+        generation = await self._serving.open(call, caller)
         task = self._running[identity].task
         generation.on_drop = lambda: _stop(task)
         writer = call.writer

@@ -27,6 +27,10 @@ class Writer(ABC):
         """Whether the generated text alone is the whole answer, so that it may be streamed as such."""
         return True
 
+    def plain_text(self, delta: Delta) -> str:
+        """What a delta adds to the answer where nothing but its text is streamed."""
+        return delta.text
+
     @abstractmethod
     def opening(self) -> list[Event]:
         """What is said before the first token; called once the engine has accepted the request."""

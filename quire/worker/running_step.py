@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.result import StepResult
+from quire.sampling.grammar.progress import Constrained, Progress, advance
 from quire.sampling.sampler import BatchLogprobs, SampledTokens
 
 
@@ -53,6 +54,9 @@ class RunningStep:
     prompt_logprobs: Mapping[int, PromptSpan]
     time: DeviceTime
     """From the step's first operation on."""
+    constrained: Constrained = ()
+    """Those of its sampling rows that grammars bind."""
+    _progress: Progress | None = field(init=False, default=None)
     _tokens_and_validity: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -61,17 +65,30 @@ class RunningStep:
             self._tokens_and_validity = _towards_host(both)
         self.time.end()
 
+    def settle(self) -> Progress:
+        """Wait for the step's tokens and tell the constraints; once, however often it is asked."""
+        if self._progress is None:
+            self._progress = Progress()
+            if self.constrained and self._tokens_and_validity is not None:
+                self.time.wait()
+                self._progress = advance(self.constrained, *self._tokens_and_validity.tolist())
+        return self._progress
+
     def result(self) -> StepResult:
         """Wait for the step."""
         elapsed = self.time.wait()
         sampled, copy = self.sampled, self._tokens_and_validity
         if sampled is None or copy is None:
             return StepResult(step=self.step, prompt_logprobs=dict(self.prompt_logprobs), elapsed=elapsed)
+        progress = self.settle()
         tokens, invalid = copy.tolist()
         return StepResult(
             step=self.step,
             tokens=tokens,
             invalid=[place for place, bad in enumerate(invalid) if bad],
+            failures=progress.failures,
+            forced=progress.forced,
+            ended=progress.ended,
             logprobs=_on_host(sampled.logprobs),
             prompt_logprobs=dict(self.prompt_logprobs),
             elapsed=elapsed,

@@ -14,12 +14,15 @@ from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint, read_config
 from quire.models.random_weights import RandomWeights
 from quire.models.registry import build_model
+from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.state import SamplingState
 from quire.worker.cpu_core import CpuCore, start_core
 from quire.worker.worker import KVHeads, Worker
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that is in place."""
+Grammars = GrammarShelf
+"""Where a worker's grammars come from."""
 
 
 def start_worker(
@@ -30,10 +33,12 @@ def start_worker(
     seed: int = 0,
     in_background: bool = False,
     progress: Progress | None = None,
+    grammars: Grammars | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
+    `grammars` are those of structured output.
     """
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     if core is None and resolved.cpu_threads is not None:
@@ -53,7 +58,9 @@ def start_worker(
         load_weights(model, weights, progress)
         if core is not None:
             core.loaded(worked=True)
-    return _worker(model, shape, resolved, device, seed, core)
+    rows = resolved.limits.max_num_seqs + 1  # one is spare
+    sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
+    return _worker(model, shape, resolved, device, sampling, core)
 
 
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None) -> None:
@@ -63,10 +70,13 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None) -> None:
 
 
 def _worker(
-    model: Decoder, shape: HFShape, resolved: Resolved, device: torch.device, seed: int, core: CpuCore | None
+    model: Decoder,
+    shape: HFShape,
+    resolved: Resolved,
+    device: torch.device,
+    sampling: SamplingState,
+    core: CpuCore | None,
 ) -> Worker:
-    rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, shape.vocab_size, device, seed)
     heads = KVHeads(shape.num_kv_heads, shape.head_dim)
     machine = None if core is None else core.machine
     return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)

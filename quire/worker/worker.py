@@ -15,10 +15,12 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.ops.functional import decode_inputs, finish_step
+from quire.sampling.grammar.progress import Constrained
 from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.worker.batching import StepInputs, make_batch, make_inputs
+from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.recorded import RecordedModel
@@ -68,6 +70,9 @@ class Worker:
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
         self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
+        self._constrained = ConstrainedSteps(
+            sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
+        )
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda":
             self._graphs = DecodeGraphs(self._decode, limits.max_num_seqs, self._rows.spare, device)
@@ -91,16 +96,19 @@ class Worker:
         inputs = self._make_inputs(plan)
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs(plan, hidden)
-        sampled = self._sample(plan, inputs, hidden) if plan.num_sampling else None
+        sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        return RunningStep(plan.step, sampled, prompt_logprobs, device_time)
+        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained)
+        self._constrained.drawn(plan, running, self._lengths)
+        return running
 
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
         self._prompts.clear()
+        self._constrained.reset()
         torch.ones(1, device=self._device).item()
 
     def embedder(self, pooling: Pooling | None) -> Embedder:
@@ -122,14 +130,15 @@ class Worker:
         self._rows.rest_spare()
         return sampled
 
-    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> SampledTokens:
+    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[SampledTokens, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
         logits = self._logits(last)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
+        constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, host_rows)
         self._sampling.append(rows, sampled.tokens)
-        return sampled
+        return sampled, constrained
 
     def _prompt_logprobs(self, plan: StepPlan, hidden: Tensor) -> dict[int, PromptSpan]:
         """For rows that asked: of every computed prompt token, what the model thought of the one behind it."""
@@ -154,6 +163,7 @@ class Worker:
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
         for row in plan.released:
             self._sampling.release(row)
+            self._constrained.release(row)
             self._prompts.pop(row, None)
         for admission in plan.admitted:
             self._admit(admission)
@@ -162,6 +172,7 @@ class Worker:
     def _admit(self, admission: Admission) -> None:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
+        self._constrained.admit(admission)
         self._lengths[row] = admission.num_computed
         if params.prompt_logprobs is not None:
             self._prompts[row] = _AskedPrompt(params.prompt_logprobs, admission.num_prompt)

@@ -43,6 +43,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "cyclopts": "cli",
     "fastapi": "server",
     "huggingface_hub": "models.loading",
+    "llguidance": "sampling.grammar",
     "matplotlib": "observe",
     "opentelemetry": "observe",
     "prometheus_client": "observe",

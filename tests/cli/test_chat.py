@@ -7,6 +7,7 @@ import pty
 import select
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Self, cast
@@ -48,6 +49,33 @@ def test_lines_are_one_conversation_until_it_is_cleared(
     assert two[:3] == one
     assert [message["content"] for message in two if message["role"] == "user"] == ["Hi", "And then?"]
     assert "Wrote 4 messages" in remarks
+
+
+def test_thinking_is_no_part_of_the_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run_tiny: list[str], tmp_path: Path
+) -> None:
+    template, saved = tmp_path / "thinking.jinja", tmp_path / "talk.json"
+    template.write_text("{{ messages[-1].content }}<think>{# ends with </think> #}")
+    options = ["--chat-template", str(template), *run_tiny]
+    thought, _ = piped(capsys, monkeypatch, f"Hi\n/save {saved}\n", *options)
+    assert thought == "\n"
+    assert json.loads(saved.read_text())["messages"][-1] == {"role": "assistant", "content": ""}
+    said, _ = piped(capsys, monkeypatch, "Hi\n", "--reasoning-parser", "none", *options)
+    assert said.strip()
+
+
+def test_thinking_is_shown_to_a_person_before_the_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("quire.cli.terminal._without_echo", nullcontext)
+    terminal = Terminal(interactive=True)
+    with terminal.answering():
+        terminal.think("Hm.")
+        terminal.answer("Yes")
+        terminal.answer(".")
+    assert capsys.readouterr().out == "\033[2mHm.\033[0m\n\nYes.\n\n"
 
 
 def test_commands(

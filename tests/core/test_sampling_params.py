@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams, StructuredOutput
+from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.core.structured import StructuredOutput
 
 BAD = [
     ("n", 0, "n is 0; it must be a whole number from 1 to 128"),

@@ -8,13 +8,17 @@ from typing import Any
 
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.outputs import RequestOutput
+from quire.core.sampling_params import SamplingParams
 from quire.engine.batch.lines import BadLine, BatchLine
 from quire.engine.batch.results import ResultFile
 from quire.engine.engine import Engine
 from quire.engine.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.engine.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
 from quire.engine.openai.shapes import chat_answer, completion_answer, keep_last
+from quire.engine.parsers.reading import Reading
+from quire.engine.parsers.style import AnswerStyle
 from quire.engine.text.chat_template import ChatTemplate
+from quire.engine.text.tokenizer import Tokenizer
 
 _AHEAD = 2
 """Requests kept with the engine, in multiples of what a step holds: a row that becomes free is filled at once."""
@@ -42,6 +46,7 @@ class _Job:
     body: ChatBody | CompletionBody
     waiting: dict[str, int]
     """Request id → place of its prompt in the body."""
+    reading: Reading
     outputs: dict[int, RequestOutput] = field(default_factory=dict)
 
 
@@ -49,9 +54,19 @@ class BatchRunner:
     """Owns the requests of a batch that are on their way."""
 
     def __init__(
-        self, engine: Engine, template: Callable[[], ChatTemplate], results: ResultFile, names: tuple[str, ...]
+        self,
+        engine: Engine,
+        template: Callable[[], ChatTemplate],
+        results: ResultFile,
+        names: tuple[str, ...],
+        *,
+        tool_parser: str = "auto",
+        reasoning_parser: str = "auto",
     ) -> None:
-        """`names` are what bodies may call the model; the first is what answers call it."""
+        """`names` are what bodies may call the model; the first is what answers call it. The parsers are named as
+        `AnswerStyle` takes them."""
+        self._parsers = (tool_parser, reasoning_parser)
+        self._known_style: AnswerStyle | None = None
         self._engine = engine
         self._template = template
         self._results = results
@@ -99,41 +114,45 @@ class BatchRunner:
         if body.stream:
             raise InvalidRequest("stream is true; it must be false or left out in a batch", field="stream")
         # all are encoded before any is added, so that a bad prompt leaves nothing running
-        job = _Job(line, body, {})
-        prompts = self._prompts(body)
+        prompts, params, reading = self._prepared(body)
+        job = _Job(line, body, {}, reading)
         try:
             for place, tokens in enumerate(prompts):
-                job.waiting[self._engine.add(tokens, body.params)] = place
+                job.waiting[self._engine.add(tokens, params)] = place
         except QuireError:
             for request_id in job.waiting:
                 self._engine.abort(request_id)
             raise
         self._jobs |= dict.fromkeys(job.waiting, job)
 
-    def _prompts(self, body: ChatBody | CompletionBody) -> list[list[int]]:
-        context = self._engine.resolved.limits.max_model_len
-        return [keep_last(tokens, body, context) for tokens in self._encoded(body)]
-
-    def _encoded(self, body: ChatBody | CompletionBody) -> list[list[int]]:
-        tokenizer = self._engine.tokenizer
-        assert tokenizer is not None
+    def _prepared(self, body: ChatBody | CompletionBody) -> tuple[list[list[int]], SamplingParams, Reading]:
+        """The prompts as tokens, how they are sampled, and how their answers are read."""
+        context, special = self._engine.resolved.limits.max_model_len, body.add_special_tokens
+        params, reading = body.params, Reading()
         if isinstance(body, CompletionBody):
-            return [
-                tokenizer.encode(prompt, add_special_tokens=body.add_special_tokens)
-                if isinstance(prompt, str)
-                else prompt
+            prompts = [
+                self._tokenizer.encode(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
                 for prompt in body.prompts
             ]
-        template = self._template()
-        body.check_template(template.accepts)
-        text = template.render(
-            body.messages,
-            documents=body.documents,
-            add_generation_prompt=body.add_generation_prompt,
-            continue_final_message=body.continue_final_message,
-            variables=body.template_variables,
-        )
-        return [tokenizer.encode(text, add_special_tokens=body.add_special_tokens)]
+        else:
+            template = self._template()
+            text = template.render(body.messages, **body.rendering(template.accepts))
+            self._engine.check_tools(body.tools)
+            reading, params = self._style().prepare(text, params, body.tools, body.wish)
+            prompts = [self._tokenizer.encode(text, add_special_tokens=special)]
+        return [keep_last(tokens, body, context) for tokens in prompts], params, reading
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        assert self._engine.tokenizer is not None
+        return self._engine.tokenizer
+
+    def _style(self) -> AnswerStyle:
+        if self._known_style is None:
+            tools, thinking = self._parsers
+            text = self._template().text
+            self._known_style = AnswerStyle(text, self._tokenizer, tool_parser=tools, reasoning_parser=thinking)
+        return self._known_style
 
     def _step(self) -> list[dict[str, Any]]:
         finished: list[dict[str, Any]] = []
@@ -157,16 +176,15 @@ class BatchRunner:
         self.counts.answered += 1
         self.counts.prompt_tokens += sum(len(output.prompt_token_ids) for output in outputs)
         self.counts.output_tokens += sum(len(sequence.token_ids) for sequence in sequences)
-        return _response(job.line, 200, self._answer(job.body, outputs))
+        return _response(job.line, 200, self._answer(job, outputs))
 
-    def _answer(self, body: ChatBody | CompletionBody, outputs: list[RequestOutput]) -> dict[str, Any]:
-        name, tokenizer = self._names[0], self._engine.tokenizer
-        assert tokenizer is not None
+    def _answer(self, job: _Job, outputs: list[RequestOutput]) -> dict[str, Any]:
+        name = self._names[0]
         head = AnswerHead(secrets.token_hex(12), int(time.time()), name, fingerprint(name))
-        if isinstance(body, ChatBody):
-            return chat_answer(head, body, tokenizer).whole(outputs)
+        if isinstance(job.body, ChatBody):
+            return chat_answer(head, job.body, self._tokenizer, job.reading).whole(outputs)
         prompts = [output.prompt_token_ids for output in outputs]
-        return completion_answer(head, body, tokenizer, prompts).whole(outputs)
+        return completion_answer(head, job.body, self._tokenizer, prompts).whole(outputs)
 
     def _refused(self, line: BatchLine, error: QuireError) -> dict[str, Any]:
         self.counts.failed += 1

@@ -10,6 +10,10 @@ from typing import Any
 from quire.core.outputs import CompletionOutput, Delta, RequestOutput
 from quire.engine.openai.logprobs import LogprobWriter, prompt_logprobs
 from quire.engine.openai.options import AnswerOptions
+from quire.engine.openai.spoken import chat_deltas, chat_message
+from quire.engine.parsers.answer import AnswerParser
+from quire.engine.parsers.parts import Part
+from quire.engine.parsers.reading import Reading
 
 Body = dict[str, Any]
 
@@ -29,34 +33,36 @@ class AnswerHead:
 class ChatAnswer:
     """The shapes of /v1/chat/completions."""
 
-    def __init__(self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, top: int) -> None:
-        """`top` likeliest tokens are listed where logprobs were asked for."""
+    def __init__(
+        self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, top: int, reading: Reading
+    ) -> None:
+        """`top` likeliest tokens are listed where logprobs were asked for; `reading` tells calls from content."""
         self._head = head
         self._options = options
         self._logprobs = logprobs
         self._top = top
+        self._reading = reading
+        self._parsers: dict[int, AnswerParser] = {}
+        self._has_calls: set[int] = set()
+        """Choices of a stream that have called a tool."""
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         """A chat has one prompt, and so one output."""
         (output,) = outputs
-        choices = [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": sequence.text, "refusal": None},
-                **self._about(sequence),
-                **_end(sequence),
-            }
-            for index, sequence in enumerate(output.outputs)
-        ]
+        choices = [self._choice(index, sequence) for index, sequence in enumerate(output.outputs)]
         more: Body = {}
         if self._options.token_ids:
             more["prompt_token_ids"] = output.prompt_token_ids
         if self._options.prompt_logprobs and output.prompt_logprobs is not None:
             more["prompt_logprobs"] = prompt_logprobs(output.prompt_logprobs)
-        return envelope(self._head, self._options, "chat.completion", choices) | {"usage": usage(outputs), **more}
+        used = usage(outputs, reading=self._reading)
+        return envelope(self._head, self._options, "chat.completion", choices) | {"usage": used, **more}
 
     def chunk(self, *choices: Body) -> Body:
         return envelope(self._head, self._options, "chat.completion.chunk", list(choices))
+
+    def usage(self, outputs: Sequence[RequestOutput]) -> Body:
+        return usage(outputs, reading=self._reading)
 
     def first(self, index: int, _place: int, prompt: list[int]) -> Body | None:
         """The chunk that begins a message."""
@@ -64,12 +70,47 @@ class ChatAnswer:
         chunk = self.chunk(_open(index, {"delta": message, "logprobs": None}))
         return chunk | {"prompt_token_ids": prompt} if self._options.token_ids else chunk
 
-    def piece(self, index: int, delta: Delta) -> Body:
-        return self.chunk(_open(index, {"delta": {"content": delta.text}, **self._about(delta)}))
+    def pieces(self, index: int, delta: Delta) -> list[Body]:
+        """The chunks for what was said: one, or several where it is of several kinds."""
+        said = chat_deltas(self.parts(index, delta))
+        about = self._about(delta)
+        if not said and not (delta.logprobs or (self._options.token_ids and delta.token_ids)):
+            return []
+        first, *others = said or [{"content": ""}]
+        nothing = {"logprobs": None}
+        return [self.chunk(_open(index, {"delta": first, **about}))] + [
+            self.chunk(_open(index, {"delta": other, **nothing})) for other in others
+        ]
+
+    def plain_text(self, delta: Delta) -> str:
+        """What a delta adds to the content."""
+        return "".join(part.text for part in self.parts(delta.index, delta) if part.kind == "content")
 
     def last(self, index: int, delta: Delta) -> Body:
         """The chunk that ends a message."""
-        return self.chunk({"index": index, "delta": {}, "logprobs": None, **_end(delta)})
+        end = _end(delta, called=index in self._has_calls)
+        return self.chunk({"index": index, "delta": {}, "logprobs": None, **end})
+
+    def parts(self, index: int, delta: Delta) -> list[Part]:
+        """What a delta adds to its message."""
+        parser = self._parsers.get(index)
+        if parser is None:
+            parser = self._parsers[index] = self._reading.parser(index)
+        parts = parser.push(delta.text)
+        if delta.finish_reason is not None:
+            parts += parser.finish()
+        if any(part.kind == "call" for part in parts):
+            self._has_calls.add(index)
+        return parts
+
+    def _choice(self, index: int, sequence: CompletionOutput) -> Body:
+        message = self._reading.message(index, sequence.text)
+        return {
+            "index": index,
+            "message": chat_message(message),
+            **self._about(sequence),
+            **_end(sequence, called=bool(message.calls)),
+        }
 
     def _about(self, said: CompletionOutput | Delta) -> Body:
         found = None if said.logprobs is None else self._logprobs.chat(said.token_ids, said.logprobs, self._top)
@@ -94,8 +135,7 @@ class CompletionAnswer:
         """Choices of the first prompt come first."""
         sequences = [(place, output, sequence) for place, output in enumerate(outputs) for sequence in output.outputs]
         choices = [self._choice(index, *each) for index, each in enumerate(sequences)]
-        used = usage(outputs, answered=not self._options.prompt_only)
-        return envelope(self._head, self._options, "text_completion", choices) | {"usage": used}
+        return envelope(self._head, self._options, "text_completion", choices) | {"usage": self.usage(outputs)}
 
     def chunk(self, *choices: Body) -> Body:
         return envelope(self._head, self._options, "text_completion", list(choices))
@@ -109,12 +149,21 @@ class CompletionAnswer:
         ids = {"prompt_token_ids": prompt, "token_ids": []} if self._options.token_ids else {}
         return self.chunk(_open(index, {"text": text, "logprobs": None, **ids}))
 
-    def piece(self, index: int, delta: Delta) -> Body:
+    def usage(self, outputs: Sequence[RequestOutput]) -> Body:
+        return usage(outputs, answered=not self._options.prompt_only)
+
+    def pieces(self, index: int, delta: Delta) -> list[Body]:
+        """The chunk for what was said. A token may add nothing yet: a part of a character, or of a stop string."""
+        if not (delta.text or delta.logprobs or (self._options.token_ids and delta.token_ids)):
+            return []
         found, start = None, self._offsets.get(index, 0)
         if delta.logprobs is not None:
             found = self._logprobs.text(delta.token_ids, delta.logprobs, start)
             self._offsets[index] = start + self._logprobs.length(delta.token_ids)
-        return self.chunk(_open(index, {"text": delta.text, "logprobs": found, **self._ids(delta.token_ids)}))
+        return [self.chunk(_open(index, {"text": delta.text, "logprobs": found, **self._ids(delta.token_ids)}))]
+
+    def plain_text(self, delta: Delta) -> str:
+        return delta.text
 
     def last(self, index: int, delta: Delta) -> Body:
         """The chunk that ends an answer."""
@@ -172,19 +221,21 @@ def envelope(head: AnswerHead, options: AnswerOptions, kind: str, choices: list[
     return body if options.service_tier is None else body | {"service_tier": options.service_tier}
 
 
-def usage(outputs: Sequence[RequestOutput], *, answered: bool = True) -> Body:
+def usage(outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None) -> Body:
     """Tokens of all prompts and answers; `answered` false leaves out what was generated."""
     read = sum(len(output.prompt_token_ids) for output in outputs)
-    written = sum(len(sequence.token_ids) for output in outputs for sequence in output.outputs) if answered else 0
-    return tokens_used(read, written, sum(output.metrics.cached_tokens for output in outputs))
+    sequences = [sequence.token_ids for output in outputs for sequence in output.outputs]
+    written = sum(map(len, sequences)) if answered else 0
+    thinking = 0 if reading is None else sum(map(reading.thinking_tokens, sequences))
+    return tokens_used(read, written, sum(output.metrics.cached_tokens for output in outputs), thinking)
 
 
-def tokens_used(read: int, written: int, cached: int | None) -> Body:
+def tokens_used(read: int, written: int, cached: int | None, thinking: int = 0) -> Body:
     """A `usage` object; `cached` is None while it is not known."""
     counts: Body = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if cached is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": cached}
-        counts["completion_tokens_details"] = {"reasoning_tokens": 0}
+        counts["completion_tokens_details"] = {"reasoning_tokens": thinking}
     return counts
 
 
@@ -197,5 +248,6 @@ def _open(index: int, said: Body) -> Body:
     return {"index": index, **said, "finish_reason": None}
 
 
-def _end(said: CompletionOutput | Delta) -> Body:
-    return {"finish_reason": said.finish_reason, "stop_reason": said.stop_reason}
+def _end(said: CompletionOutput | Delta, *, called: bool = False) -> Body:
+    reason = "tool_calls" if called and said.finish_reason == "stop" else said.finish_reason
+    return {"finish_reason": reason, "stop_reason": said.stop_reason}

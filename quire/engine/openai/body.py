@@ -7,15 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, MAX_TOKENS, SamplingParams
+from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
 from quire.engine.openai.fields import Fields, object_of, refuse
 from quire.engine.openai.free_form import check_free_form
 from quire.engine.openai.messages import MESSAGES, read_messages
 from quire.engine.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
 from quire.engine.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
 from quire.engine.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_params
-from quire.engine.openai.schema import Schema, either, flag, free_object, items, only, whole, words
+from quire.engine.openai.schema import Schema, either, flag, free_object, items, only, whole
+from quire.engine.openai.structured_fields import STRUCTURED, read_structured
+from quire.engine.openai.structured_fields import UNSUPPORTED as UNSUPPORTED_STRUCTURED
+from quire.engine.openai.thinking_fields import THINKING_FIELDS, read_wish
+from quire.engine.openai.tools import TOOL_FIELDS, check_tools, read_tools
+from quire.engine.parsers.tools import Tools
+from quire.engine.parsers.wish import ThinkingWish
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -23,16 +30,20 @@ CHAT = "/v1/chat/completions"
 MOST_SEQUENCES = 4096
 """Answers that one body may ask for: its prompts times what is generated from each."""
 MOST_DOCUMENTS = 1024
-MOST_TOOLS = 1024
 MOST_VARIABLES = 256
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 TRUNCATE: Schema = either(
     {"const": -1},
     whole(1, MOST_TOKENS),
     description="Keep only so many of the last tokens of a prompt; -1: as many as leave room for the answer.",
 )
-_BOTH: dict[str, Schema] = {**SAMPLING, "logit_bias": LOGIT_BIAS, **OPTIONS, "truncate_prompt_tokens": TRUNCATE}
+_BOTH: dict[str, Schema] = {
+    **SAMPLING,
+    "logit_bias": LOGIT_BIAS,
+    **STRUCTURED,
+    **OPTIONS,
+    "truncate_prompt_tokens": TRUNCATE,
+}
 CHAT_FIELDS: dict[str, Schema] = {
     "messages": MESSAGES,
     **_BOTH,
@@ -40,12 +51,9 @@ CHAT_FIELDS: dict[str, Schema] = {
     "max_completion_tokens": whole(1, MAX_TOKENS, description="As max_tokens; give one of them."),
     "logprobs": flag(),
     "top_logprobs": whole(0, MAX_LOGPROBS, description="Only with logprobs."),
-    "response_format": only({"type": "text"}),
-    "tools": items({"type": "object"}, MOST_TOOLS, description="Only with tool_choice none."),
-    "tool_choice": only("none"),
-    "parallel_tool_calls": flag(),
+    **TOOL_FIELDS,
     "modalities": only(["text"]),
-    "reasoning_effort": words(*EFFORTS, description="Where the model's chat template knows it."),
+    **THINKING_FIELDS,
     "add_generation_prompt": flag(),
     "continue_final_message": flag(),
     "add_special_tokens": flag(description="False unless given: chat templates write them."),
@@ -72,8 +80,7 @@ _UNSUPPORTED = {
     "function_call": f"{_NOT_YET}, and its successor is tool_choice",
     "prediction": _NOT_YET,
     "web_search_options": "quire reaches no web; leave it out",
-    "guided_json": _NOT_YET,
-    "structured_outputs": _NOT_YET,
+    **UNSUPPORTED_STRUCTURED,
 }
 
 
@@ -92,19 +99,32 @@ class ChatBody:
     template_variables: dict[str, Any] = field(default_factory=dict)
     documents: list[dict[str, Any]] | None = None
     truncate_prompt_tokens: int | None = None
+    tools: Tools = field(default_factory=Tools)
+    wish: ThinkingWish = field(default_factory=ThinkingWish)
     options: AnswerOptions = field(default_factory=AnswerOptions)
     labels: dict[str, str] = field(default_factory=dict)
 
-    def check_template(self, accepts: Callable[[str], bool]) -> None:
-        """Refuses what the chat template would not look at; `accepts` says of a variable whether it does."""
+    def rendering(self, accepts: Callable[[str], bool]) -> dict[str, Any]:
+        """The options of `ChatTemplate.render`; refuses what the template would not look at.
+
+        `accepts` says of a variable whether it does.
+        """
         for name in self.template_variables:
             if not accepts(name):
-                given = "reasoning_effort" if name == "reasoning_effort" else "chat_template_kwargs"
                 raise InvalidRequest(
-                    f"the model's chat template does not read {name[:64]!r}; leave it out of the request", field=given
+                    f"the model's chat template does not read {name[:64]!r}; leave it out of the request",
+                    field="chat_template_kwargs",
                 )
         if self.documents is not None and not accepts("documents"):
             raise InvalidRequest("the model's chat template reads no documents; leave them out", field="documents")
+        check_tools(self.tools, accepts)
+        return {
+            "tools": self.tools.for_template(),
+            "documents": self.documents,
+            "add_generation_prompt": self.add_generation_prompt,
+            "continue_final_message": self.continue_final_message,
+            "variables": {**self.wish.variables(accepts), **self.template_variables},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +144,10 @@ class CompletionBody:
 def read_chat_body(values: object) -> ChatBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     body = Fields(object_of(values), known=CHAT_FIELDS, unsupported=_UNSUPPORTED)
-    _check_tools(body)
-    body.only("response_format", {"type": "text"})
     body.only("modalities", ["text"])
-    params = read_params(body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body))
+    params = read_params(
+        body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body), structured=read_structured(body)
+    )
     _check_stream(body, params)
     return ChatBody(
         model=body.text("model", longest=LONGEST_MODEL),
@@ -141,6 +161,8 @@ def read_chat_body(values: object) -> ChatBody:
         template_variables=_template_variables(body),
         documents=_documents(body),
         truncate_prompt_tokens=read_truncation(body),
+        tools=read_tools(body),
+        wish=read_wish(body),
         options=read_options(body),
         labels=read_labels(body),
     )
@@ -156,7 +178,8 @@ def read_completion_body(values: object) -> CompletionBody:
         lengths = {"max_tokens": 1}  # the engine reads prompts only on the way to a token; the answer leaves it out
         if body.get("min_tokens"):
             raise refuse("min_tokens", body.get("min_tokens"), "at most max_tokens, which is 0")
-    params = read_params(body, **lengths, **body.present("best_of"), **_completion_logprobs(body, echo))
+    wanted = {**lengths, **body.present("best_of"), **_completion_logprobs(body, echo)}
+    params = read_params(body, **wanted, structured=read_structured(body))
     _check_stream(body, params)
     if len(prompts) * params.num_sequences > MOST_SEQUENCES:
         asked = f"{len(prompts)} prompts, {params.num_sequences} times each"
@@ -220,26 +243,13 @@ def _check_stream(body: Fields, params: SamplingParams) -> None:
         raise refuse("prompt_logprobs", params.prompt_logprobs, "left out when stream is true")
 
 
-def _check_tools(body: Fields) -> None:
-    body.only("tool_choice", "none")
-    tools = body.list("tools", MOST_TOOLS)
-    body.flag("parallel_tool_calls")
-    if tools and "tool_choice" not in body:
-        raise InvalidRequest(
-            "tools are given, and calling them is not supported yet; leave them out or set tool_choice to none",
-            field="tools",
-        )
-    if tools and not all(isinstance(tool, dict) for tool in tools):
-        raise refuse("tools", tools, "a list of objects")
-
-
 def _template_variables(body: Fields) -> dict[str, Any]:
     variables = dict(body.object("chat_template_kwargs") or {})
     if len(variables) > MOST_VARIABLES:
         raise refuse("chat_template_kwargs", f"{len(variables)} variables", f"at most {MOST_VARIABLES} variables")
     check_free_form("chat_template_kwargs", variables)
-    effort = body.one_of("reasoning_effort", EFFORTS)
-    if effort is not None and variables.setdefault("reasoning_effort", effort) != effort:
+    effort = body.get("reasoning_effort")
+    if effort is not None and variables.get("reasoning_effort", effort) != effort:
         raise InvalidRequest(
             "reasoning_effort is given, and chat_template_kwargs has another; leave one out", field="reasoning_effort"
         )

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeGuard
 
-from quire.core.sampling_params import MAX_TOKENS
+from quire.core.checks import MAX_TOKENS
 from quire.engine.openai.fields import as_whole, refuse
 from quire.engine.openai.schema import TOKEN_ID, Schema
 from quire.engine.text.tokenizer import MOST_CHARACTERS

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quire.core.checks import MAX_TOKENS
 from quire.core.sampling_params import (
     MAX_ALLOWED_TOKEN_IDS,
     MAX_BAD_WORD_LENGTH,
@@ -14,7 +15,6 @@ from quire.core.sampling_params import (
     MAX_STOP_LENGTH,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKEN_IDS,
-    MAX_TOKENS,
     SamplingParams,
 )
 from quire.engine.openai.fields import Fields, refuse

@@ -4,11 +4,12 @@ from quire.core.errors import InvalidRequest
 from quire.engine.openai.answers import AnswerHead, ChatAnswer, CompletionAnswer
 from quire.engine.openai.body import ChatBody, CompletionBody
 from quire.engine.openai.logprobs import LogprobWriter
+from quire.engine.parsers.reading import Reading
 from quire.engine.text.tokenizer import Tokenizer
 
 
-def chat_answer(head: AnswerHead, body: ChatBody, tokenizer: Tokenizer) -> ChatAnswer:
-    return ChatAnswer(head, body.options, _logprobs(body, tokenizer), body.params.logprobs or 0)
+def chat_answer(head: AnswerHead, body: ChatBody, tokenizer: Tokenizer, reading: Reading) -> ChatAnswer:
+    return ChatAnswer(head, body.options, _logprobs(body, tokenizer), body.params.logprobs or 0, reading)
 
 
 def completion_answer(

@@ -11,7 +11,7 @@ from quire.engine.openai.schema import TOKEN_ID, Schema, flag
 
 _OF_CHATS = (
     *("model", "messages", "add_generation_prompt", "continue_final_message", "add_special_tokens"),
-    *("chat_template_kwargs", "documents", "reasoning_effort", "tools", "tool_choice"),
+    *("chat_template_kwargs", "documents", "reasoning_effort", "tools", "tool_choice", "parallel_tool_calls"),
 )
 _STRINGS: dict[str, Schema] = {"return_token_strs": flag(description="Also how the vocabulary spells each token.")}
 TOKENIZE_TEXT_FIELDS: dict[str, Schema] = {"model": MODEL, "prompt": TEXT, "add_special_tokens": flag(), **_STRINGS}

@@ -117,6 +117,8 @@ class SequenceNews(_Message, frozen=True):
     first_granted: float | None = None
     """When it first got a row; with its first tokens only."""
     num_cached: int = 0
+    failure: str | None = None
+    """Why it failed, where there is more to say than that it did."""
 
 
 class PromptNews(_Message, frozen=True):

@@ -80,7 +80,7 @@ class RequestReader:
                     self._stop(news.index)
                 return
         if news.status is not None:
-            self._finish(news.index, news.status)
+            self._finish(news.index, news.status, news.failure)
         self._on_change()
 
     def aborted(self) -> None:
@@ -99,16 +99,13 @@ class RequestReader:
         self._last_token[news.index] = now
         self._on_tokens(len(news.tokens), None if last is None else now - last)
 
-    def _finish(self, index: int, status: Status) -> None:
-        self._record.sequences[index].finish(status)
+    def _finish(self, index: int, status: Status, failure: str | None = None) -> None:
+        self._record.sequences[index].finish(status, failure)
         if self.is_finished:
             self._record.metrics.finished_time = time.monotonic()
         if status is Status.FAILED:
-            self._fail(
-                RequestFailed(
-                    f"request {self.request.id} failed: the engine could not compute it; its log has the details"
-                )
-            )
+            reason = failure or "the engine could not compute it; its log has the details"
+            self._fail(RequestFailed(f"request {self.request.id} failed: {reason}"))
         elif status in _OUT_OF_TIME and self.is_finished and not self.num_output:
             seconds = time.monotonic() - self.request.arrival
             self._fail(

@@ -103,6 +103,8 @@ class Runner:
         """Milliseconds to wait for a message."""
         if self._embeds or (self._loop is not None and self._loop.scheduler.can_advance):
             return 0
+        if self._loop is not None and self._loop.is_preparing:
+            return 0  # the loop itself waits, for a moment at a time
         return _HELD_MS if self._loop is not None and self._loop.has_work else _IDLE_MS
 
     def _read(self, timeout: int) -> None:
@@ -187,6 +189,7 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             [update.logprobs[seq.id]] if seq.id in update.logprobs else None,
             seq.first_granted if seq.num_output == len(sampled) else None,
             seq.num_cached,
+            seq.failure,
         )
         for seq, sampled in tokens.values()
     ]

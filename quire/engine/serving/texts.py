@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from quire.core.errors import Overloaded
+from quire.engine.parsers.style import AnswerStyle
 from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template, load_tokenizer
 from quire.engine.text.template_process import TemplateProcess
@@ -15,14 +17,26 @@ from quire.models.loading.sentence_settings import read_sentence_settings
 _SHORT = 2048
 """Characters that are tokenized in place: it takes less than a hop to a thread and back."""
 _THREADS = 4
+MOST_WAITING = 64
+"""Grammars that may wait to be checked, one after the other; each takes about a second at most."""
 _T = TypeVar("_T")
 
 
 class Texts:
     """Tokenizing and templates of one model."""
 
-    def __init__(self, path: Path, template_file: Path | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        template_file: Path | None,
+        *,
+        tool_parser: str = "auto",
+        reasoning_parser: str = "auto",
+    ) -> None:
+        """The parsers are names, as `AnswerStyle` takes them."""
         self.tokenizer: Tokenizer = load_tokenizer(path)
+        self._parsers = (tool_parser, reasoning_parser)
+        self._style: AnswerStyle | None = None
         self.lower_case = read_sentence_settings(path).lower_case
         """Whether the model was trained to embed texts in lower case, whatever its tokenizer does."""
         self._path = path
@@ -30,12 +44,22 @@ class Texts:
         self._process = TemplateProcess()
         self._template: ChatTemplate | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="quire-text")
+        self._turns = ThreadPoolExecutor(1, thread_name_prefix="quire-grammar")
+        self._num_waiting = 0
 
     def load_template(self) -> ChatTemplate:
         """Compile the template, in a process of its own. Called in a thread, or before serving."""
         if self._template is None:
             self._template = load_chat_template(self._path, self.tokenizer, self._process, file=self._template_file)
         return self._template
+
+    async def style(self) -> AnswerStyle:
+        """How the model writes its answers."""
+        if self._style is None:
+            template = await self._in_thread(self.load_template)
+            tools, thinking = self._parsers
+            self._style = AnswerStyle(template.text, self.tokenizer, tool_parser=tools, reasoning_parser=thinking)
+        return self._style
 
     async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """The prompt for a conversation; options as `ChatTemplate.render` takes them."""
@@ -46,9 +70,23 @@ class Texts:
             return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return await self._in_thread(lambda: self.tokenizer.encode(text, add_special_tokens=add_special_tokens))
 
+    async def in_turn(self, work: Callable[[], _T]) -> _T:
+        """Checks of grammars: one after the other, and they take no thread from tokenizing and templates."""
+        if self._num_waiting >= MOST_WAITING:
+            raise Overloaded(
+                f"{self._num_waiting} grammars wait to be checked, and no more may; try again in a few seconds",
+                retry_after=5.0,
+            )
+        self._num_waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._turns, work)
+        finally:
+            self._num_waiting -= 1
+
     def close(self) -> None:
         self._process.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.shutdown(wait=False, cancel_futures=True)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

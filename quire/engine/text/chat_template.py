@@ -1,5 +1,6 @@
 """From a conversation to the prompt a model was trained on, by the model's own Jinja template."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ Message = Mapping[str, Any]
 _OURS = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 # The first is what templates read; the others are names clients have used for the same.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
+_ASKS_FOR_NONE = re.compile(r"content['\"\])]*\s+is\s+none")
 _CUT_HERE = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
@@ -30,6 +32,11 @@ class ChatTemplate:
         self._process = process
         self._source = source
         self._names = {name: self._asked_for(name, template) for name, template in templates.items()}
+
+    @property
+    def text(self) -> str:
+        """The templates themselves, for whoever looks for signs of how the model writes."""
+        return "\n".join(self._templates.values())
 
     def accepts(self, variable: str, name: str | None = None) -> bool:
         """Whether a template looks at a variable, such as tools; of all templates where none is named."""
@@ -53,10 +60,11 @@ class ChatTemplate:
         """
         extras = dict(variables or {})
         _check(messages, add_generation_prompt, continue_final_message, extras)
-        chat = [_with_reasoning(message) for message in messages]
+        template = self._chosen(name, tools)
+        chat = [_as_read_by(template, _with_reasoning(message)) for message in messages]
         final = _open_final(chat) if continue_final_message else None
         text = self._rendered(
-            self._chosen(name, tools),
+            template,
             {
                 **self._tokens,
                 **extras,
@@ -142,6 +150,13 @@ def _with_reasoning(message: Message) -> dict[str, Any]:
     if reasoning is None:
         return dict(message)
     return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _as_read_by(template: str, message: dict[str, Any]) -> dict[str, Any]:
+    """A message of nothing but calls has empty content for templates that look into it, none for those that ask."""
+    if message.get("content") is None and "tool_calls" in message and not _ASKS_FOR_NONE.search(template):
+        return {**message, "content": ""}
+    return message
 
 
 def _open_final(chat: list[dict[str, Any]]) -> str:

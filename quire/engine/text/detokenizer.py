@@ -17,10 +17,20 @@ _REACH = 8
 class Detokenizer:
     """The text of one sequence. The parts given out, joined, are the text of all tokens at once, at any split."""
 
-    def __init__(self, pieces: Pieces, *, skip_special_tokens: bool = True, prompt: Sequence[int] = ()) -> None:
-        """`prompt` are the tokens in front: their text is not given out, but the first token then follows them."""
+    def __init__(
+        self,
+        pieces: Pieces,
+        *,
+        skip_special_tokens: bool = True,
+        shown: Sequence[int] = (),
+        prompt: Sequence[int] = (),
+    ) -> None:
+        """`prompt` are the tokens in front: their text is not given out, but the first token then follows them.
+
+        `shown` are special tokens that are not skipped with the others.
+        """
         self._pieces = pieces
-        self._hidden = pieces.special_ids if skip_special_tokens else frozenset()
+        self._hidden = pieces.special_ids.difference(shown) if skip_special_tokens else frozenset()
         self._at_start = True
         self._lead_left = pieces.lead_count
         self._partial = b""

@@ -57,13 +57,22 @@ class Tokenizer:
         detokenizer = self.detokenizer(skip_special_tokens=skip_special_tokens)
         return detokenizer.extend(token_ids) + detokenizer.flush()
 
-    def detokenizer(self, *, skip_special_tokens: bool = True, prompt: Sequence[int] = ()) -> Detokenizer:
-        """For the text of one sequence as its tokens come, behind `prompt` where one is given."""
-        return Detokenizer(self.pieces, skip_special_tokens=skip_special_tokens, prompt=prompt)
+    def detokenizer(
+        self, *, skip_special_tokens: bool = True, shown: Sequence[int] = (), prompt: Sequence[int] = ()
+    ) -> Detokenizer:
+        """For the text of one sequence as its tokens come, behind `prompt` where one is given.
+
+        `shown` are special tokens that are not skipped with the others.
+        """
+        return Detokenizer(self.pieces, skip_special_tokens=skip_special_tokens, shown=shown, prompt=prompt)
 
     def id_to_token(self, token_id: int) -> str | None:
         """How the vocabulary spells a token, which is not how it reads; None for an id that is no token."""
         return self._backend.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
+
+    def as_json(self) -> str:
+        """As the `tokenizers` library writes it."""
+        return self._backend.to_str()
 
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)

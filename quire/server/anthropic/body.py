@@ -4,15 +4,17 @@
 """
 
 from dataclasses import dataclass
-from typing import Any
 
+from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS, MAX_TOKENS, SamplingParams
+from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS, SamplingParams
 from quire.engine.openai.fields import Fields, object_of, refuse
-from quire.engine.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
+from quire.engine.openai.messages import MOST_MESSAGES
 from quire.engine.openai.options import LONGEST_IDENTIFIER, LONGEST_MODEL
-
-Message = dict[str, Any]
+from quire.engine.parsers.tools import Tools
+from quire.engine.parsers.wish import ThinkingWish
+from quire.server.anthropic.tools import read_tools, read_wish
+from quire.server.anthropic.turns import Message, check_cache_control, joined, read_text, read_turn
 
 COUNT_FIELDS = (
     *("model", "messages", "system", "thinking", "tools", "tool_choice"),
@@ -22,17 +24,14 @@ MESSAGE_FIELDS = (
     *(*COUNT_FIELDS, "max_tokens", "metadata", "service_tier", "stop_sequences", "stream"),
     *("temperature", "top_k", "top_p"),
 )
-ROLES = ("user", "assistant", "system")
-
 _UNSUPPORTED = {
     "container": "there are no containers here; leave it out",
     "context_management": "the conversation is taken as it is; leave it out",
     "diagnostics": "usage.cache_read_input_tokens says what the cache held; leave it out",
     "inference_geo": "the model runs in one place; leave it out",
-    "mcp_servers": "tools are not supported; leave it out",
+    "mcp_servers": "quire calls no servers; give their functions as tools",
     "output_config": "neither effort nor output formats are supported; leave it out",
 }
-_BLOCKS = ("image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking", "search_result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,8 @@ class Conversation:
     messages: list[Message]
     prefilled: bool
     """Whether the last message is the beginning of the answer."""
+    tools: Tools
+    wish: ThinkingWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +86,21 @@ def _conversation(body: Fields) -> Conversation:
     model = body.text("model", longest=LONGEST_MODEL)
     if model is None:
         raise InvalidRequest("model is missing; /v1/models lists the names there are", field="model")
-    _check_tools_and_thinking(body)
-    _check_cache_control(body.get("cache_control"), "cache_control")
+    body.only("speed", "standard")
+    check_cache_control(body.get("cache_control"), "cache_control")
     given = body.list("messages", MOST_MESSAGES)
     if not given:
         raise refuse("messages", given, "a list of at least one message")
-    turns = [_message(each, f"messages[{place}]", last=place == len(given) - 1) for place, each in enumerate(given)]
-    prefilled = turns[-1]["role"] == "assistant"
+    read = [read_turn(each, f"messages[{place}]", is_last=place == len(given) - 1) for place, each in enumerate(given)]
+    turns = [turn for several in read for turn in several]
+    prefilled = turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]
     if prefilled and not turns[-1]["content"]:
         turns, prefilled = turns[:-1], False
-    system = _text(body.get("system"), "system", may_be_empty=True) if "system" in body else ""
+    system = read_text(body.get("system"), "system", may_be_empty=True) if "system" in body else ""
     opening = [{"role": "system", "content": system}] if system else []
     if not turns:
         raise refuse("messages", given, "a list with a message that is not empty")
-    return Conversation(model, _joined([*opening, *turns]), prefilled)
-
-
-def _check_tools_and_thinking(body: Fields) -> None:
-    if body.get("tools") not in (None, []):
-        raise refuse("tools", body.get("tools"), "empty or left out, for tools are not supported")
-    body.only("tool_choice", {"type": "none"})
-    body.only("thinking", {"type": "disabled"})
-    body.only("speed", "standard")
+    return Conversation(model, joined([*opening, *turns]), prefilled, read_tools(body), read_wish(body))
 
 
 def _stop_sequences(body: Fields) -> tuple[str, ...]:
@@ -115,70 +109,3 @@ def _stop_sequences(body: Fields) -> tuple[str, ...]:
         if not isinstance(each, str) or not 0 < len(each) <= MAX_STOP_LENGTH:
             raise refuse(f"stop_sequences[{place}]", each, f"text of 1 to {MAX_STOP_LENGTH} characters")
     return tuple(given)
-
-
-def _message(given: object, where: str, *, last: bool) -> Message:
-    if not isinstance(given, dict):
-        raise refuse(where, given, "an object with a role and content")
-    message = Fields(given, known=("role", "content"), where=f"{where}.")
-    role = message.one_of("role", ROLES)
-    if role is None:
-        raise refuse(f"{where}.role", role, f"one of {', '.join(ROLES)}")
-    may_be_empty = last and role == "assistant"
-    return {"role": role, "content": _text(message.get("content"), f"{where}.content", may_be_empty=may_be_empty)}
-
-
-def _text(given: object, where: str, *, may_be_empty: bool) -> str:
-    if isinstance(given, list):
-        if len(given) > MOST_PARTS:
-            raise refuse(where, f"a list of {len(given)}", f"a list of at most {MOST_PARTS} blocks")
-        text = "\n".join(_block(block, f"{where}[{place}]") for place, block in enumerate(given))
-    elif isinstance(given, str):
-        text = given
-    else:
-        raise refuse(where, given, "text or a list of text blocks")
-    if len(text) > LONGEST_CONTENT:
-        raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
-    if not text and not may_be_empty:
-        raise refuse(where, given, "text that is not empty")
-    return text
-
-
-def _block(given: object, where: str) -> str:
-    kind = given.get("type") if isinstance(given, dict) else None
-    if kind in _BLOCKS:
-        raise InvalidRequest(
-            f"{where} is a block of type {kind}; only text blocks are supported", field=where.split("[", maxsplit=1)[0]
-        )
-    if not isinstance(given, dict) or kind != "text":
-        raise refuse(where, given, '{"type": "text", "text": ...}')
-    block = Fields(given, known=("type", "text", "cache_control", "citations"), where=f"{where}.")
-    _check_cache_control(block.get("cache_control"), f"{where}.cache_control")
-    if block.get("citations") not in (None, []):
-        raise refuse(f"{where}.citations", block.get("citations"), "empty or left out, for citations are not supported")
-    text = block.text("text")
-    if not text:
-        raise refuse(f"{where}.text", text, "text that is not empty")
-    return text
-
-
-def _check_cache_control(given: object, where: str) -> None:
-    if given is None:
-        return
-    if not isinstance(given, dict):
-        raise refuse(where, given, '{"type": "ephemeral"}')
-    control = Fields(given, known=("type", "ttl"), where=f"{where}.")
-    if control.one_of("type", ("ephemeral",)) is None:
-        raise refuse(f"{where}.type", None, "ephemeral")
-    control.one_of("ttl", ("5m", "1h"))
-
-
-def _joined(messages: list[Message]) -> list[Message]:
-    """Messages of one role that follow each other are one turn: templates want the roles to alternate."""
-    turns: list[Message] = []
-    for message in messages:
-        if turns and turns[-1]["role"] == message["role"]:
-            turns[-1] = {"role": message["role"], "content": f"{turns[-1]['content']}\n{message['content']}"}
-        else:
-            turns.append(message)
-    return turns

@@ -27,12 +27,18 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     asked = read_messages_body(body)
     serving.check_model(asked.conversation.model, caller)
     note_labels(asked.labels, caller)
-    text, prompt = await _prompt(asked.conversation, serving)
+    conversation = asked.conversation
+    text, prompt = await _prompt(conversation, serving)
+    reading, params = (await serving.style()).prepare(text, asked.params, conversation.tools, conversation.wish)
     assert asked.params.max_tokens is not None
     writer = MessagesWriter(
-        new_id("msg_"), serving.names[0], prompt_tokens=len(prompt), max_tokens=asked.params.max_tokens
+        new_id("msg_"),
+        serving.names[0],
+        prompt_tokens=len(prompt),
+        max_tokens=asked.params.max_tokens,
+        reading=reading,
     )
-    return Call(MESSAGES, [prompt], [text], asked.params, asked.stream, writer)
+    return Call(MESSAGES, [prompt], [text], params, asked.stream, writer)
 
 
 async def _create(request: Request) -> Response:
@@ -50,10 +56,13 @@ async def _count(request: Request) -> Response:
 
 
 async def _prompt(conversation: Conversation, serving: "Serving") -> tuple[str, list[int]]:
+    await serving.check_tools(conversation.tools)
     text = await serving.render(
         conversation.messages,
+        tools=conversation.tools.for_template(),
         add_generation_prompt=not conversation.prefilled,
         continue_final_message=conversation.prefilled,
+        variables=conversation.wish.variables(serving.accepts),
     )
     # The template wrote the special tokens itself.
     return text, await serving.encode(text, add_special_tokens=False)

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS, MAX_TOKENS
+from quire.core.checks import MAX_TOKENS
+from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS
 from quire.engine.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.engine.openai.options import LONGEST_IDENTIFIER, LONGEST_MODEL
 from quire.engine.openai.sampling_fields import SAMPLING
 from quire.engine.openai.schema import Schema, body, either, flag, items, only, text, whole, words
-from quire.server.anthropic.body import ROLES
+from quire.server.anthropic.tools import tool_fields
+from quire.server.anthropic.turns import LONGEST_ID, ROLES
 
 
 def message_body() -> Schema:
@@ -36,7 +38,7 @@ def message_answer() -> Schema:
             "type": {"const": "message"},
             "role": {"const": "assistant"},
             "model": {"type": "string"},
-            "content": {"type": "array", "items": body({"type": {"const": "text"}, "text": {"type": "string"}})},
+            "content": {"type": "array", "items": {"type": "object", "required": ["type"]}},
             "stop_reason": {"type": "string"},
             "stop_sequence": {"type": ["string", "null"]},
             "usage": {"type": "object", "properties": dict.fromkeys(usage, whole_number), "required": list(usage)},
@@ -49,16 +51,26 @@ def count_answer() -> Schema:
     return {"type": "object", "properties": {"input_tokens": {"type": "integer"}}, "required": ["input_tokens"]}
 
 
+def _content(*blocks: Schema) -> Schema:
+    item = blocks[0] if len(blocks) == 1 else {"anyOf": list(blocks)}
+    return {"anyOf": [_TEXT, {"type": "array", "items": item, "maxItems": MOST_PARTS}]}
+
+
 def _shared() -> dict[str, Schema]:
-    content = {"anyOf": [_TEXT, {"type": "array", "items": _BLOCK, "maxItems": MOST_PARTS}]}
-    message = body({"role": {"enum": list(ROLES)}, "content": content}, required=("role", "content"))
+    content = _content(_BLOCK)
+    said = {
+        "user": _content(_BLOCK, _RESULT),
+        "assistant": _content(_BLOCK, *_THOUGHTS, _CALL),
+        "system": content,
+    }
+    message = either(
+        *(body({"role": {"const": role}, "content": said[role]}, required=("role", "content")) for role in ROLES)
+    )
     return {
         "model": text(LONGEST_MODEL, description="A name from /v1/models."),
         "messages": items(message, MOST_MESSAGES, least=1),
         "system": either(*content["anyOf"], _NULL),
-        "thinking": only({"type": "disabled"}),
-        "tools": only([]),
-        "tool_choice": only({"type": "none"}),
+        **tool_fields(_CACHE_CONTROL),
         "cache_control": _CACHE_CONTROL,
         "speed": only("standard"),
     }
@@ -80,4 +92,33 @@ _BLOCK: Schema = body(
         "citations": only([]),
     },
     required=("type", "text"),
+)
+_ID: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+_RESULT: Schema = body(
+    {
+        "type": {"const": "tool_result"},
+        "tool_use_id": _ID,
+        "content": either(*_content(_BLOCK)["anyOf"], _NULL),
+        "is_error": flag(),
+        "cache_control": _CACHE_CONTROL,
+    },
+    required=("type", "tool_use_id"),
+)
+_CALL: Schema = body(
+    {
+        "type": {"const": "tool_use"},
+        "id": _ID,
+        "name": _ID,
+        "input": {"type": "object"},
+        "cache_control": _CACHE_CONTROL,
+        "caller": only({"type": "direct"}),
+    },
+    required=("type", "id", "name", "input"),
+)
+_THOUGHTS: tuple[Schema, ...] = (
+    body(
+        {"type": {"const": "thinking"}, "thinking": _TEXT, "signature": {"type": ["string", "null"]}},
+        required=("type", "thinking"),
+    ),
+    body({"type": {"const": "redacted_thinking"}, "data": {"type": ["string", "null"]}}, required=("type",)),
 )

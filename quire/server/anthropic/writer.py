@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.core.outputs import CompletionOutput, Delta, RequestOutput
+from quire.engine.parsers.parts import Part
+from quire.engine.parsers.reading import Reading
+from quire.server.anthropic.blocks import Blocks
 from quire.server.writer import Body, Event, Writer
 
 _ERROR_TYPES = {
@@ -16,31 +19,33 @@ _ERROR_TYPES = {
 
 
 class MessagesWriter(Writer):
-    """One message with one block of text."""
+    """One message of blocks."""
 
-    def __init__(self, identity: str, model: str, *, prompt_tokens: int, max_tokens: int) -> None:
+    def __init__(self, identity: str, model: str, *, prompt_tokens: int, max_tokens: int, reading: Reading) -> None:
         self._identity = identity
         self._model = model
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
+        self._reading = reading
+        self._parser = reading.parser(0)
+        self._blocks = Blocks()
 
     def opening(self) -> list[Event]:
         message = self._message([], None, None, _usage(self._prompt_tokens, 0, 0))
-        return [
-            _event("message_start", message=message),
-            _event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-            _event("ping"),
-        ]
+        # where nothing but text can come, its block is there from the beginning
+        begun = self._blocks.open_text() if self._reading.is_plain else []
+        return [_event("message_start", message=message), *map(_named, begun), _event("ping")]
 
     def piece(self, delta: Delta) -> list[Event]:
-        if not delta.text:
-            return []
-        return [_event("content_block_delta", index=0, delta={"type": "text_delta", "text": delta.text})]
+        return [_named(event) for event in self._blocks.take(self._parts(delta))]
+
+    def plain_text(self, delta: Delta) -> str:
+        return "".join(part.text for part in self._parts(delta) if part.kind == "content")
 
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
-        reason, stop_sequence = self._stopped(outputs[0].outputs[0])
+        reason, stop_sequence = self._stopped(outputs[0].outputs[0], self._blocks)
         return [
-            _event("content_block_stop", index=0),
+            *map(_named, self._blocks.close()),
             _event(
                 "message_delta",
                 delta={"stop_reason": reason, "stop_sequence": stop_sequence},
@@ -55,9 +60,13 @@ class MessagesWriter(Writer):
         return [_event("error", error={"type": kind, "message": error["message"]})]
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
-        sequence = outputs[0].outputs[0]
-        content = [{"type": "text", "text": sequence.text}] if sequence.text else []
-        return self._message(content, *self._stopped(sequence), _usage_of(outputs[0]))
+        sequence, blocks, parser = outputs[0].outputs[0], Blocks(), self._reading.parser(0)
+        blocks.take([*parser.push(sequence.text), *parser.finish()])
+        return self._message(blocks.whole(), *self._stopped(sequence, blocks), _usage_of(outputs[0]))
+
+    def _parts(self, delta: Delta) -> list[Part]:
+        parts = self._parser.push(delta.text)
+        return parts if delta.finish_reason is None else [*parts, *self._parser.finish()]
 
     def _message(self, content: list[Body], reason: str | None, stop_sequence: str | None, usage: Body) -> Body:
         return {
@@ -71,8 +80,10 @@ class MessagesWriter(Writer):
             "usage": usage,
         }
 
-    def _stopped(self, sequence: CompletionOutput) -> tuple[str, str | None]:
+    def _stopped(self, sequence: CompletionOutput, blocks: Blocks) -> tuple[str, str | None]:
         """Why it ended, and the stop sequence where one ended it."""
+        if sequence.finish_reason == "stop" and blocks.has_calls:
+            return "tool_use", None
         if sequence.finish_reason == "stop":
             found = sequence.stop_reason
             return ("stop_sequence", found) if isinstance(found, str) else ("end_turn", None)
@@ -84,7 +95,11 @@ class MessagesWriter(Writer):
 
 
 def _event(kind: str, **fields: Any) -> Event:
-    return Event({"type": kind, **fields}, name=kind)
+    return _named({"type": kind, **fields})
+
+
+def _named(data: Body) -> Event:
+    return Event(data, name=data["type"])
 
 
 def _usage_of(output: RequestOutput) -> Body:

@@ -27,12 +27,14 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     note_labels(asked.labels, caller)
     text, tokens = await encode_chat(asked, serving)
     prompt = keep_last(tokens, asked, serving.max_model_len)
-    answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer)
+    await serving.check_tools(asked.tools)
+    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.wish)
+    answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer, reading)
     return Call(
         endpoint=CHAT,
         prompts=[prompt],
         texts=[text if len(prompt) == len(tokens) else None],
-        params=asked.params,
+        params=params,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
     )
@@ -40,14 +42,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
 
 async def encode_chat(asked: ChatBody, serving: "Serving") -> tuple[str, list[int]]:
     """The conversation as the model reads it, in text and in tokens."""
-    asked.check_template(serving.accepts)
-    text = await serving.render(
-        asked.messages,
-        documents=asked.documents,
-        add_generation_prompt=asked.add_generation_prompt,
-        continue_final_message=asked.continue_final_message,
-        variables=asked.template_variables,
-    )
+    text = await serving.render(asked.messages, **asked.rendering(serving.accepts))
     return text, await serving.encode(text, add_special_tokens=asked.add_special_tokens)
 
 

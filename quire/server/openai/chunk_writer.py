@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quire.core.outputs import Delta, RequestOutput
-from quire.engine.openai.answers import ChatAnswer, CompletionAnswer, tokens_used, usage
+from quire.engine.openai.answers import ChatAnswer, CompletionAnswer, tokens_used
 from quire.engine.openai.options import AnswerOptions
 from quire.server.writer import Body, Event, Writer
 
@@ -41,18 +41,18 @@ class OpenAIWriter(Writer):
         events: list[Event] = []
         if not options.prompt_only:
             self._written += len(delta.token_ids)
-            # a token may add nothing yet: a part of a character, or what may become a stop string
-            if delta.text or delta.logprobs or (options.token_ids and delta.token_ids):
-                events.append(self._event(self._answer.piece(index, delta)))
+            events += [self._event(chunk) for chunk in self._answer.pieces(index, delta)]
         if delta.finish_reason is not None:
             events.append(self._event(self._answer.last(index, delta)))
         return events
 
+    def plain_text(self, delta: Delta) -> str:
+        return self._answer.plain_text(delta)
+
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
         last: list[Event] = []
         if self._options.include_usage:
-            used = usage(outputs, answered=not self._options.prompt_only)
-            last = [Event(self._answer.chunk() | {"usage": used})]
+            last = [Event(self._answer.chunk() | {"usage": self._answer.usage(outputs)})]
         return [*last, Event(DONE)]
 
     def failure(self, error: Body) -> list[Event]:

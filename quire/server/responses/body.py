@@ -6,13 +6,18 @@
 from dataclasses import dataclass
 from typing import Any
 
+from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_TOKENS, SamplingParams
+from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from quire.engine.openai.fields import Fields, object_of, refuse
 from quire.engine.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, LONGEST_MODEL, read_labels
 from quire.engine.openai.sampling_fields import SAMPLING, read_params
+from quire.engine.parsers.tools import Tools
+from quire.engine.parsers.wish import ThinkingWish
 from quire.engine.text.tokenizer import MOST_CHARACTERS
 from quire.server.responses.items import Item, read_input
+from quire.server.responses.text_format import read_text
+from quire.server.responses.tools import echoed, read_tools, read_wish
 
 LOGPROBS = "message.output_text.logprobs"
 LONGEST_ID = 128
@@ -29,7 +34,7 @@ FIELDS = (
 _UNSUPPORTED = {
     "conversation": "use previous_response_id to go on with a stored response",
     "context_management": 'truncation "auto" drops the oldest messages; leave it out',
-    "max_tool_calls": "tools are not supported; leave it out",
+    "max_tool_calls": "it is about tools of the server's own, and there are none; leave it out",
     "moderation": "nothing is moderated here; leave it out",
     "n": "a response is one answer; send the request again for another",
     "prompt": "there are no stored prompts; write it into input",
@@ -52,6 +57,8 @@ class ResponseBody:
     truncate: bool
     """Whether the oldest messages are dropped when all do not fit."""
     labels: dict[str, str]
+    tools: Tools
+    wish: ThinkingWish
     echo: dict[str, Any]
     """Fields that the answer repeats."""
 
@@ -63,8 +70,10 @@ def read_response_body(values: object) -> ResponseBody:
     top, most = _top_logprobs(body), body.whole("max_output_tokens", 1, MAX_TOKENS)
     if most is not None and (body.whole("min_tokens") or 0) > most:
         raise refuse("min_tokens", body.get("min_tokens"), f"at most max_output_tokens, which is {most}")
-    params, labels = read_params(body, max_tokens=most, logprobs=top), read_labels(body)
-    echo = _echo(body, labels) | {"top_logprobs": top or 0}
+    structured, text = read_text(body)
+    params, labels = read_params(body, max_tokens=most, logprobs=top, structured=structured), read_labels(body)
+    tools, wish = read_tools(body), read_wish(body)
+    echo = _echo(body, labels) | echoed(body, tools) | {"top_logprobs": top or 0, "text": text}
     return ResponseBody(
         model=body.text("model", longest=LONGEST_MODEL),
         items=read_input(body.get("input")),
@@ -75,6 +84,8 @@ def read_response_body(values: object) -> ResponseBody:
         stream=body.flag("stream"),
         truncate=echo["truncation"] == "auto",
         labels=labels,
+        tools=tools,
+        wish=wish,
         echo=echo | {"temperature": params.temperature, "top_p": params.top_p},
     )
 
@@ -84,13 +95,11 @@ def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
         "instructions": body.text("instructions", longest=MOST_CHARACTERS),
         "max_output_tokens": body.get("max_output_tokens"),
         "metadata": body.object("metadata") or {},
-        "parallel_tool_calls": body.flag("parallel_tool_calls", True),
         "previous_response_id": body.text("previous_response_id", longest=LONGEST_ID),
         "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
         "safety_identifier": labels.get("safety_identifier"),
         "service_tier": "default",
         "store": body.flag("store", True),
-        "tool_choice": body.one_of("tool_choice", ("auto", "none")) or "auto",
         "truncation": body.one_of("truncation", ("auto", "disabled")) or "disabled",
         "user": labels.get("user"),
     }
@@ -111,16 +120,10 @@ def _top_logprobs(body: Fields) -> int | None:
 
 
 def _check_what_is_fixed(body: Fields) -> None:
-    if body.get("tools") not in (None, []):
-        raise refuse("tools", body.get("tools"), "empty or left out, for tools are not supported")
     body.only("background", False)
     body.only("prompt_cache_retention", "in_memory")
     # Two words for the only tier there is.
     body.one_of("service_tier", ("auto", "default"))
-    Fields(body.object("reasoning") or {}, known=(), where="reasoning.")
-    text = Fields(body.object("text") or {}, known=("format", "verbosity"), where="text.")
-    text.only("format", {"type": "text"})
-    text.only("verbosity", "medium")
     options = body.object("stream_options")
     if options is not None and not body.flag("stream"):
         raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")

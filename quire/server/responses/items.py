@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
+from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_TOKENS
 from quire.engine.openai.fields import Fields, refuse
 from quire.engine.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
+from quire.server.responses.call_items import KINDS, LONGEST_ITEM_ID, STATUSES, arguments_of, read_call_item
 from quire.server.store.limits import is_id, new_id
 
 Item = dict[str, Any]
 Message = dict[str, Any]
 
 ROLES = ("user", "assistant", "system", "developer")
-LONGEST_ITEM_ID = 256
 _FIELDS = ("type", "id", "role", "content", "status")
-_STATUSES = ("in_progress", "completed", "incomplete")
 _OUTPUT_ONLY = ("annotations", "logprobs")
+_PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
 _TEMPLATE_ROLES = {"developer": "system"}
 """OpenAI's new word for the old role; templates know the old one."""
 
@@ -46,34 +46,70 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[Message
     """For a chat template. What the system says at the start is put together, as templates take one such message."""
     opening = [] if instructions is None else [instructions]
     turns: list[Message] = []
+    thoughts: list[str] = []
+    """Thinking whose message is still to come."""
     for item in items:
-        role = _TEMPLATE_ROLES.get(item["role"], item["role"])
-        text = "\n".join(part["text"] for part in item["content"])
-        if role == "system" and not turns:
-            opening.append(text)
+        kind, last = item["type"], turns[-1] if turns else {}
+        if kind == "reasoning":
+            thoughts += [part["text"] for part in item["content"] or item["summary"]]
+        elif kind == "function_call_output":
+            turns.append({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]})
+        elif kind == "function_call":
+            if last.get("role") != "assistant" or thoughts:
+                turns.append({"role": "assistant", "content": None, **_thought(thoughts)})
+            turns[-1].setdefault("tool_calls", []).append(_spoken_call(item))
         else:
-            turns.append({"role": role, "content": text})
+            role = _TEMPLATE_ROLES.get(item["role"], item["role"])
+            text = "\n".join(part["text"] for part in item["content"])
+            if role == "system" and not turns:
+                opening.append(text)
+            else:
+                turns.append({"role": role, "content": text, **(_thought(thoughts) if role == "assistant" else {})})
     system = "\n\n".join(text for text in opening if text)
     return [*([{"role": "system", "content": system}] if system else []), *turns]
+
+
+def _thought(thoughts: list[str]) -> Message:
+    """The thinking of the message that comes now."""
+    found = "\n".join(thoughts)
+    thoughts.clear()
+    return {"reasoning_content": found} if found else {}
+
+
+def _spoken_call(item: Item) -> Message:
+    return {
+        "id": item["call_id"],
+        "type": "function",
+        "function": {"name": item["name"], "arguments": arguments_of(item)},
+    }
 
 
 def _read_item(given: object, where: str, taken: set[str]) -> Item:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object, such as a message with a role and content")
+    if given.get("type") in KINDS:
+        known, call = read_call_item(given, where)
+        return {"id": _identity(known, given["type"], taken), **call}
     if given.get("type") not in (None, "message"):
         raise InvalidRequest(
-            f"{where} is an item of type {str(given['type'])[:40]!r}; only messages are supported", field="input"
+            f"{where} is an item of type {str(given['type'])[:40]!r}; only message, {', '.join(KINDS)} are supported",
+            field="input",
         )
     item = Fields(given, known=_FIELDS, where=f"{where}.")
     role = item.one_of("role", ROLES)
     if role is None:
         raise refuse(f"{where}.role", None, f"one of {', '.join(ROLES)}")
-    status = item.one_of("status", _STATUSES) or "completed"
-    identity = item.text("id", longest=LONGEST_ITEM_ID)
-    if identity is None or not is_id(identity) or identity in taken:
-        identity = new_id("msg_")  # ids tell the items of a list apart
-    taken.add(identity)
+    status = item.one_of("status", STATUSES) or "completed"
+    identity = _identity(item.text("id", longest=LONGEST_ITEM_ID), "message", taken)
     return _item(role, _read_content(item.get("content"), role, f"{where}.content"), identity, status)
+
+
+def _identity(known: str | None, kind: str, taken: set[str]) -> str:
+    """The id that the client gave, or one of ours: ids tell the items of a list apart."""
+    if known is None or not is_id(known) or known in taken:
+        known = new_id(_PREFIXES[kind])
+    taken.add(known)
+    return known
 
 
 def _read_content(given: object, role: str, where: str) -> list[Item]:

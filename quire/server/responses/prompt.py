@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from quire.engine.parsers.tools import Tools
+from quire.engine.parsers.wish import ThinkingWish
 from quire.server.responses.items import Message
 
 if TYPE_CHECKING:
@@ -11,16 +13,21 @@ _SHARE_FOR_ANSWER = 4
 """At least one part in so many of the context is kept free for the answer, even when it may be shorter."""
 
 
-async def whole_prompt(serving: "Serving", messages: list[Message]) -> tuple[str, list[int]]:
+async def whole_prompt(
+    serving: "Serving", messages: list[Message], tools: Tools, wish: ThinkingWish
+) -> tuple[str, list[int]]:
     """Text and tokens."""
-    text = await serving.render(messages)
+    await serving.check_tools(tools)
+    text = await serving.render(messages, tools=tools.for_template(), variables=wish.variables(serving.accepts))
     # The template wrote the special tokens itself.
     return text, await serving.encode(text, add_special_tokens=False)
 
 
-async def fitting_prompt(serving: "Serving", messages: list[Message], max_tokens: int | None) -> tuple[str, list[int]]:
+async def fitting_prompt(
+    serving: "Serving", messages: list[Message], max_tokens: int | None, tools: Tools, wish: ThinkingWish
+) -> tuple[str, list[int]]:
     """As few of the oldest turns dropped as leave room for the answer; what the system says at the start stays."""
-    prompt = await whole_prompt(serving, messages)
+    prompt = await whole_prompt(serving, messages, tools, wish)
     room = _room(serving.max_model_len, max_tokens)
     if len(prompt[1]) <= room:
         return prompt
@@ -30,7 +37,7 @@ async def fitting_prompt(serving: "Serving", messages: list[Message], max_tokens
     low, high = 0, len(starts) - 1
     while low <= high:  # the fewer turns, the fewer tokens: the first start that fits is found by halving
         middle = (low + high) // 2
-        tried = await whole_prompt(serving, [*messages[:head], *messages[starts[middle] :]])
+        tried = await whole_prompt(serving, [*messages[:head], *messages[starts[middle] :]], tools, wish)
         # Where not even the last turn fits, it is what is tried last, and the engine says by how much it is too long.
         if len(tried[1]) <= room or low == len(starts) - 1:
             prompt, high = tried, middle - 1

@@ -40,19 +40,21 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
     if asked.truncate:
-        text, prompt = await fitting_prompt(serving, messages, asked.params.max_tokens)
+        text, prompt = await fitting_prompt(serving, messages, asked.params.max_tokens, asked.tools, asked.wish)
     else:
-        text, prompt = await whole_prompt(serving, messages)
+        text, prompt = await whole_prompt(serving, messages, asked.tools, asked.wish)
+    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.wish)
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()),
         serving.names[0],
         asked.echo,
         serving.tokenizer,
+        reading=reading,
         top_logprobs=asked.params.logprobs,
         keep=keeper(history, items, store=asked.store),
     )
-    return Call(RESPONSES, [prompt], [text], asked.params, asked.stream, writer)
+    return Call(RESPONSES, [prompt], [text], params, asked.stream, writer)
 
 
 async def _create(request: Request) -> Response:

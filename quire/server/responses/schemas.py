@@ -1,6 +1,7 @@
 """What /openapi.json says of the Responses API."""
 
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_TOKENS
+from quire.core.checks import MAX_TOKENS
+from quire.core.sampling_params import MAX_LOGPROBS
 from quire.engine.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.engine.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL
 from quire.engine.openai.sampling_fields import LOGIT_BIAS, SAMPLING
@@ -8,8 +9,11 @@ from quire.engine.openai.schema import Schema, body, either, flag, items, only, 
 from quire.engine.text.tokenizer import MOST_CHARACTERS
 from quire.server.openai.paging import page_schema
 from quire.server.responses.body import LOGPROBS, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
-from quire.server.responses.items import LONGEST_ITEM_ID, ROLES
+from quire.server.responses.call_items import CALL_ITEMS, LONGEST_ITEM_ID
+from quire.server.responses.items import ROLES
 from quire.server.responses.query import MOST_ITEMS
+from quire.server.responses.text_format import TEXT
+from quire.server.responses.tools import TOOL_FIELDS
 
 _NULL: Schema = {"type": "null"}
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
@@ -33,12 +37,9 @@ def create_body() -> Schema:
         "top_logprobs": whole(0, MAX_LOGPROBS),
         "include": items({"const": LOGPROBS}, MOST_INCLUDED),
         "truncation": words("auto", "disabled", description="auto drops the oldest messages where all do not fit."),
-        "text": either(body({"format": only({"type": "text"}), "verbosity": only("medium")}), _NULL),
-        "reasoning": only({}),
+        "text": TEXT,
         "background": only(False),
-        "tools": only([]),
-        "tool_choice": words("auto", "none"),
-        "parallel_tool_calls": flag(),
+        **TOOL_FIELDS,
         "service_tier": words("auto", "default"),
         "prompt_cache_key": text(LONGEST_IDENTIFIER, description="Needs nothing done: requests go to their prefix."),
         "prompt_cache_retention": only("in_memory"),
@@ -51,7 +52,7 @@ def create_body() -> Schema:
 
 def _item() -> Schema:
     parts = {"type": "array", "items": {"anyOf": [_INPUT_PART, _OUTPUT_PART]}, "minItems": 1, "maxItems": MOST_PARTS}
-    return body(
+    message = body(
         {
             "type": words("message"),
             "id": text(LONGEST_ITEM_ID),
@@ -61,6 +62,7 @@ def _item() -> Schema:
         },
         required=("role", "content"),
     )
+    return either(message, *CALL_ITEMS)
 
 
 RESPONSE_ANSWER: Schema = {

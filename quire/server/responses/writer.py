@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestOutput
+from quire.engine.parsers.parts import Part
+from quire.engine.parsers.reading import Reading
 from quire.engine.text.tokenizer import Tokenizer
-from quire.server.responses.items import output_item, output_part
-from quire.server.store.limits import new_id
+from quire.server.responses.output import Output, Step
 from quire.server.writer import Body, Event, Writer
 
 _ERROR_CODES = {"invalid_request_error": "invalid_prompt", "rate_limit_error": "rate_limit_exceeded"}
@@ -14,7 +15,7 @@ _FAILED = ("error", "queue_timeout")
 
 
 class ResponseWriter(Writer):
-    """One response with one message. `keep` is given the response when it has ended, however it did."""
+    """One response. `keep` is given the response when it has ended, however it did."""
 
     def __init__(
         self,
@@ -24,6 +25,7 @@ class ResponseWriter(Writer):
         echo: Body,
         tokenizer: Tokenizer,
         *,
+        reading: Reading,
         top_logprobs: int | None,
         keep: Callable[[Body], None],
     ) -> None:
@@ -35,39 +37,41 @@ class ResponseWriter(Writer):
         self._tokenizer = tokenizer
         self._top = top_logprobs
         self._keep = keep
-        self._item = new_id("msg_")
+        self._reading = reading
+        self._parser = reading.parser(0)
+        self._output = Output()
         self._number = 0
         self._untold: list[Body] = []
         """Logprobs of tokens whose text is still to come."""
 
     def opening(self) -> list[Event]:
         response = self._response("in_progress")
-        item = output_item(self._item, "", "in_progress") | {"content": []}
+        # where nothing but a message can come, it is there from the beginning
+        begun = self._output.open_message() if self._reading.is_plain else []
         return [
             self._event("response.created", response=response),
             self._event("response.in_progress", response=response),
-            self._event("response.output_item.added", output_index=0, item=item),
-            self._part_event("response.content_part.added", part=output_part("")),
+            *self._events(begun),
         ]
 
     def piece(self, delta: Delta) -> list[Event]:
         self._untold += self._logprobs(delta.token_ids, delta.logprobs)
-        if not delta.text:
-            return []
-        told, self._untold = self._untold, []
-        return [self._part_event("response.output_text.delta", delta=delta.text, logprobs=told)]
+        parts, told = self._parts(delta), []
+        if any(part.kind == "content" for part in parts):
+            told, self._untold = self._untold, []
+        return self._events(self._output.take(parts, told))
+
+    def plain_text(self, delta: Delta) -> str:
+        parts = self._parts(delta)
+        self._output.take(parts)
+        return "".join(part.text for part in parts if part.kind == "content")
 
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
-        response = self._finished(outputs[0])
-        item = response["output"][0]
-        part = item["content"][0]
+        ending = _ending(outputs[0].outputs[0])
+        steps = self._output.close(_item_status(ending))
+        response = self._finished(outputs[0], ending, self._output)
         self._keep(response)
-        return [
-            self._part_event("response.output_text.done", text=part["text"], logprobs=part["logprobs"]),
-            self._part_event("response.content_part.done", part=part),
-            self._event("response.output_item.done", output_index=0, item=item),
-            self._event(f"response.{response['status']}", response=response),
-        ]
+        return [*self._events(steps), self._event(f"response.{response['status']}", response=response)]
 
     def failure(self, error: Body) -> list[Event]:
         code = _ERROR_CODES.get(error["type"], "server_error")
@@ -76,20 +80,23 @@ class ResponseWriter(Writer):
         return [self._event("response.failed", response=response)]
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
-        response = self._finished(outputs[0])
+        sequence, output, parser = outputs[0].outputs[0], Output(), self._reading.parser(0)
+        ending, logprobs = _ending(sequence), self._logprobs(sequence.token_ids, sequence.logprobs)
+        output.take([*parser.push(sequence.text), *parser.finish()], logprobs)
+        output.close(_item_status(ending))
+        response = self._finished(outputs[0], ending, output)
         self._keep(response)
         return response
 
-    def _finished(self, output: RequestOutput) -> Body:
-        sequence = output.outputs[0]
-        ending = _ending(sequence)
-        done = "completed" if ending["status"] == "completed" else "incomplete"
-        logprobs = self._logprobs(sequence.token_ids, sequence.logprobs)
-        item = output_item(self._item, sequence.text, done, logprobs)
-        return self._response(**ending, output=[item], usage=_usage(output))
+    def _parts(self, delta: Delta) -> list[Part]:
+        parts = self._parser.push(delta.text)
+        return parts if delta.finish_reason is None else [*parts, *self._parser.finish()]
+
+    def _finished(self, output: RequestOutput, ending: Body, said: Output) -> Body:
+        return self._response(**ending, output=said.items, usage=_usage(output, self._reading))
 
     def _response(self, status: str, **changed: Any) -> Body:
-        fixed = {"background": False, "max_tool_calls": None, "reasoning": {"effort": None, "summary": None}}
+        fixed = {"background": False, "max_tool_calls": None}
         return {
             "id": self._identity,
             "object": "response",
@@ -100,7 +107,6 @@ class ResponseWriter(Writer):
             "model": self._model,
             "output": [],
             "text": {"format": {"type": "text"}},
-            "tools": [],
             "usage": None,
             **fixed,
             **self._echo,
@@ -122,8 +128,8 @@ class ResponseWriter(Writer):
         bytes_ = list(self._tokenizer.token_bytes(token))
         return {"token": found.decoded_token or "", "logprob": found.logprob, "bytes": bytes_}
 
-    def _part_event(self, kind: str, **fields: Any) -> Event:
-        return self._event(kind, item_id=self._item, output_index=0, content_index=0, **fields)
+    def _events(self, steps: list[Step]) -> list[Event]:
+        return [self._event(kind, **fields) for kind, fields in steps]
 
     def _event(self, kind: str, **fields: Any) -> Event:
         number, self._number = self._number, self._number + 1
@@ -140,13 +146,19 @@ def _ending(sequence: CompletionOutput) -> Body:
     return {"status": "incomplete", "incomplete_details": {"reason": reason}}
 
 
-def _usage(output: RequestOutput) -> Body:
+def _item_status(ending: Body) -> str:
+    return "completed" if ending["status"] == "completed" else "incomplete"
+
+
+def _usage(output: RequestOutput, reading: Reading) -> Body:
     read, written = len(output.prompt_token_ids), sum(len(each.token_ids) for each in output.outputs)
     cached = output.metrics.cached_tokens
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {
+            "reasoning_tokens": sum(reading.thinking_tokens(each.token_ids) for each in output.outputs)
+        },
         "total_tokens": read + written,
     }

@@ -26,7 +26,10 @@ def _or_null(schema: Schema) -> Schema:
 
 
 _END: dict[str, Schema] = {
-    "finish_reason": {"enum": [*get_args(FinishReason), None], "description": "Null while more will come."},
+    "finish_reason": {
+        "enum": [*get_args(FinishReason), "tool_calls", None],
+        "description": "Null while more will come.",
+    },
     "stop_reason": {"type": ["string", "integer", "null"], "description": "The stop string or token that ended it."},
 }
 _USED: dict[str, Schema] = {"prompt_tokens": _WHOLE, "total_tokens": _WHOLE}
@@ -48,7 +51,17 @@ _TOKEN: dict[str, Schema] = {"token": _TEXT, "logprob": _NUMBER, "bytes": _list(
 _CHAT_LOGPROBS: Schema = _object(
     {"content": _list(_object({**_TOKEN, "top_logprobs": _list(_object(_TOKEN))})), "refusal": {"type": "null"}}
 )
-_MESSAGE: Schema = _object({"role": {"const": "assistant"}, "content": _TEXT, "refusal": {"type": "null"}})
+_TOOL_CALL: Schema = _object(
+    {
+        "id": _TEXT,
+        "type": {"const": "function"},
+        "function": _object({"name": _TEXT, "arguments": {**_TEXT, "description": "JSON, as the model wrote it."}}),
+    }
+)
+_MESSAGE: Schema = _object(
+    {"role": {"const": "assistant"}, "content": _or_null(_TEXT), "refusal": {"type": "null"}},
+    {"reasoning_content": _TEXT, "reasoning": _TEXT, "tool_calls": _list(_TOOL_CALL)},
+)
 CHAT_COMPLETION: Schema = _object(
     {
         **_HEAD,

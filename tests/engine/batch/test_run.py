@@ -134,3 +134,29 @@ def test_a_stopped_batch_goes_on(run: Run, engine: Engine) -> None:
     assert set(whole) == {str(each) for each in range(8)}
     assert all(whole[name]["id"] == part[name]["id"] for name in part)
     assert run(*lines) == whole
+
+
+def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_process: TemplateProcess) -> None:
+    assert engine.tokenizer is not None
+    source = Path(__file__).parents[1] / "parsers" / "short.jinja"
+    template = load_chat_template(tmp_path, engine.tokenizer, template_process, file=source)
+    tools = [{"type": "function", "function": {"name": "now"}}]
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools, "temperature": 0, "max_tokens": 120}
+    lines = [
+        line("called", CHAT, **asked, tool_choice="required", parallel_tool_calls=False, thinking_token_budget=2),
+        line("refused", CHAT, **asked, reasoning_effort="low"),
+    ]
+    with ResultFile(tmp_path / "out.jsonl") as results:
+        runner = BatchRunner(engine, lambda: template, results, ("tiny",))
+        for _ in runner.run(read_lines(lines)):
+            pass
+        unread = BatchRunner(engine, lambda: template, results, ("tiny",), tool_parser="none")
+        for _ in unread.run(read_lines([line("unread", CHAT, **asked)])):
+            pass
+    entries = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    found = {entry["custom_id"]: entry for entry in entries}
+    choice = body_of(found["called"])["choices"][0]
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "now", "arguments": "{}"}
+    assert choice["finish_reason"] == "tool_calls"
+    assert body_of(found["refused"], 400)["error"]["param"] == "reasoning_effort"
+    assert body_of(found["unread"], 400)["error"]["param"] == "tools"

@@ -8,8 +8,10 @@ from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
 from quire.engine.openai.body import read_chat_body, read_completion_body
 from quire.engine.openai.options import AnswerOptions
+from quire.engine.parsers.tools import Function, Tools
 
 USER = {"role": "user", "content": "Hi"}
+TOOL = {"type": "function", "function": {"name": "get_time"}}
 
 
 def test_plain_chat() -> None:
@@ -102,8 +104,16 @@ def test_parts_of_text_are_put_together() -> None:
         ({"documents": ["x"]}, "documents"),
         ({"tools": ["x"], "tool_choice": "none"}, "tools"),
         ({"messages": [USER] * 2049}, "messages"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"tool_choice": "any"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": 5}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
+        ({"thinking_token_budget": -1}, "thinking_token_budget"),
+        ({"include_reasoning": "yes"}, "include_reasoning"),
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": -1}, "temperature"),
         ({"n": 1.5}, "n"),
@@ -207,8 +217,41 @@ def test_who_it_is_for() -> None:
 
 
 def test_tools_that_may_not_be_called_are_left_out() -> None:
-    for given in ({"tools": []}, {"tools": [{"type": "function"}], "tool_choice": "none"}):
-        assert read_chat_body({"messages": [USER], **given}).messages == [USER]
+    for given in ({"tools": []}, {"tools": [TOOL], "tool_choice": "none"}):
+        body = read_chat_body({"messages": [USER], **given})
+        assert not body.tools.are_offered
+        assert body.rendering(lambda _: False)["tools"] is None
+
+
+def test_tools_as_they_were_given() -> None:
+    described = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+    tools = [{"type": "function", "function": described}, TOOL]
+    named = {"type": "function", "function": {"name": "f"}}
+    body = read_chat_body({"messages": [USER], "tools": tools, "tool_choice": named, "parallel_tool_calls": False})
+    function = Function("f", "d", {"type": "object"}, strict=True)
+    assert body.tools == Tools((function, Function("get_time")), "required", "f", parallel=False)
+    shown = body.rendering({"tools"}.__contains__)["tools"]
+    assert [tool["function"]["name"] for tool in shown] == ["f", "get_time"]
+    assert read_chat_body({"messages": [USER], "tools": [TOOL]}).tools.choice == "auto"
+
+
+def test_tools_need_a_template_that_shows_them_and_names_of_their_own() -> None:
+    body = read_chat_body({"messages": [USER], "tools": [TOOL]})
+    with pytest.raises(InvalidRequest, match="chat template has no place") as caught:
+        body.rendering(lambda _: False)
+    assert caught.value.field == "tools"
+    twice = read_chat_body({"messages": [USER], "tools": [TOOL, TOOL]})
+    with pytest.raises(InvalidRequest, match="'get_time'"):
+        twice.rendering(lambda _: True)
+
+
+def test_thinking_is_turned_off_where_the_template_can() -> None:
+    body = read_chat_body({"messages": [USER], "reasoning_effort": "none"})
+    assert body.rendering({"enable_thinking"}.__contains__)["variables"] == {"enable_thinking": False}
+    assert body.rendering({"thinking"}.__contains__)["variables"] == {"thinking": False}
+    assert body.rendering({"reasoning_effort"}.__contains__)["variables"] == {"reasoning_effort": "none"}
+    with pytest.raises(InvalidRequest, match="does not read 'reasoning_effort'"):
+        body.rendering(lambda _: False)
 
 
 def test_template_variables_must_be_read_by_the_template() -> None:
@@ -220,12 +263,12 @@ def test_template_variables_must_be_read_by_the_template() -> None:
             "documents": [{"text": "d"}],
         }
     )
-    assert body.template_variables == {"a": [1], "reasoning_effort": "low"}
-    body.check_template({"a", "reasoning_effort", "documents"}.__contains__)
+    variables = body.rendering({"a", "reasoning_effort", "documents"}.__contains__)["variables"]
+    assert variables == {"a": [1], "reasoning_effort": "low"}
     fields = {"a": "chat_template_kwargs", "reasoning_effort": "reasoning_effort", "documents": "documents"}
     for missing, field in fields.items():
         with pytest.raises(InvalidRequest, match="chat template") as caught:
-            body.check_template(set(fields).difference({missing}).__contains__)
+            body.rendering(set(fields).difference({missing}).__contains__)
         assert caught.value.field == field
 
 

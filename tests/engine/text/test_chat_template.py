@@ -189,3 +189,20 @@ def test_file_layout_matches(tmp_path: Path, template_process: TemplateProcess) 
     """Spaces and lines around blocks vanish as `transformers` has them vanish."""
     source = "  {% if true %}\n  a\n  {% endif %}\n\tb\n{# gone #}\n"
     assert template_of(template_process, source).render(USER) == "  a\n\tb\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ 'x' in messages[1].content }}", "False"),
+        ("{% if messages[1]['content'] is none %}only calls{% endif %}", "only calls"),
+    ],
+)
+def test_a_message_of_nothing_but_calls_has_the_content_its_template_looks_for(
+    source: str, expected: str, template_process: TemplateProcess
+) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": {}}}
+    messages = [*USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    template = template_of(template_process, source)
+    assert template.render(messages) == expected
+    assert template.text == source

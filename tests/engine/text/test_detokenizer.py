@@ -199,3 +199,12 @@ def test_the_cost_of_a_token_does_not_grow(byte_level: tokenizers.Tokenizer) -> 
     once, often = (lines_run(tokenizer.detokenizer().extend, ids * times) for times in (1, 10))
     assert once < 30 * len(ids)
     assert often < 10.1 * once
+
+
+def test_special_tokens_may_be_shown_one_by_one(byte_level: tokenizers.Tokenizer) -> None:
+    tokenizer = Tokenizer(byte_level, SpecialTokens(), source="a test")
+    start, end = (byte_level.token_to_id(token) for token in ("<|im_start|>", "<|im_end|>"))
+    said = [start, *tokenizer.encode("Hi", add_special_tokens=False), end]
+    assert tokenizer.detokenizer(shown=[end]).extend(said) == "Hi<|im_end|>"
+    assert tokenizer.detokenizer().extend(said) == "Hi"
+    assert tokenizer.detokenizer(skip_special_tokens=False, shown=[end]).extend(said) == "<|im_start|>Hi<|im_end|>"

@@ -74,7 +74,7 @@ def test_time_is_counted_for_each_rendering(process: TemplateProcess) -> None:
 
 def test_a_lost_process_is_replaced(process: TemplateProcess) -> None:
     assert process.render("a", {}) == "a"
-    child = process._child
+    child = process._child.process
     assert child is not None
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
@@ -111,7 +111,7 @@ def test_the_child_ends_with_its_parent() -> None:
     """Also when the parent is killed, because its end of the pipe is closed then."""
     code = (
         "from quire.engine.text.template_process import TemplateProcess\n"
-        "process = TemplateProcess(); process.render('a', {}); print(process._child.pid, flush=True); input()"
+        "process = TemplateProcess(); process.render('a', {}); print(process._child.process.pid, flush=True); input()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with parent:
@@ -137,7 +137,7 @@ def test_the_child_does_not_know_the_server_s_secrets(monkeypatch: pytest.Monkey
     monkeypatch.setenv("QUIRE_API_KEY", "secret")
     process = TemplateProcess(LIMITS)
     process.render("a", {})
-    assert process._child is not None
-    with open(f"/proc/{process._child.pid}/environ", "rb") as file:
+    assert process._child.process is not None
+    with open(f"/proc/{process._child.process.pid}/environ", "rb") as file:
         assert b"secret" not in file.read()
     process.close()

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
+from quire.engine.parsers.tools import Function, Tools
+from quire.engine.parsers.wish import ThinkingWish
 from quire.server.anthropic.body import COUNT_FIELDS, MESSAGE_FIELDS, read_count_body, read_messages_body
 from quire.server.anthropic.schemas import count_body, message_body
 
@@ -71,6 +73,62 @@ def test_empty_prefill_is_none() -> None:
     assert (found.prefilled, found.messages) == (False, [HELLO])
 
 
+TOOL: dict[str, Any] = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
+
+
+def test_tools_and_thinking() -> None:
+    asked = read_messages_body(
+        body(
+            tools=[{**TOOL, "type": "custom", "cache_control": {"type": "ephemeral"}}],
+            tool_choice={"type": "any", "disable_parallel_tool_use": True},
+            thinking={"type": "enabled", "budget_tokens": 50},
+        )
+    ).conversation
+    assert asked.tools == Tools((Function("f", "d", {"type": "object"}),), "required", parallel=False)
+    assert asked.wish == ThinkingWish(enabled=True, budget=50)
+    asked = read_messages_body(body(tools=[TOOL], tool_choice={"type": "tool", "name": "f"})).conversation
+    assert (asked.tools.choice, asked.tools.named) == ("required", "f")
+    assert read_messages_body(body(thinking={"type": "disabled"})).conversation.wish == ThinkingWish(
+        enabled=False, is_shown=False
+    )
+
+
+def test_calls_and_results_that_are_sent_back() -> None:
+    messages = [
+        HELLO,
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm", "signature": ""},
+                {"type": "text", "text": "Let me look."},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "warm"}]},
+                {"type": "tool_result", "tool_use_id": "t2", "content": "lost", "is_error": True},
+                {"type": "text", "text": "And?"},
+            ],
+        },
+    ]
+    assert read_messages_body(body(messages=messages)).conversation.messages == [
+        {"role": "user", "content": HELLO["content"]},
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "reasoning_content": "Hm",
+            "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}],
+        },
+        {"role": "tool", "tool_call_id": "t1", "content": "warm"},
+        {"role": "tool", "tool_call_id": "t2", "content": "Error: lost"},
+        {"role": "user", "content": "And?"},
+    ]
+    alone = read_messages_body(body(messages=messages[:2])).conversation
+    assert not alone.prefilled
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("model", {"model": None}, "model is missing"),
     ("model", {"model": 5}, "text"),
@@ -87,15 +145,21 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("messages", {"messages": [{"role": "user", "content": None}]}, "text or a list"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]}, "not empty"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "of type image"),
-    ("messages", {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "of type tool_result"),
+    ("messages", {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "tool_use_id"),
+    ("messages", {"messages": [{"role": "user", "content": [{"type": "thinking"}]}]}, "of type thinking"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "of type document"),
-    ("messages", {"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}, "of type tool_use"),
+    ("messages", {"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}, "tool_use"),
     ("messages", {"messages": [{"role": "user", "content": ["x"]}]}, "type"),
     ("system", {"system": 7}, "text or a list"),
     ("system", {"system": [{"type": "image"}]}, "only text blocks"),
-    ("tools", {"tools": [{"name": "f", "input_schema": {}}]}, "not supported"),
-    ("tool_choice", {"tool_choice": {"type": "any"}}, "nothing else"),
-    ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "nothing else"),
+    ("tools", {"tools": [{"name": "f"}]}, "input_schema"),
+    ("tools", {"tools": [{"type": "bash_20250124", "name": "bash"}]}, "the server's own"),
+    ("tool_choice", {"tool_choice": {"type": "any"}}, "no tools"),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "tool"}}, "given with type tool"),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}}, "the tools are f"),
+    ("thinking", {"thinking": {"type": "enabled"}}, "given with type enabled"),
+    ("thinking", {"thinking": {"type": "disabled", "budget_tokens": 9}}, "given with type enabled"),
+    ("thinking", {"thinking": {}}, "enabled, disabled or adaptive"),
     ("service_tier", {"service_tier": "priority"}, "one of auto"),
     ("speed", {"speed": "fast"}, "standard"),
     ("metadata.other", {"metadata": {"other": "x"}}, "not supported"),

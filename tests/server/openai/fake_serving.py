@@ -15,6 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
+from quire.engine.openai.tools import check_tools
+from quire.engine.parsers.style import AnswerStyle
+from quire.engine.parsers.tools import Tools
 from quire.engine.text.load import load_tokenizer
 from quire.server.call import Call
 from quire.server.caller import Caller
@@ -51,8 +54,11 @@ class FakeServing:
         self.cached = 2
         self.fails: dict[str, Any] | None = None
         """What goes wrong behind the first piece of a stream."""
+        self.template = ""
+        """The text of a chat template, by which parsers are chosen; a model that shows nothing says plain text."""
         self.calls: list[Call] = []
         self.rendered: list[dict[str, Any]] = []
+        self.conversations: list[Sequence[Mapping[str, Any]]] = []
         self.embedded: list[list[int]] = []
         self.poolings: list[tuple[str | None, bool]] = []
 
@@ -66,8 +72,15 @@ class FakeServing:
     def accepts(self, variable: str) -> bool:
         return variable in self.variables
 
+    async def check_tools(self, tools: Tools) -> None:
+        check_tools(tools, self.accepts)
+
+    async def style(self) -> AnswerStyle:
+        return AnswerStyle(self.template, self.tokenizer, tool_parser="auto", reasoning_parser="auto")
+
     async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         self.rendered.append(options)
+        self.conversations.append(messages)
         said = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in messages)
         return said + ("<|im_start|>assistant\n" if options["add_generation_prompt"] else "")
 

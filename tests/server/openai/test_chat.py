@@ -160,6 +160,7 @@ def test_the_template_gets_what_it_reads(ask: Ask, serving: FakeServing) -> None
     documents = [{"title": "t", "text": "x"}]
     ask(PATH, messages=HI, documents=documents, chat_template_kwargs={"enable_thinking": False})
     assert serving.rendered[0] == {
+        "tools": None,
         "documents": documents,
         "add_generation_prompt": True,
         "continue_final_message": False,

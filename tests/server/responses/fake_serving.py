@@ -18,6 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
+from quire.engine.openai.tools import check_tools
+from quire.engine.parsers.style import AnswerStyle
+from quire.engine.parsers.tools import Tools
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.server.call import Call
@@ -40,6 +43,11 @@ class FakeServing:
         self.names = (MODEL, "alias")
         self.max_model_len = max_model_len
         self.tokenizer = Tokenizer(vocabularies.byte_level(), SpecialTokens(), source="a test")
+        self.template = ""
+        """The text of a chat template, by which parsers are chosen; a model that shows nothing says plain text."""
+        self.variables: set[str] = set()
+        """What the template reads."""
+        self.rendered: list[dict[str, Any]] = []
         self.calls: list[Call] = []
         self.pieces = ["Hel", "", "lo, wörld", "!"]
         self.finish_reason: FinishReason = "stop"
@@ -52,13 +60,24 @@ class FakeServing:
         if name is not None and name not in self.names:
             raise UnknownModel(f"the model {name!r} is not served; there is {MODEL}")
 
+    def accepts(self, variable: str) -> bool:
+        return variable in self.variables
+
+    async def check_tools(self, tools: Tools) -> None:
+        check_tools(tools, self.accepts)
+
+    async def style(self) -> AnswerStyle:
+        return AnswerStyle(self.template, self.tokenizer, tool_parser="auto", reasoning_parser="auto")
+
     async def render(
         self,
         messages: Sequence[Mapping[str, Any]],
-        tools: None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
+        self.rendered.append({"messages": messages, "tools": tools, "variables": variables})
         text = "".join(f"<{message['role']}>{message['content']}</>" for message in messages)
         if continue_final_message:
             return text.removesuffix("</>")

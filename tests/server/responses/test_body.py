@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
+from quire.core.structured import StructuredOutput
+from quire.engine.parsers.tools import Function, Tools
+from quire.engine.parsers.wish import ThinkingWish
 from quire.server.responses.body import FIELDS, LOGPROBS, read_response_body
 from quire.server.responses.items import messages_of
 from quire.server.responses.schemas import create_body
@@ -75,11 +78,14 @@ def test_everything_that_can_be_asked_for() -> None:
         "parallel_tool_calls": False,
         "previous_response_id": "resp_1",
         "prompt_cache_key": "key",
+        "reasoning": {"effort": None, "summary": None},
         "safety_identifier": "s",
         "service_tier": "default",
         "store": False,
         "temperature": 0.5,
+        "text": {"format": {"type": "text"}},
         "tool_choice": "none",
+        "tools": [],
         "top_logprobs": 3,
         "top_p": 0.9,
         "truncation": "auto",
@@ -134,14 +140,68 @@ def part(**fields: Any) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": [fields]}]}
 
 
+TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+
+
+def test_tools_and_thinking() -> None:
+    asked = read_response_body(
+        body(
+            tools=[TOOL], tool_choice={"type": "function", "name": "f"}, reasoning={"effort": "low", "summary": "auto"}
+        )
+    )
+    assert asked.tools == Tools((Function("f", "d", {"type": "object"}, strict=True),), "required", "f")
+    assert asked.wish == ThinkingWish(effort="low")
+    assert (asked.echo["tools"], asked.echo["reasoning"]["effort"]) == ([TOOL], "low")
+
+
+def test_calls_and_thinking_that_are_sent_back() -> None:
+    items = read_response_body(
+        body(
+            input=[
+                {"role": "user", "content": "Weather?"},
+                {
+                    "type": "reasoning",
+                    "id": "rs_1",
+                    "summary": [],
+                    "content": [{"type": "reasoning_text", "text": "Hm"}],
+                },
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}', "status": "completed"},
+                {"type": "function_call", "call_id": "c2", "name": "f", "arguments": "broken"},
+                {"type": "function_call_output", "call_id": "c1", "output": "warm"},
+                {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "cold"}]},
+                {"role": "assistant", "content": "Mixed."},
+            ]
+        )
+    ).items
+    assert messages_of(None, items) == [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "Hm",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}},
+                {"id": "c2", "type": "function", "function": {"name": "f", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "warm"},
+        {"role": "tool", "tool_call_id": "c2", "content": "cold"},
+        {"role": "assistant", "content": "Mixed."},
+    ]
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("input", {"input": None}, "text or a list"),
     ("input", {"input": []}, "at least one"),
     ("input", {"input": ["x"]}, "an object"),
     ("input", {"input": [{"role": "user", "content": "x"}] * 3000}, "at most"),
-    ("input", {"input": [{"type": "function_call_output", "call_id": "1", "output": "x"}]}, "function_call_output"),
-    ("input", {"input": [{"type": "item_reference", "id": "msg_1"}]}, "only messages"),
-    ("input", {"input": [{"type": "reasoning", "summary": []}]}, "only messages"),
+    ("input", {"input": [{"type": "function_call_output", "output": "x"}]}, "call_id"),
+    ("input", {"input": [{"type": "function_call_output", "call_id": "1", "output": 5}]}, "output is 5"),
+    ("input", {"input": [{"type": "function_call", "call_id": "1", "name": "f"}]}, "arguments"),
+    ("input", {"input": [{"type": "function_call", "call_id": "1", "arguments": "{}"}]}, "name"),
+    ("input", {"input": [{"type": "reasoning", "content": [{"type": "text", "text": "x"}]}]}, "reasoning_text"),
+    ("input", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}]}, "nothing else"),
+    ("input", {"input": [{"type": "item_reference", "id": "msg_1"}]}, "only message"),
     ("input", {"input": [{"role": "tool", "content": "x"}]}, "one of user"),
     ("input", {"input": [{"content": "x"}]}, "one of user"),
     ("input", {"input": [{"role": "user"}]}, "text or a list"),
@@ -152,15 +212,21 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("input", part(type="input_text"), "text"),
     ("input", {"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}]}, "output_text"),
     ("instructions", {"instructions": ["x"]}, "text"),
-    ("tools", {"tools": [{"type": "web_search"}]}, "not supported"),
-    ("tool_choice", {"tool_choice": "required"}, "one of auto"),
+    ("tools", {"tools": [{"type": "web_search"}]}, "nothing else"),
+    ("tools", {"tools": [5]}, "nothing else"),
+    ("tools", {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
+    ("tool_choice", {"tool_choice": "any"}, "one of none, auto"),
+    ("tool_choice", {"tool_choice": "required"}, "no tools"),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "the tools are f"),
     ("background", {"background": True}, "false"),
     ("conversation", {"conversation": "conv_1"}, "previous_response_id"),
-    ("max_tool_calls", {"max_tool_calls": 1}, "tools are not supported"),
+    ("max_tool_calls", {"max_tool_calls": 1}, "the server's own"),
     ("prompt", {"prompt": {"id": "p"}}, "stored prompts"),
     ("n", {"n": 2}, "one answer"),
-    ("reasoning.effort", {"reasoning": {"effort": "high"}}, "not supported"),
-    ("text", {"text": {"format": {"type": "json_object"}}}, "nothing else"),
+    ("reasoning", {"reasoning": {"effort": "much"}}, "one of none"),
+    ("reasoning", {"reasoning": {"summary": "detailed"}}, "nothing else"),
+    ("text", {"text": {"format": {"type": "yaml"}}}, "one of"),
+    ("text", {"text": {"format": {"type": "text", "schema": {}}}}, "left out"),
     ("text", {"text": {"verbosity": "high"}}, "medium"),
     ("include", {"include": ["file_search_call.results"]}, "logprobs"),
     ("include", {"include": "x"}, "a list"),
@@ -206,3 +272,14 @@ JSON = st.recursive(
 def test_any_json_is_read_or_refused(changed: dict[str, Any]) -> None:
     with suppress(InvalidRequest):
         read_response_body(body(**changed))
+
+
+def test_a_format_becomes_structured_output() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    named = {"type": "json_schema", "name": "n", "strict": True, "schema": schema}
+    asked = read_response_body(body(text={"format": named}))
+    assert asked.params.structured == StructuredOutput.of(schema)
+    assert asked.echo["text"] == {"format": named}
+    anything = read_response_body(body(text={"format": {"type": "json_object"}}))
+    assert anything.params.structured == StructuredOutput(json_object=True)
+    assert read_response_body(body()).params.structured is None

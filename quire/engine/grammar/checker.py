@@ -1,0 +1,88 @@
+"""GrammarChecker: whether a client's grammar can be used, found out in a process that may be lost over it."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from quire.core.structured import StructuredOutput
+from quire.engine.framed_child import ChildDied, FramedChild
+from quire.sampling.grammar.errors import GrammarError
+from quire.sampling.grammar.vocabulary import GrammarVocabulary
+
+MOST_VERDICTS = 4096
+_CHILD = Path(__file__).with_name("child.py")
+_WALL_SECONDS = 60.0
+"""Generous, for machines that are busy, and for the vocabulary that comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarLimits:
+    """What compiling one grammar may cost."""
+
+    cpu_seconds: float = 1.0
+    memory_bytes: int = 1 << 30
+
+
+class GrammarChecker:
+    """Threads may share it; they take turns, and need none for a grammar that was checked before."""
+
+    def __init__(self, vocabulary: Callable[[], GrammarVocabulary], limits: GrammarLimits | None = None) -> None:
+        limits = limits or GrammarLimits()
+        self._child = FramedChild(
+            _CHILD,
+            (str(limits.cpu_seconds), str(limits.memory_bytes)),
+            purpose="checks grammars",
+            wall_seconds=_WALL_SECONDS,
+            greeting=lambda: msgspec.msgpack.encode(vocabulary()),
+        )
+        self._turn = Lock()
+        self._books = Lock()
+        self._verdicts: OrderedDict[bytes, str | None] = OrderedDict()
+        """By the grammar's content: what is wrong with it."""
+
+    def is_known(self, structured: StructuredOutput) -> bool:
+        """Whether `check` answers at once."""
+        return _name(structured) in self._verdicts
+
+    def check(self, structured: StructuredOutput) -> None:
+        """Raises GrammarError for a grammar that is malformed, unsupported, empty or costs too much."""
+        name = _name(structured)
+        with self._books:
+            known = name in self._verdicts
+            if known:
+                self._verdicts.move_to_end(name)
+                verdict = self._verdicts[name]
+        if not known:
+            verdict = self._ask(structured)
+            with self._books:
+                self._verdicts[name] = verdict
+                while len(self._verdicts) > MOST_VERDICTS:
+                    self._verdicts.popitem(last=False)
+        if verdict is not None:
+            raise GrammarError(verdict)
+
+    def close(self) -> None:
+        """End the process, if there is one; the next use starts another."""
+        with self._turn:
+            self._child.stop()
+
+    def _ask(self, structured: StructuredOutput) -> str | None:
+        try:
+            with self._turn:
+                answer = self._child.exchange(msgspec.msgpack.encode(structured))
+        except ChildDied:
+            # not remembered: it may have been the machine's fault
+            raise GrammarError(
+                "the grammar cannot be checked, for it ends the process that does; simplify it"
+            ) from None
+        verdict: str | None = msgspec.msgpack.decode(answer)
+        return verdict
+
+
+def _name(structured: StructuredOutput) -> bytes:
+    return sha256(msgspec.msgpack.encode(structured)).digest()

@@ -1,0 +1,147 @@
+"""The process that checks strangers' grammars: what compiling one does to memory, stack and time ends with it.
+
+It reads the model's vocabulary once. Every grammar is compiled in a fork of it that the kernel bounds, so one that
+ends its fork costs the next nothing. Frames are four bytes of length and msgpack, as with chat templates.
+"""
+
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+if __name__ == "__main__":  # the package this file is of, not one that happens to be installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import msgspec
+
+from quire.core.errors import QuireError
+from quire.core.structured import StructuredOutput
+from quire.sampling.grammar.compile import check_first_mask, compile_matcher
+from quire.sampling.grammar.vocabulary import GrammarVocabulary, open_vocabulary
+
+_LENGTH = struct.Struct("<I")
+_COMPILE_STACK = 16 << 20
+"""Bytes: a quarter of what an engine compiles the same grammar with."""
+_MASK_STACK = 1 << 20
+"""Half of what the threads have that compute an engine's masks."""
+_WALL_FACTOR = 10
+"""Seconds of the clock for one of the processor, on a machine that is busy."""
+
+
+def check(request: StructuredOutput, vocabulary: Any) -> str | None:
+    """What is wrong with a grammar, if anything."""
+    try:
+        matcher = _on_stack(_COMPILE_STACK, lambda: compile_matcher(request, vocabulary))
+        _on_stack(_MASK_STACK, lambda: check_first_mask(request, matcher))
+    except QuireError as error:
+        return str(error)
+    except (MemoryError, RecursionError) as error:
+        return f"the grammar is too large or too deep ({type(error).__name__}); simplify it"
+    return None
+
+
+def checked_in_fork(request: StructuredOutput, vocabulary: Any, cpu_seconds: float, memory_bytes: int) -> str | None:
+    """The same in a process of its own: where that does not come to an end, so much is wrong with the grammar."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            _bound(cpu_seconds, memory_bytes)
+            os.write(writer, msgspec.msgpack.encode(check(request, vocabulary)))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    answer = _read_all(reader, time.monotonic() + _WALL_FACTOR * cpu_seconds)
+    os.close(reader)
+    os.kill(pid, signal.SIGKILL)  # nothing where it has ended: it is waited for below
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if answer:
+        found: str | None = msgspec.msgpack.decode(answer)
+        return found
+    if status in (-signal.SIGPROF, -signal.SIGKILL):
+        return f"the grammar takes more than {cpu_seconds:g} s to compile; simplify it"
+    return "the grammar is too large or nested too deep to compile; simplify it"
+
+
+def _bound(cpu_seconds: float, memory_bytes: int) -> None:
+    used = 0
+    if Path("/proc/self/statm").exists():
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+
+
+def _on_stack(size: int, work: Callable[[], Any]) -> Any:
+    """Run in a thread with so large a stack."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.extend((work(), None))
+        except Exception as error:  # raised again below, where it is waited for
+            outcome.extend((None, error))
+
+    threading.stack_size(size)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    found, error = outcome
+    if error is not None:
+        raise error
+    return found
+
+
+def _read_all(descriptor: int, end: float) -> bytes:
+    parts = bytearray()
+    while select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(descriptor, 65536)
+        if not part:
+            break
+        parts += part
+    return bytes(parts)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO, cpu_seconds: float, memory_bytes: int) -> None:
+    """Answer until the parent closes its end. The first frame is the vocabulary; where it is of no use, all that
+    follow get the reason."""
+    problem, vocabulary = None, None
+    try:
+        vocabulary = open_vocabulary(msgspec.msgpack.decode(_frame(requests), type=GrammarVocabulary))
+    except QuireError as error:
+        problem = str(error)
+    while data := _frame(requests):
+        if problem is None:
+            request = msgspec.msgpack.decode(data, type=StructuredOutput)
+            found = checked_in_fork(request, vocabulary, cpu_seconds, memory_bytes)
+        else:
+            found = problem
+        answer = msgspec.msgpack.encode(found)
+        answers.write(_LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _frame(requests: BinaryIO) -> bytes:
+    header = requests.read(_LENGTH.size)
+    return requests.read(_LENGTH.unpack(header)[0]) if header else b""
+
+
+def main() -> None:
+    cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
+    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(limit, (0, 0))
+    # Ctrl-C in a terminal reaches the whole group; the parent decides when this process ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    serve(sys.stdin.buffer, sys.stdout.buffer, cpu_seconds, memory_bytes)
+
+
+if __name__ == "__main__":
+    main()

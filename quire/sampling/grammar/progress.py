@@ -1,0 +1,53 @@
+"""What a step's tokens mean to constrained sequences: who is done, and who cannot go on. Plain data, no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from quire.sampling.grammar.constraint import Constraint
+
+Constrained = Sequence[tuple[int, Constraint]]
+"""Places among a step's sampling rows, and what binds them."""
+
+_NOTHING_LEFT = (
+    "no token is left to draw: what the grammar admits here, other parameters of the request (allowed_token_ids, "
+    "bad_words, logit_bias, min_tokens) rule out"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """By place among the step's sampling rows."""
+
+    failures: dict[int, str] = field(default_factory=dict)
+    forced: dict[int, list[int]] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+
+
+def advance(constrained: Constrained, tokens: Sequence[int], invalid: Sequence[int]) -> Progress:
+    """Tell every constraint the token that was drawn for it; `invalid` places drew none."""
+    progress = Progress()
+    for place, constraint in constrained:
+        if constraint.failure is None and not invalid[place]:
+            constraint.advance(tokens[place])
+        elif constraint.failure is None:
+            constraint.failure = _NOTHING_LEFT
+        if constraint.failure is not None:
+            progress.failures[place] = constraint.failure
+        elif constraint.is_complete:
+            progress.ended.append(place)
+    return progress
+
+
+def jump(place: int, constraint: Constraint, progress: Progress, room: int) -> list[int]:
+    """Tokens that must follow what was just drawn, at most `room`; they are noted, and so is an end behind them."""
+    if room <= 0 or place in progress.failures or place in progress.ended:
+        return []
+    forced = constraint.take_forced()[:room]
+    if constraint.failure is not None:
+        progress.failures[place] = constraint.failure
+        return []
+    if forced:
+        progress.forced[place] = forced
+    if constraint.is_complete:
+        progress.ended.append(place)
+    return forced

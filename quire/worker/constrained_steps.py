@@ -1,0 +1,82 @@
+"""ConstrainedSteps: keeps grammars in step with a device that is ahead of the host.
+
+The mask of a token needs the token before. On a GPU that one is still being computed when the next step is launched:
+its forward is given to the device first, and only then the host waits for the last step's tokens, makes the masks and
+launches the drawing. Steps without constrained rows never wait.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from quire.core.plan import Admission, StepPlan
+from quire.ops.step_tensors import RowStates
+from quire.ops.upload import upload
+from quire.sampling.grammar.masks import is_constrained
+from quire.sampling.grammar.progress import Constrained, jump
+from quire.sampling.needs import num_reported
+from quire.sampling.state import SamplingState
+from quire.worker.running_step import RunningStep
+
+
+class ConstrainedSteps:
+    """Of one worker."""
+
+    def __init__(self, sampling: SamplingState, states: RowStates, max_model_len: int, *, can_jump: bool) -> None:
+        """`can_jump`: a step is read before the next is planned, so that forced tokens can be part of its result."""
+        self._sampling = sampling
+        self._states = states
+        self._max_len = max_model_len
+        self._can_jump = can_jump
+        self._unread: RunningStep | None = None
+        """The last step with constrained rows, while nobody has told their constraints its tokens."""
+        self._jumpers: dict[int, int] = {}
+        """By row that may jump: tokens, prompt included, that it may have."""
+
+    def admit(self, admission: Admission) -> None:
+        params = admission.params
+        # logprobs are the model's for each token, so each needs a step of its own
+        if self._can_jump and is_constrained(params) and num_reported(params) is None:
+            most = self._max_len if params.max_tokens is None else admission.num_prompt + params.max_tokens
+            self._jumpers[admission.row] = min(self._max_len, most)
+
+    def release(self, row: int) -> None:
+        self._jumpers.pop(row, None)
+
+    def reset(self) -> None:
+        """All rows are forgotten."""
+        self._unread = None
+        self._jumpers.clear()
+
+    def bind(self, rows: Sequence[int]) -> Constrained:
+        """Masks for the tokens that are about to be drawn for these rows; returns those that are constrained."""
+        grammars = self._sampling.grammars
+        if not grammars.is_active:
+            return ()
+        if self._unread is not None:
+            self._unread.settle()
+            self._unread = None
+        return grammars.bind(rows)
+
+    def drawn(self, plan: StepPlan, running: RunningStep, lengths: Sequence[int]) -> None:
+        """A step was launched; `lengths` are the tokens each row has computed with it."""
+        if not running.constrained:
+            return
+        if not self._can_jump:
+            self._unread = running
+            return
+        progress = running.settle()
+        for place, constraint in running.constrained:
+            row = plan.rows[place]
+            known = lengths[row] + 1
+            forced = jump(place, constraint, progress, self._jumpers.get(row, known) - known)
+            if forced:
+                self._write(row, known, forced)
+
+    def _write(self, row: int, start: int, tokens: list[int]) -> None:
+        """The next step computes them, like any tokens that are known and not computed."""
+        device = self._states.tokens.device
+        self._states.tokens[row, start : start + len(tokens)] = upload(tokens, torch.int32, device)
+        rows = upload([row], torch.int64, device)
+        for token in tokens:
+            self._sampling.append(rows, upload([token], torch.int64, device))
