@@ -40,7 +40,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
-    kv_dtype = decide_kv_dtype(asked.cache.kv_cache_dtype, dtype, model, device, choices, cpu_core=core)
+    kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
     seqs, tokens = decide_step_size(asked.scheduler, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
@@ -70,7 +70,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
-        cpu_steady=asked.model.cpu_compute == "steady",
+        cpu_steady=asked.model.cpu_compute != "fastest",
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
         offloaded_layers=offloaded,

@@ -1,7 +1,7 @@
 """The parent's end of a process that answers one frame with one frame: started when needed, killed when it must be.
 
-What strangers' input may do to such a process ends with it: it is given no environment to speak of, and the next
-request starts another.
+What strangers' input may do to such a process ends with it: it is given no environment to speak of, only where its
+parent finds packages, and the next request starts another.
 """
 
 import os
@@ -51,7 +51,7 @@ class FramedChild:
 
         `greeting` makes a frame that every new child is given first, and does not answer.
         """
-        self._command = [sys.executable, "-I", str(script), *arguments]
+        self._command = [sys.executable, "-s", "-P", str(script), *arguments]
         self._purpose = purpose
         self._wall_seconds = wall_seconds
         self._greeting = greeting
@@ -84,6 +84,7 @@ class FramedChild:
         self.stop()
         greeting = None if self._greeting is None else self._greeting()
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if Path(path).is_absolute())
         try:
             child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         except OSError as error:

@@ -46,6 +46,16 @@ def test_plain_weights_stay_as_they_are_stored() -> None:
     assert resolved.weight_bytes == LLAMA_3_8B.total_weight_bytes
 
 
+def test_fastest_keeps_kv_in_what_tiles_multiply() -> None:
+    with_tiles = replace(CPU, has_tiles=True)
+    fast, fastest = (resolve(asked(cpu_compute=compute), LLAMA_3_8B, with_tiles) for compute in ("fast", "fastest"))
+    assert (fast.cpu_steady, fastest.cpu_steady) == (True, False)
+    half = replace(LLAMA_3_8B, dtype="float16")
+    assert resolve(asked(cpu_compute="fast"), half, with_tiles).kv.dtype == "float16"
+    assert resolve(asked(cpu_compute="fastest"), half, with_tiles).kv.dtype == "bfloat16"
+    assert resolve(asked(cpu_compute="fastest"), half, CPU).kv.dtype == "float16"  # no tiles, no difference
+
+
 def test_exact_computes_on_expanded_weights() -> None:
     resolved = resolve(asked(cpu_compute="exact"), LLAMA_3_8B, CPU)
     assert not resolved.cpu_core

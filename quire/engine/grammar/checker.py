@@ -9,6 +9,7 @@ from threading import Lock
 
 import msgspec
 
+from quire.core.errors import Unavailable
 from quire.core.structured import StructuredOutput
 from quire.engine.framed_child import ChildDied, FramedChild
 from quire.sampling.grammar.errors import GrammarError
@@ -75,10 +76,11 @@ class GrammarChecker:
         try:
             with self._turn:
                 answer = self._child.exchange(msgspec.msgpack.encode(structured))
-        except ChildDied:
-            # not remembered: it may have been the machine's fault
-            raise GrammarError(
-                "the grammar cannot be checked, for it ends the process that does; simplify it"
+        except ChildDied as died:
+            # what a grammar can do it does to a fork, so this is not its fault
+            raise Unavailable(
+                f"the grammar cannot be checked now: the process that does it ended with {died}; what it said is on "
+                "the server's standard error"
             ) from None
         verdict: str | None = msgspec.msgpack.decode(answer)
         return verdict

@@ -16,9 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-if __name__ == "__main__":  # the package this file is of, not one that happens to be installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
 import msgspec
 
 from quire.core.errors import QuireError

@@ -104,8 +104,7 @@ class RequestReader:
         if self.is_finished:
             self._record.metrics.finished_time = time.monotonic()
         if status is Status.FAILED:
-            reason = failure or "the engine could not compute it; its log has the details"
-            self._fail(RequestFailed(f"request {self.request.id} failed: {reason}"))
+            self._fail(self._failed(failure))
         elif status in _OUT_OF_TIME and self.is_finished and not self.num_output:
             seconds = time.monotonic() - self.request.arrival
             self._fail(
@@ -115,6 +114,14 @@ class RequestReader:
                 )
             )
         self._on_change()
+
+    def _failed(self, why: str | None) -> QuireError:
+        """A reason is for the client: what it asked for cannot be done."""
+        if why is not None:
+            return InvalidRequest(f"request {self.request.id} cannot go on: {why}")
+        return RequestFailed(
+            f"request {self.request.id} failed: the engine could not compute it; its log has the details"
+        )
 
     def _fail(self, error: QuireError) -> None:
         if self.error is None:

@@ -8,8 +8,8 @@ import logging
 from functools import cache
 from types import ModuleType
 
-TILES = "amx"
-"""The instruction set that multiplies many rows in another way than few."""
+BRAIN_TILES = "amx_bf16"
+"""The kernels that multiply many rows in another way than few, and faster."""
 _log = logging.getLogger(__name__)
 
 
@@ -28,6 +28,6 @@ def load() -> ModuleType | None:
         return None
 
 
-def steady_variant(core: ModuleType) -> str:
-    """The best instruction set of this machine in which a row's numbers do not depend on what is computed with it."""
-    return next(str(name) for name in core.variants() if name != TILES)
+def best_variant(core: ModuleType, *, steady: bool) -> str:
+    """The best kernels for this machine; where `steady`, of those whose rows do not depend on each other."""
+    return next(str(name) for name in core.variants() if not (steady and name == BRAIN_TILES))

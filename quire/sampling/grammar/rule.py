@@ -45,7 +45,10 @@ class Rule:
         if not self.matcher.is_error():
             return None
         first = self.matcher.get_error().strip().partition("\n")[0]
-        return f"the grammar cannot be followed any further: {first[:200]}"
+        return (
+            f"the grammar cannot be followed any further: {first[:200]}. Other settings (allowed_token_ids, bad_words, "
+            "logit_bias) may forbid what it needs"
+        )
 
     def allows(self, token: int) -> bool:
         return self.matcher.validate_tokens([token]) == 1

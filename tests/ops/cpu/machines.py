@@ -37,8 +37,13 @@ def pack(
 
 
 def rounds_to_brains(variant: str) -> bool:
-    """Whether many rows of activations, or any that meet 16-bit matrices, are multiplied in tiles of bfloat16."""
-    return variant == "amx"
+    """Whether activations meet float16 and bfloat16 matrices in tiles of bfloat16."""
+    return variant.startswith("amx")
+
+
+def has_brain_tiles(variant: str) -> bool:
+    """Whether many rows meet every matrix, and the cache, in such tiles."""
+    return variant == "amx_bf16"
 
 
 def run_recorded(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quire.ops.cpu.tape import TapeInput, Value
 from quire.ops.functional import paged_attention, write_kv
-from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, rounds_to_brains, run_recorded
+from tests.ops.cpu.machines import every_thread_count, every_variant, has_brain_tiles, needs_core, run_recorded
 
 pytestmark = needs_core
 
@@ -90,7 +90,7 @@ def make_step(
 
 def is_in_tiles(step: Step, variant: str) -> bool:
     """Whether some queries may be computed in tiles of bfloat16, and their numbers rounded to it."""
-    return rounds_to_brains(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
+    return has_brain_tiles(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
 
 
 def assert_as_reference(

@@ -13,6 +13,7 @@ from tests.ops.cpu.machines import (
     VARIANTS,
     every_thread_count,
     every_variant,
+    has_brain_tiles,
     needs_core,
     pack,
     rounds_to_brains,
@@ -142,7 +143,7 @@ def test_whole_numbers_with_any_scales(variant: str, kind: str) -> None:
     weights = packed.lookup(torch.arange(33))  # rounded already where the layout rounds
     for rows in (1, 5, 16):
         x = whole_numbers(rows, 256)
-        assert relative_error(packed.multiply(x), x, weights) < (BRAINS if rounds_to_brains(variant) else 1e-5)
+        assert relative_error(packed.multiply(x), x, weights) < (BRAINS if has_brain_tiles(variant) else 1e-5)
 
 
 @every_variant
@@ -230,7 +231,7 @@ def test_rows_give_the_same_alone_and_together(variant: str) -> None:
         packed = pack(variant, [weights_of(kind, 40, 128)], 128)
         x = normal(23, 128)
         together, alone = packed.multiply(x), torch.cat([packed.multiply(row[None]) for row in x])
-        tiles = rounds_to_brains(variant) and kind != "float32"
+        tiles = has_brain_tiles(variant) and kind != "float32"
         assert torch.allclose(together, alone, atol=(0.02 if tiles else 1e-4) * float(alone.abs().max()), rtol=1e-5)
         rows = packed.multiply(x[:13])  # as many ways as there are, but one for so many
         torch.testing.assert_close(together[:13], rows, atol=1e-4 * float(alone.abs().max()), rtol=1e-5)

@@ -80,7 +80,7 @@ struct Kernels {
     const char* name;
 
     // In which format so many rows of activations meet a matrix. In one format nothing that `multiply` computes for a row
-    // depends on the others; only AMX has different formats for few rows and for many. Elsewhere the same tokens give
+    // depends on the others; only amx_bf16 has different formats for few rows and for many. Elsewhere the same tokens give
     // the same result alone and in any batch.
     Format (*format_for)(Layout, int64_t rows);
     // Row `index` of what begins at `packed`.

@@ -112,7 +112,7 @@ void check_case(const Kernels& kernels, const Case& the, Numbers& numbers, Check
             const Expected expected(the, sample, task, row);
             const bool nothing = expected.log_sum == -INFINITY;
             // tiles of bfloat16 round queries and weights
-            const bool in_tiles = the.type == KVType::bf16 && the.head_dim % 32 == 0 && std::string(kernels.name) == "amx";
+            const bool in_tiles = the.type == KVType::bf16 && the.head_dim % 32 == 0 && std::string(kernels.name) == "amx_bf16";
             const double allowed = in_tiles ? 6e-3 : 1e-5;
             checks.near(peak[row] + std::log(total[row]), expected.log_sum, allowed, the.name() + ": sum");
             checks.expect(nothing == (total[row] == 0), the.name() + ": total");

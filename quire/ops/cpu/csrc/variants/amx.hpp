@@ -20,6 +20,9 @@ struct alignas(64) TileShapes {
     uint8_t rows[16] = {};
 };
 
+// Fewest rows of packed weights' products that are faster in tiles than in vectors.
+constexpr int64_t kFewestRowsInTiles = 12;
+
 // Tiles belong to a thread while it multiplies.
 struct TilesInUse {
     explicit TilesInUse(const TileShapes& given) : shapes(given) {

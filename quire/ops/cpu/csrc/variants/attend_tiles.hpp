@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-#if defined(__AMX_BF16__)
+#if defined(QUIRE_BF16_TILES)
 
 constexpr int64_t kChunk = 32;         // bfloat16 numbers in a row of a tile
 constexpr int64_t kTileBytes = 1024;   // 16 rows of 64 bytes

@@ -4,6 +4,7 @@
 
 #include "attend.hpp"
 #include "multiply.hpp"
+#include "multiply_byte_tiles.hpp"
 #include "multiply_tiles.hpp"
 #include "pack_rows.hpp"
 #include "rows.hpp"
@@ -21,8 +22,11 @@ namespace {
 bool is_integer(Layout layout) { return layout == Layout::q4 || layout == Layout::q8; }
 
 Format format_for(Layout layout, int64_t rows) {
+#if defined(QUIRE_BF16_TILES)
+    if (is_integer(layout) && rows >= kFewestRowsInTiles) return Format::bf16;
+#endif
 #if defined(__AMX_BF16__)
-    if (is_integer(layout) ? rows >= kFewestRowsInTiles : layout != Layout::f32) return Format::bf16;
+    if (!is_integer(layout) && layout != Layout::f32) return Format::bf16;
 #endif
     (void)rows;
     return is_integer(layout) ? Format::i8 : Format::f32;
@@ -30,7 +34,7 @@ Format format_for(Layout layout, int64_t rows) {
 
 int64_t multiply_scratch(int64_t columns) {
 #if defined(__AMX_BF16__)
-    return 2 * expanded_bytes(columns);
+    return std::max(2 * expanded_bytes(columns), bytes_scratch(columns));
 #elif defined(__ARM_FEATURE_DOTPROD)
     return wide_panel_bytes(columns);
 #else
@@ -43,6 +47,12 @@ void multiply(const Product& product, int64_t first_panel, int64_t last_panel, u
 #if defined(__AMX_BF16__)
     if (product.x.format == Format::bf16) {
         multiply_in_tiles(product, first_panel, last_panel, scratch);
+        return;
+    }
+    if (product.x.format == Format::i8 && product.rows >= kFewestRowsInTiles) {
+        const auto in_tiles = product.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
+                                                                   : multiply_bytes_in_tiles<Q8Group>;
+        in_tiles(product, first_panel, last_panel, scratch);
         return;
     }
 #elif defined(__ARM_FEATURE_DOTPROD)

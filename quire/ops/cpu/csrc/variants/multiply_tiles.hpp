@@ -10,9 +10,6 @@ namespace {
 
 #if defined(__AMX_BF16__)
 
-// Fewest rows of bytes for which making bfloat16 of the weights pays. 16-bit layouts go into tiles in any case.
-constexpr int64_t kFewestRowsInTiles = 12;
-
 // Bytes of an expanded panel: for each pair of columns 16 rows of two bfloat16.
 constexpr int64_t expanded_bytes(int64_t columns) { return round_up(columns, kGroup) * kPanel * 2; }
 
