@@ -87,9 +87,10 @@ class Constraint:
             self.failure = self._rule.failure
         return forced
 
-    def complete_mask(self, mask: Words) -> None:
-        """From what the matcher says, where it was asked, to what this sequence may say next."""
-        binding = self.binding
+    def complete_mask(self, mask: Words, binding: Binding) -> None:
+        """From what the matcher says, where it was asked, to what this sequence may say next. `binding` is its own: it
+        is worked out once a step.
+        """
         if binding is Binding.ONLY:
             mask.fill(0)
             allow(mask, frozenset([self._only]))

@@ -54,11 +54,12 @@ class GrammarMasks(LogitsProcessor):
     def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         """Make the masks of a step over these rows; returns its constrained places. Every token before is known."""
         found = [(place, self._constraints[row]) for place, row in enumerate(rows) if row in self._constraints]
-        bound = [(place, constraint) for place, constraint in found if constraint.binding is not Binding.NOTHING]
+        bindings = [(place, constraint, constraint.binding) for place, constraint in found]
+        bound = [each for each in bindings if each[2] is not Binding.NOTHING]
         self._masks = self._places = None
         if bound:
-            self._masks = self._made([constraint for _, constraint in bound])
-            self._places = upload([place for place, _ in bound], torch.int64, self._device)
+            self._masks = self._made([(constraint, binding) for _, constraint, binding in bound])
+            self._places = upload([place for place, _, _ in bound], torch.int64, self._device)
         return found
 
     def apply(self, logits: Tensor, rows: Tensor, positions: Tensor) -> None:
@@ -73,18 +74,17 @@ class GrammarMasks(LogitsProcessor):
             rule = Rule(matcher, stop_ids, tuple(self._shelf.tokenizer().eos_tokens), renew)
         return Constraint(rule, None if params.reasoning is None else Thinking(params.reasoning), stop_ids)
 
-    def _made(self, constraints: list[Constraint]) -> Tensor:
-        masks = torch.zeros(
-            (len(constraints), self._num_words(constraints)), dtype=torch.int32, pin_memory=self._device.type == "cuda"
-        )
+    def _made(self, bound: list[tuple[Constraint, Binding]]) -> Tensor:
+        words_each = self._num_words([constraint for constraint, _ in bound])
+        masks = torch.zeros((len(bound), words_each), dtype=torch.int32, pin_memory=self._device.type == "cuda")
         matchers = [
             (constraint.rule.matcher, number)
-            for number, constraint in enumerate(constraints)
-            if constraint.rule is not None and constraint.binding in (Binding.GRAMMAR, Binding.GRAMMAR_OR_THOUGHT)
+            for number, (constraint, binding) in enumerate(bound)
+            if constraint.rule is not None and binding in (Binding.GRAMMAR, Binding.GRAMMAR_OR_THOUGHT)
         ]
         self._compute(matchers, masks)
-        for constraint, words in zip(constraints, masks.numpy().view(np.uint32), strict=True):
-            constraint.complete_mask(words)
+        for (constraint, binding), words in zip(bound, masks.numpy().view(np.uint32), strict=True):
+            constraint.complete_mask(words, binding)
         return masks.to(self._device, non_blocking=True)
 
     def _compute(self, matchers: list[tuple[LLMatcher, int]], masks: Tensor) -> None:

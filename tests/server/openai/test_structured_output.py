@@ -161,6 +161,13 @@ def test_a_structural_tag(http: httpx.Client) -> None:
     assert set(re.findall(r"<call>(.*?)</call>", text["content"])) <= {"7"}
 
 
+def test_settings_that_forbid_what_a_grammar_needs_are_the_clients_fault(http: httpx.Client) -> None:
+    body = {"prompt": "When?", "max_tokens": 5, "guided_regex": "[0-9]+", "allowed_token_ids": [1]}
+    answer = http.post("/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert "allowed_token_ids" in answer.json()["error"]["message"]
+
+
 def test_completions_too(http: httpx.Client) -> None:
     body = {"prompt": ["When did it end?", "And begin?"], "max_tokens": 40, "n": 2, "guided_regex": DATE}
     choices = http.post("/v1/completions", json=body).raise_for_status().json()["choices"]

@@ -18,32 +18,23 @@ inline bool fits_tiles(const PagedCache& cache, int64_t rows) {
     return rows > kMostFewRows && cache.type == KVType::bf16 && cache.head_dim % kChunk == 0;
 }
 
-// Columns of four words each of 16 rows; `row(i)` is where row i's four words lie.
-template <typename Row>
-inline void columns_of(Row row, __m512i (&columns)[4]) {
-    const auto words = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(i))); };
-    __m512i rows[4];  // row 4 * lane + i, in lanes of four words
-    for (int i = 0; i < 4; i++) {
-        rows[i] = _mm512_castsi128_si512(words(i));
-        rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0x00f0, words(4 + i));
-        rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0x0f00, words(8 + i));
-        rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0xf000, words(12 + i));
-    }
-    const __m512i low = _mm512_unpacklo_epi32(rows[0], rows[1]), next_low = _mm512_unpacklo_epi32(rows[2], rows[3]);
-    const __m512i high = _mm512_unpackhi_epi32(rows[0], rows[1]), next_high = _mm512_unpackhi_epi32(rows[2], rows[3]);
-    columns[0] = _mm512_unpacklo_epi64(low, next_low);
-    columns[1] = _mm512_unpackhi_epi64(low, next_low);
-    columns[2] = _mm512_unpacklo_epi64(high, next_high);
-    columns[3] = _mm512_unpackhi_epi64(high, next_high);
-}
-
-// 16 rows of 32 numbers as tiles want their second factor: for each pair of columns the rows' two numbers.
-template <typename Row>
-inline void turn(Row row, uint8_t* tile) {
-    for (int64_t quarter = 0; quarter < 4; quarter++) {
-        __m512i columns[4];
-        columns_of([&](int i) { return row(i) + 16 * quarter; }, columns);
-        for (int i = 0; i < 4; i++) _mm512_store_si512(tile + 64 * (4 * quarter + i), columns[i]);
+// 16 keys of 32 numbers as tiles want their second factor: for each pair of columns the keys' two numbers.
+inline void turn(const uint8_t* const* keys, int64_t at, uint8_t* tile) {
+    const auto words = [&](int key) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(keys[key] + at)); };
+    for (int64_t quarter = 0; quarter < 4; quarter++, at += 16, tile += 256) {
+        __m512i rows[4];  // key 4 * lane + i, four words of it in a lane
+        for (int i = 0; i < 4; i++) {
+            rows[i] = _mm512_castsi128_si512(words(i));
+            rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0x00f0, words(4 + i));
+            rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0x0f00, words(8 + i));
+            rows[i] = _mm512_mask_broadcast_i32x4(rows[i], 0xf000, words(12 + i));
+        }
+        const __m512i low = _mm512_unpacklo_epi32(rows[0], rows[1]), next_low = _mm512_unpacklo_epi32(rows[2], rows[3]);
+        const __m512i high = _mm512_unpackhi_epi32(rows[0], rows[1]), next_high = _mm512_unpackhi_epi32(rows[2], rows[3]);
+        _mm512_store_si512(tile, _mm512_unpacklo_epi64(low, next_low));
+        _mm512_store_si512(tile + 64, _mm512_unpackhi_epi64(low, next_low));
+        _mm512_store_si512(tile + 128, _mm512_unpacklo_epi64(high, next_high));
+        _mm512_store_si512(tile + 192, _mm512_unpackhi_epi64(high, next_high));
     }
 }
 
@@ -52,18 +43,18 @@ inline void turn_keys(const KVRows& block, const AttentionRoom& room) {
     auto* to = reinterpret_cast<uint8_t*>(room.keys);
     for (int64_t key = 0; key < block.count; key += kTile) {
         for (int64_t column = 0; column < room.dim; column += kChunk, to += kTileBytes) {
-            turn([&](int i) { return block.keys[key + i] + 2 * column; }, to);
+            turn(block.keys + key, 2 * column, to);
         }
     }
 }
 
 // Tiles of a block's values: [32 keys][16 columns], two keys side by side. What one instruction can pair goes into one
 // tile: of 32 columns the first four of every eight into the first tile, the others into the second.
-inline void pair_values(const KVRows& block, const AttentionRoom& room, const uint8_t* zeros) {
+inline void pair_values(const KVRows& block, const AttentionRoom& room) {
     auto* const tiles = reinterpret_cast<uint8_t*>(room.values);
     for (int64_t key = 0; key < round_up(block.count, kChunk); key += 2) {
-        const uint8_t* even = key < block.count ? block.values[key] : zeros;
-        const uint8_t* odd = key + 1 < block.count ? block.values[key + 1] : zeros;
+        const uint8_t* even = key < block.count ? block.values[key] : room.zeros;
+        const uint8_t* odd = key + 1 < block.count ? block.values[key + 1] : room.zeros;
         uint8_t* to = tiles + key / kChunk * (room.dim / kTile) * kTileBytes + key % kChunk / 2 * 64;
         for (int64_t column = 0; column < room.dim; column += kChunk, to += 2 * kTileBytes) {
             const __m512i a = _mm512_loadu_si512(even + 2 * column), b = _mm512_loadu_si512(odd + 2 * column);
@@ -154,7 +145,7 @@ inline void attend_blocks(const AttentionTask& task, const AttentionPart& part, 
     for (int64_t begin = task.begin / kBlock * kBlock; begin < task.end; begin += kBlock) {
         block.find(task, begin, room.zeros);
         turn_keys(block, room);
-        pair_values(block, room, room.zeros);
+        pair_values(block, room);
         for (int64_t row = 0; row < rows; row += kTile) {
             const int64_t count = std::min(kTile, rows - row);
             const Seen first(task, row, block), last(task, row + count - 1, block);
