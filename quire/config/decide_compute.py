@@ -67,8 +67,8 @@ def decide_kv_dtype(
     config: EngineConfig, dtype: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool
 ) -> str:
     """How KV is stored."""
-    asked, in_tiles = config.cache.kv_cache_dtype, config.model.cpu_compute == "fastest" and device.has_tiles
-    if asked == "auto" and cpu_core and in_tiles and model.dtype != "float32":
+    asked = config.cache.kv_cache_dtype
+    if asked == "auto" and cpu_core and device.has_tiles and model.dtype != "float32":
         kv_dtype, reason = "bfloat16", "what this CPU multiplies fastest"
     elif asked == "auto" and cpu_core:
         kv_dtype = model.dtype if model.dtype in COMPUTE_DTYPES else "float16"

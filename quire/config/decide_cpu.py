@@ -37,8 +37,7 @@ def decide_cpu_core(asked: EngineConfig, device: DeviceFacts, choices: list[Choi
     if not device.has_cpu_core:
         choices.append(Choice("cpu_compute", "torch", "quire's native core is not installed here"))
         return False
-    reason = "asked for" if asked.model.cpu_compute == "fastest" else "the native core, on weights as they are stored"
-    choices.append(Choice("cpu_compute", asked.model.cpu_compute, reason))
+    choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
     return True
 
 

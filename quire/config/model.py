@@ -8,7 +8,7 @@ from quire.config.bounds import check
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
-CpuCompute = Literal["fastest", "fast", "exact"]
+CpuCompute = Literal["fast", "exact"]
 LoadFormat = Literal["auto", "dummy"]
 ToolParser = Literal[
     "auto", "none", "deepseek", "granite", "harmony", "hermes", "llama3", "mistral", "pythonic", "qwen3-coder"
@@ -39,9 +39,8 @@ class ModelConfig:
     elsewhere expand where that takes at most half of what quire may use."""
     cpu_compute: CpuCompute = "fast"
     """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
-    weights are packed; a token's numbers do not depend on what is computed with it, bit for bit. fastest: the same, but
-    a CPU with AMX computes twelve tokens or more at once in bfloat16: prompts are up to twice as fast, and the same
-    request may be answered otherwise in other company. exact: torch, in float32 on expanded weights."""
+    weights are packed, those of prompts in bfloat16 where the CPU has AMX; a token's numbers do not depend on what is
+    computed with it, bit for bit. exact: torch, in float32 on expanded weights."""
     cpu_threads: int | None = None
     """Threads that compute. Unset: torch's own choice where torch computes; for the native core one for each physical
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""

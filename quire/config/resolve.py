@@ -70,7 +70,6 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
-        cpu_steady=asked.model.cpu_compute != "fastest",
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
         offloaded_layers=offloaded,

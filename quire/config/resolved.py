@@ -103,8 +103,6 @@ class Resolved:
     """Whether weights are made up instead of read."""
     cpu_core: bool = False
     """Whether the native core computes."""
-    cpu_steady: bool = True
-    """Whether it does so only in ways in which a token's numbers do not depend on what is computed with it."""
     cpu_threads: int | None = None
     """Threads of a CPU; None: one for each physical core."""
     cpu_sharers: int = 1

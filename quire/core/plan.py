@@ -48,8 +48,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. The worker applies the parts in the order of the fields, then runs the model once.
 
     `rows` is the batch in order; row i computes `counts[i]` tokens from its own `num_computed` on. The first
-    `num_sampling` rows reach their last known token and each yield a sampled one; the others are prompt
-    chunks that do not end in this step.
+    `num_sampling` rows reach their last known token and each yield a sampled one; the others are chunks that do not
+    end in this step. A chunk is part of a prompt or of an answer, never of both, and those of prompts stand together.
     """
 
     step: int

@@ -22,7 +22,8 @@ class Flight:
 
 
 class StepDraft:
-    """Collects grants. The first rows of the batch are those that sample, decodes before ends of prompts."""
+    """Collects grants. The first rows of the batch are those that sample, answers before ends of prompts; of the others
+    parts of prompts come first, so that all prompts stand together."""
 
     def __init__(self, step: int, budget: int) -> None:
         self.step = step
@@ -46,6 +47,17 @@ class StepDraft:
         self.admitted: list[Admission] = []
         self.table_deltas: list[TableDelta] = []
 
+    def add_chunk(self, seq: Sequence, count: int, *, samples: bool) -> None:
+        """`seq` computes `count` tokens, all of its prompt or all of its answer."""
+        self.prompts.append(seq)
+        seqs, counts = (self.sampling, self.sampling_counts) if samples else (self.others, self.other_counts)
+        is_prompt, place = _computes_prompt(seq), len(seqs)
+        goes_first = samples != is_prompt  # answers that sample, and prompts that do not
+        if goes_first and seqs and _computes_prompt(seqs[-1]) != is_prompt:
+            place = sum(_computes_prompt(other) == is_prompt for other in seqs)
+        seqs.insert(place, seq)
+        counts.insert(place, count)
+
     def seal(self, released: list[int], moves: tuple[list[Move], list[Move], list[Move]]) -> tuple[StepPlan, Flight]:
         """The finished plan, and what the scheduler must remember until its result comes."""
         swap_out, swap_in, copies = moves
@@ -63,3 +75,7 @@ class StepDraft:
             num_sampling=len(self.sampling),
         )
         return plan, Flight(self.step, self.sampling, self.others, self.num_drafts, self.load)
+
+
+def _computes_prompt(seq: Sequence) -> bool:
+    return seq.num_computed <= seq.num_prompt

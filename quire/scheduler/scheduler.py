@@ -406,6 +406,8 @@ class Scheduler:
         """As many of a sequence's missing tokens as budget, pace and blocks allow."""
         start = seq.num_computed
         count = min(seq.num_tokens - start, draft.prompt_tokens_left)
+        if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
+            count = min(count, seq.num_prompt - start)
         if self.limits.long_prefill_token_threshold:
             count = min(count, self.limits.long_prefill_token_threshold)
         if start + count + self._lookahead > seq.num_slots:
@@ -418,15 +420,11 @@ class Scheduler:
         draft.tokens_left -= count
         draft.prompt_tokens_left -= count
         draft.load = draft.load.with_prompt(count, start)
-        draft.prompts.append(seq)
         draft.computing.update(self.kv.names_between(seq, start, seq.num_computed))
-        if seq.num_computed == seq.num_tokens:
+        is_last = seq.num_computed == seq.num_tokens
+        if is_last:
             seq.num_pending += 1
-            draft.sampling.append(seq)
-            draft.sampling_counts.append(count)
-        else:
-            draft.others.append(seq)
-            draft.other_counts.append(count)
+        draft.add_chunk(seq, count, samples=is_last)
 
     def _promise_rest(self, draft: StepDraft, seq: Sequence) -> None:
         """Blocks that the rest of a begun prompt will need are not for newcomers."""

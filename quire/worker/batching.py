@@ -24,7 +24,7 @@ class StepInputs:
     sampling_positions: Tensor  # [samples]: where the sampled token will stand
 
 
-def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = None) -> Batch:
+def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = None, prompts: range = range(0)) -> Batch:
     return Batch(
         query_starts=step.query_starts,
         lengths=step.lengths,
@@ -33,15 +33,16 @@ def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = Non
         slots=step.slots,
         kv=kv,
         wanted=wanted,
+        prompts=prompts,
     )
 
 
 def make_inputs(
-    plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int, *, all_hidden: bool
+    plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int, prompts: range, *, all_hidden: bool
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    Without `all_hidden`, hidden states are wanted only where something is sampled.
+    `prompts` are the tokens of prompts. Without `all_hidden`, hidden states are wanted only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
@@ -49,7 +50,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

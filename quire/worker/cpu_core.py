@@ -12,7 +12,6 @@ from quire.config.resolved import Resolved
 from quire.models.loading.default_model import cache_folder
 from quire.models.loading.folder import find_model
 from quire.ops.cpu.machine import set_machine
-from quire.ops.cpu.native import best_variant
 from quire.ops.cpu.packed_cache import PackedCache, open_packed_cache
 from quire.ops.cpu.packing import Packing
 from quire.ops.cpu.threads import Placement, placement
@@ -49,7 +48,7 @@ def start_core(path: Path, resolved: Resolved) -> CpuCore:
 
     chosen = _placement(resolved)
     _stay_with(chosen)
-    machine = _core.Machine(chosen.threads, chosen.cpus, best_variant(_core, steady=resolved.cpu_steady))
+    machine = _core.Machine(chosen.threads, chosen.cpus, "")
     set_machine(machine)
     # what is left to torch is small, and a second pool would take the cores from the first
     torch.set_num_threads(1)

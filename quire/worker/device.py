@@ -33,9 +33,7 @@ def device_facts(device: torch.device) -> DeviceFacts:
         return _facts(like, properties.name, properties.total_memory, host_memory, capable)
     facts = _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
     core = native.load()
-    return replace(
-        facts, has_cpu_core=core is not None, has_tiles=core is not None and native.BRAIN_TILES in core.variants()
-    )
+    return replace(facts, has_cpu_core=core is not None, has_tiles=core is not None and native.TILES in core.variants())
 
 
 def _resembling(name: str) -> DeviceFacts:

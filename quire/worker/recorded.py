@@ -48,7 +48,7 @@ class RecordedModel:
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
             given[f"table {number}"], given[f"slots {number}"] = table.to(torch.int32).contiguous(), slots
-        self._program.run(self._machine, x.shape[0], given)
+        self._program.run(self._machine, x.shape[0], given, batch.prompts)
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:

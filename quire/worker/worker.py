@@ -82,6 +82,7 @@ class Worker:
         self._prompts: dict[int, _AskedPrompt] = {}
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
+        self._prompt_lengths = [0] * limits.max_num_seqs
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -174,6 +175,7 @@ class Worker:
         self._rows.admit(admission)
         self._constrained.admit(admission)
         self._lengths[row] = admission.num_computed
+        self._prompt_lengths[row] = admission.num_prompt
         if params.prompt_logprobs is not None:
             self._prompts[row] = _AskedPrompt(params.prompt_logprobs, admission.num_prompt)
         self._sampling.admit(
@@ -195,7 +197,17 @@ class Worker:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
         all_hidden = self._needs_all_hidden or bool(self._prompts)
-        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, all_hidden=all_hidden)
+        prompts = self._tokens_of_prompts(plan)
+        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
+
+    def _tokens_of_prompts(self, plan: StepPlan) -> range:
+        """Where the step's prompt chunks lie, which a plan has side by side."""
+        begin = end = start = 0
+        for row, count in zip(plan.rows, plan.counts, strict=True):
+            if self._lengths[row] <= self._prompt_lengths[row]:
+                begin, end = begin if end else start, start + count
+            start += count
+        return range(begin, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,14 +46,12 @@ def test_plain_weights_stay_as_they_are_stored() -> None:
     assert resolved.weight_bytes == LLAMA_3_8B.total_weight_bytes
 
 
-def test_fastest_keeps_kv_in_what_tiles_multiply() -> None:
+def test_kv_is_kept_in_what_tiles_multiply() -> None:
     with_tiles = replace(CPU, has_tiles=True)
-    fast, fastest = (resolve(asked(cpu_compute=compute), LLAMA_3_8B, with_tiles) for compute in ("fast", "fastest"))
-    assert (fast.cpu_steady, fastest.cpu_steady) == (True, False)
-    half = replace(LLAMA_3_8B, dtype="float16")
-    assert resolve(asked(cpu_compute="fast"), half, with_tiles).kv.dtype == "float16"
-    assert resolve(asked(cpu_compute="fastest"), half, with_tiles).kv.dtype == "bfloat16"
-    assert resolve(asked(cpu_compute="fastest"), half, CPU).kv.dtype == "float16"  # no tiles, no difference
+    half, whole = (replace(LLAMA_3_8B, dtype=dtype) for dtype in ("float16", "float32"))
+    assert resolve(asked(), half, with_tiles).kv.dtype == "bfloat16"
+    assert resolve(asked(), half, CPU).kv.dtype == "float16"
+    assert resolve(asked(), whole, with_tiles).kv.dtype == "float32"  # bfloat16 would lose what the checkpoint has
 
 
 def test_exact_computes_on_expanded_weights() -> None:

@@ -26,5 +26,5 @@ def machine() -> "_core.Machine | None":
     if core is None:
         return None
     if _Process.machine is None:
-        _Process.machine = core.Machine(1, [], native.best_variant(core, steady=True))
+        _Process.machine = core.Machine(1, [], "")
     return _Process.machine

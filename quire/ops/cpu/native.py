@@ -8,8 +8,8 @@ import logging
 from functools import cache
 from types import ModuleType
 
-BRAIN_TILES = "amx_bf16"
-"""The kernels that multiply many rows in another way than few, and faster."""
+TILES = "amx"
+"""The kernels that multiply tiles of bfloat16."""
 _log = logging.getLogger(__name__)
 
 
@@ -26,8 +26,3 @@ def load() -> ModuleType | None:
             error,
         )
         return None
-
-
-def best_variant(core: ModuleType, *, steady: bool) -> str:
-    """The best kernels for this machine; where `steady`, of those whose rows do not depend on each other."""
-    return next(str(name) for name in core.variants() if not (steady and name == BRAIN_TILES))

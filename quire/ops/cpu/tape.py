@@ -195,9 +195,13 @@ class TapeProgram:
     inputs: tuple[str, ...]
     kept: tuple[object, ...]
 
-    def run(self, machine: "_core.Machine", rows: int, given: Mapping[str, Tensor]) -> None:
-        """Every input is contiguous in its last dimension; outputs are inputs that the program writes."""
-        self.program.run(machine, rows, [_address(given[name]) for name in self.inputs])
+    def run(self, machine: "_core.Machine", rows: int, given: Mapping[str, Tensor], prompts: range = range(0)) -> None:
+        """Every input is contiguous in its last dimension; outputs are inputs that the program writes.
+
+        `prompts` are rows that the core may compute in the way that is fastest for many.
+        """
+        inputs = [_address(given[name]) for name in self.inputs]
+        self.program.run(machine, rows, prompts.start, prompts.stop, inputs)
 
 
 def _address(tensor: Tensor) -> tuple[int, int]:

@@ -37,13 +37,9 @@ def pack(
 
 
 def rounds_to_brains(variant: str) -> bool:
-    """Whether activations meet float16 and bfloat16 matrices in tiles of bfloat16."""
-    return variant.startswith("amx")
-
-
-def has_brain_tiles(variant: str) -> bool:
-    """Whether many rows meet every matrix, and the cache, in such tiles."""
-    return variant == "amx_bf16"
+    """Whether activations meet float16 and bfloat16 matrices, and those of prompts all but float32, in tiles of
+    bfloat16."""
+    return variant == "amx"
 
 
 def run_recorded(
@@ -52,6 +48,7 @@ def run_recorded(
     *tensors: Tensor,
     threads: int = 1,
     given: Mapping[str, Tensor] | None = None,
+    prompts: range = range(0),
 ) -> Tensor:
     """`op` of tensors [rows, ...], recorded on a tape of its own. `given` are its other inputs."""
     tape = Tape()
@@ -75,5 +72,5 @@ def run_recorded(
     )
     output = torch.full((rows, result.width), torch.nan)
     tape.give(result, TapeInput("out"))
-    tape.finish().run(machine(variant, threads), rows, {**inputs, **(given or {}), "out": output})
+    tape.finish().run(machine(variant, threads), rows, {**inputs, **(given or {}), "out": output}, prompts)
     return output.view(rows, *result.dims)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quire.ops.cpu.tape import TapeInput, Value
 from quire.ops.functional import paged_attention, write_kv
-from tests.ops.cpu.machines import every_thread_count, every_variant, has_brain_tiles, needs_core, run_recorded
+from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, rounds_to_brains, run_recorded
 
 pytestmark = needs_core
 
@@ -40,7 +40,7 @@ class Step:
         write_kv(self.key, self.value, keys, values, self.slots)
         return paged_attention(self.query, keys, values, self.tables, self.starts, self.lengths, **how)
 
-    def recorded(self, variant: str, threads: int, **how: float | int | None) -> Tensor:
+    def recorded(self, variant: str, threads: int, prompts: range = range(0), **how: float | int | None) -> Tensor:
         keys, values = self.keys.clone(), self.values.clone()
 
         def both(query: Value, key: Value, value: Value) -> Value:
@@ -54,7 +54,8 @@ class Step:
             "slots": self.slots,
             "num_sequences": torch.tensor(len(self.lengths)),
         }
-        return run_recorded(variant, both, self.query, self.key, self.value, threads=threads, given=given)
+        tensors = (self.query, self.key, self.value)
+        return run_recorded(variant, both, *tensors, threads=threads, given=given, prompts=prompts)
 
 
 def make_step(
@@ -89,17 +90,20 @@ def make_step(
 
 
 def is_in_tiles(step: Step, variant: str) -> bool:
-    """Whether some queries may be computed in tiles of bfloat16, and their numbers rounded to it."""
-    return has_brain_tiles(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
+    """Whether queries of prompts are computed in tiles of bfloat16, and their numbers rounded to it."""
+    return rounds_to_brains(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
 
 
 def assert_as_reference(
     step: Step, variant: str, threads: int, tolerance: float = 1e-5, **how: float | int | None
 ) -> None:
-    found, wanted = step.recorded(variant, threads, **how), step.reference(**how)
+    wanted = step.reference(**how)
+    assert wanted.isfinite().all()
+    found = step.recorded(variant, threads, **how)
+    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=10 * tolerance)
     if is_in_tiles(step, variant):
         tolerance = max(tolerance, 6e-3)
-    assert wanted.isfinite().all()
+    found = step.recorded(variant, threads, range(len(step.query)), **how)
     torch.testing.assert_close(found, wanted, atol=tolerance, rtol=10 * tolerance)
 
 
@@ -126,13 +130,12 @@ def test_more_heads_to_a_key_than_a_task_takes_rows(variant: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("group", "head_dim"), [(1, 64), (3, 64), (8, 128), (9, 32), (3, 24)])
 @pytest.mark.parametrize("window", [None, 100])
-def test_a_token_alone_is_exactly_that_of_a_whole_prompt(
-    variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, window: int | None
+@pytest.mark.parametrize("is_prompt", [False, True])
+def test_a_token_alone_is_exactly_that_among_others(
+    variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, window: int | None, is_prompt: bool
 ) -> None:
     prompt = make_step(((300, 300),), (2, group, head_dim), dtype)
-    if is_in_tiles(prompt, variant):
-        pytest.skip("tiles are for many queries")
-    together = prompt.recorded(variant, threads, scale=0.2, window=window)
+    together = prompt.recorded(variant, threads, range(300 if is_prompt else 0), scale=0.2, window=window)
     write_kv(prompt.key, prompt.value, prompt.keys, prompt.values, prompt.slots)
     for position in (0, 63, 64, 177, 299):
         alone = replace(
@@ -141,7 +144,21 @@ def test_a_token_alone_is_exactly_that_of_a_whole_prompt(
             starts=torch.tensor([0, 1]),
             lengths=torch.tensor([position + 1]),
         )
-        assert torch.equal(alone.recorded(variant, threads, scale=0.2, window=window)[0], together[position])
+        found = alone.recorded(variant, threads, range(1 if is_prompt else 0), scale=0.2, window=window)
+        assert torch.equal(found[0], together[position])
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_prompts_among_answers(variant: str, threads: int, dtype: torch.dtype) -> None:
+    step = make_step(((300, 1), (40, 5), (33, 33), (400, 70), (90, 2)), (2, 3, 64), dtype)
+    prompts = range(6, 109)
+    found = step.recorded(variant, threads, prompts, scale=0.2)
+    as_answers = step.recorded(variant, threads, scale=0.2)
+    as_prompts = step.recorded(variant, threads, range(len(step.query)), scale=0.2)
+    for row in range(len(step.query)):
+        assert torch.equal(found[row], (as_prompts if row in prompts else as_answers)[row])
 
 
 @every_variant

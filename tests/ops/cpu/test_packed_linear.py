@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quire.ops.cpu.matrix import StoredRows
+from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.functional import packed_linear
 from tests.ops.cpu.blocks import columns_of, float_rows, random_rows, values_of
 from tests.ops.cpu.machines import (
     VARIANTS,
     every_thread_count,
     every_variant,
-    has_brain_tiles,
     needs_core,
     pack,
     rounds_to_brains,
@@ -36,6 +36,11 @@ def weights_of(kind: str, rows: int, columns: int, seed: int = 0) -> StoredRows:
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def packed_values(packed: PackedLinear, stored: StoredRows) -> Tensor:
+    """What the matrix holds, which layouts of another type than the checkpoint's have rounded."""
+    return packed.lookup(torch.arange(stored.rows))
 
 
 def relative_error(found: Tensor, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> float:
@@ -143,7 +148,7 @@ def test_whole_numbers_with_any_scales(variant: str, kind: str) -> None:
     weights = packed.lookup(torch.arange(33))  # rounded already where the layout rounds
     for rows in (1, 5, 16):
         x = whole_numbers(rows, 256)
-        assert relative_error(packed.multiply(x), x, weights) < (BRAINS if has_brain_tiles(variant) else 1e-5)
+        assert relative_error(packed.multiply(x), x, weights) < 1e-5
 
 
 @every_variant
@@ -230,11 +235,35 @@ def test_rows_give_the_same_alone_and_together(variant: str) -> None:
     for kind in ("float32", "Q4_1", "Q8_0"):
         packed = pack(variant, [weights_of(kind, 40, 128)], 128)
         x = normal(23, 128)
-        together, alone = packed.multiply(x), torch.cat([packed.multiply(row[None]) for row in x])
-        tiles = has_brain_tiles(variant) and kind != "float32"
-        assert torch.allclose(together, alone, atol=(0.02 if tiles else 1e-4) * float(alone.abs().max()), rtol=1e-5)
-        rows = packed.multiply(x[:13])  # as many ways as there are, but one for so many
-        torch.testing.assert_close(together[:13], rows, atol=1e-4 * float(alone.abs().max()), rtol=1e-5)
+        assert torch.equal(packed.multiply(x), torch.cat([packed.multiply(row[None]) for row in x]))
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q4_K", "Q8_0", "Q6_K"])
+@pytest.mark.parametrize("prompts", [range(40), range(1), range(17, 33), range(7, 40), range(39, 40)])
+def test_rows_of_prompts_among_others(variant: str, threads: int, kind: str, prompts: range) -> None:
+    stored, x = weights_of(kind, 37, 256), normal(40, 256)
+    packed = pack(variant, [stored], 256, threads=threads)
+
+    def products(x: Tensor, prompts: range) -> Tensor:
+        return run_recorded(variant, lambda x: packed_linear(x, packed), x, threads=threads, prompts=prompts)
+
+    found, others = products(x, prompts), [row for row in range(40) if row not in prompts]
+    assert torch.equal(found[others], packed.multiply(x)[others])
+    alone = torch.cat([products(x[row : row + 1], range(1)) for row in prompts])
+    assert torch.equal(found[prompts.start : prompts.stop], alone)
+    brains = rounds_to_brains(variant) and kind != "float32"
+    assert relative_error(alone, x[prompts.start : prompts.stop], packed_values(packed, stored)) < (
+        BRAINS if brains else allowed_error(variant, kind)
+    )
+
+
+@every_variant
+def test_prompts_beyond_the_rows_are_refused(variant: str) -> None:
+    for prompts in (range(3, 5), range(-1, 2), range(3, 2)):
+        with pytest.raises(IndexError, match="of prompts among 4"):
+            run_recorded(variant, lambda x: x + x, torch.zeros(4, 8), prompts=prompts)
 
 
 @every_variant

@@ -121,6 +121,7 @@ void Attention::attend(const Run& run, const AttentionPlan::Task& task, int thre
     given.window = shape_.window;
     given.scale = shape_.scale;
     given.softcap = shape_.softcap;
+    given.is_prompt = run.parts.of(starts[0]).is_prompt;
     const int64_t own = part_floats(rows, head_dim) * 4;
     uint8_t* scratch = run.pool.scratch(thread, 2 * own + run.kernels.attend_scratch(rows, head_dim));
     const AttentionPart first = part_at(reinterpret_cast<float*>(scratch), rows, head_dim);

@@ -63,7 +63,7 @@ bool runs(const std::string& name) {
         avx2 && (saved & 0xe6) == 0xe6 && (extended.b & needed) == needed && (extended.c >> 11 & 1);  // and VNNI
     if (name == "avx512") return avx512;
     const bool amx = (saved >> 17 & 3) == 3 && (extended.d >> 22 & 1) && (extended.d >> 24 & 1);
-    if (name == "amx" || name == "amx_bf16") return avx512 && (more.a >> 5 & 1) && amx && tiles_granted();
+    if (name == "amx") return avx512 && (more.a >> 5 & 1) && amx && tiles_granted();
     return false;
 }
 

@@ -70,9 +70,7 @@ if(is_x86)
     add_variant(avx2 ${avx2})
     add_variant(avxvnni ${avx2} -mavxvnni)
     add_variant(avx512 ${avx512})
-    set(amx ${avx512} -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16)
-    add_variant(amx ${amx})
-    add_variant(amx_bf16 ${amx} -DQUIRE_BF16_TILES)  # many rows in another way than few
+    add_variant(amx ${avx512} -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16)
 elseif(is_aarch64)
     # No variant for SVE: where its vectors are longer than 128 bits (Neoverse V1) there are half as many units for
     # them, and elsewhere they are as long as NEON's.

@@ -56,6 +56,7 @@ struct AttentionTask {
     int64_t window;          // positions a query sees, itself included; 0: all up to itself
     float scale;
     float softcap;  // 0: none
+    bool is_prompt;
 };
 
 // Softmax over a part of the positions: sum of exp(score - peak) * value, not divided by the sum of exp(score - peak).
@@ -79,10 +80,9 @@ struct Draw {
 struct Kernels {
     const char* name;
 
-    // In which format so many rows of activations meet a matrix. In one format nothing that `multiply` computes for a row
-    // depends on the others; only amx_bf16 has different formats for few rows and for many. Elsewhere the same tokens give
-    // the same result alone and in any batch.
-    Format (*format_for)(Layout, int64_t rows);
+    // In which format rows of a prompt, or others, meet a matrix. In one format nothing that `multiply` computes for a row
+    // depends on the others, so the same tokens give the same result alone and in any batch.
+    Format (*format_for)(Layout, bool is_prompt);
     // Row `index` of what begins at `packed`.
     void (*pack_row)(const float* x, int64_t columns, Format, uint8_t* packed, int64_t index);
     void (*multiply)(const Product&, int64_t first_panel, int64_t last_panel, uint8_t* scratch);

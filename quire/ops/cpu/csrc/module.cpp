@@ -163,11 +163,16 @@ struct RecordedProgram : Program {
     AttentionPlans plans;
 };
 
-void run_program(RecordedProgram& program, Machine& machine, int64_t rows,
+// Rows [first_prompt, last_prompt) are of prompts.
+void run_program(RecordedProgram& program, Machine& machine, int64_t rows, int64_t first_prompt, int64_t last_prompt,
                  const std::vector<std::pair<uintptr_t, int64_t>>& inputs) {
+    if (first_prompt < 0 || first_prompt > last_prompt || last_prompt > rows) {
+        throw std::out_of_range("rows " + std::to_string(first_prompt) + " to " + std::to_string(last_prompt) +
+                                " of prompts among " + std::to_string(rows));
+    }
     std::vector<Input> given;
     for (const auto& [address, stride] : inputs) given.push_back({pointer<uint8_t>(address), stride});
-    program.run(machine.kernels, machine.pool, rows, given);
+    program.run(machine.kernels, machine.pool, rows, RowParts(rows, first_prompt, last_prompt), given);
 }
 
 }  // namespace
@@ -270,5 +275,5 @@ NB_MODULE(_core, m) {
                                                  AttentionShape{heads, scale, window, softcap}, plan, is_new));
         }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "softcap"_a, "tables"_a, "starts"_a,
            "lengths"_a, "count"_a)
-        .def("run", run_program, "machine"_a, "rows"_a, "inputs"_a, unlocked);
+        .def("run", run_program, "machine"_a, "rows"_a, "first_prompt"_a, "last_prompt"_a, "inputs"_a, unlocked);
 }

@@ -39,9 +39,10 @@ void WriteKV::run(const Run& run, int64_t row) const {
 }
 
 void Pack::run(const Run& run, int64_t row) const {
-    const Format format = run.kernels.format_for(layout, run.rows);
-    // rows of the chosen format lie one behind the other, however far apart the widest format would have them
-    run.kernels.pack_row(run.floats(from, row), columns, format, run.at(to), row);
+    const RowPart& part = run.parts.of(row);
+    const Format format = run.kernels.format_for(layout, part.is_prompt);
+    // rows of a part lie one behind the other, however far apart the widest format would have them
+    run.kernels.pack_row(run.floats(from, row), columns, format, run.at(to, part.packed_first), row - part.first);
 }
 
 void Linear::prepare(const Run& run) {
@@ -55,16 +56,17 @@ void Linear::prepare(const Run& run) {
 
 void Linear::run(const Run& run, int thread) {
     const Matrix& matrix = *matrix_;
-    const Format format = run.kernels.format_for(matrix.layout, run.rows);
-    Product product{
-        &matrix, {format, run.at(from_), matrix.columns}, run.rows, run.floats(to_), run.stride(to_) / 4,
-        {nullptr, weights_after(thread)},
-    };
+    const uint8_t* const next = weights_after(thread);
     uint8_t* scratch = run.pool.scratch(thread, run.kernels.multiply_scratch(matrix.columns));
     for (Shares::Piece piece = shares_.take(thread); !piece.is_empty(); piece = shares_.take(thread)) {
         // a piece of another thread's share is taken near its end: there is nothing behind it to read
-        product.reading.end = matrix.panel(piece.owner == thread ? shares_.last_of(thread) : piece.last);
-        run.kernels.multiply(product, piece.first, piece.last, scratch);
+        const Reading reading{matrix.panel(piece.owner == thread ? shares_.last_of(thread) : piece.last), next};
+        for (const RowPart& part : run.parts) {
+            const Format format = run.kernels.format_for(matrix.layout, part.is_prompt);
+            const Activations x{format, run.at(from_, part.packed_first), matrix.columns};
+            const Product product{&matrix, x, part.count(), run.floats(to_, part.first), run.stride(to_) / 4, reading};
+            run.kernels.multiply(product, piece.first, piece.last, scratch);
+        }
     }
 }
 

@@ -4,6 +4,27 @@
 
 namespace quire {
 
+RowParts::RowParts(int64_t rows, int64_t first_prompt, int64_t last_prompt) {
+    const auto add = [&](int64_t first, int64_t last, bool is_prompt) {
+        if (first == last) return;
+        parts_[count_++] = {first, last, is_prompt, packed_rows_};
+        packed_rows_ += round_up(last - first, 16);
+    };
+    if (first_prompt == last_prompt) {
+        add(0, rows, false);
+        return;
+    }
+    add(0, first_prompt, false);
+    add(first_prompt, last_prompt, true);
+    add(last_prompt, rows, false);
+}
+
+const RowPart& RowParts::of(int64_t row) const {
+    const RowPart* part = parts_;
+    while (row >= part->last) part++;
+    return *part;
+}
+
 // Operations on rows, one row after the other: what one leaves in the cache the next one finds there.
 class Program::Rows : public Step {
 public:
@@ -39,12 +60,13 @@ void Program::append(std::unique_ptr<Step> step) {
     steps_.push_back(std::move(step));
 }
 
-void Program::run(const Kernels& kernels, Pool& pool, int64_t rows, const std::vector<Input>& inputs) {
-    const int64_t capacity = round_up(rows, 16);
+void Program::run(const Kernels& kernels, Pool& pool, int64_t rows, const RowParts& parts,
+                  const std::vector<Input>& inputs) {
+    const int64_t capacity = parts.packed_rows();
     const auto needed = static_cast<size_t>(row_bytes_ * capacity + 64);
     if (arena_.size() < needed) arena_.resize(needed);
     const auto address = reinterpret_cast<uintptr_t>(arena_.data());
-    const Run run{kernels, pool, rows, capacity, arena_.data() + (64 - address % 64) % 64, inputs};
+    const Run run{kernels, pool, rows, parts, capacity, arena_.data() + (64 - address % 64) % 64, inputs};
     for (const auto& step : steps_) step->prepare(run);
     pool.run([&](int thread) {
         for (const auto& step : steps_) {

@@ -25,12 +25,38 @@ struct Input {
     int64_t stride;
 };
 
+// Neighbouring rows that are multiplied alike.
+struct RowPart {
+    int64_t first, last;
+    bool is_prompt;
+    int64_t packed_first;  // where its first row stands among packed ones: tiles of 16 are whole
+
+    int64_t count() const { return last - first; }
+};
+
+// The rows of a run: those in front of prompts, prompts, and those behind them.
+class RowParts {
+public:
+    RowParts(int64_t rows, int64_t first_prompt, int64_t last_prompt);
+
+    const RowPart* begin() const { return parts_; }
+    const RowPart* end() const { return parts_ + count_; }
+    const RowPart& of(int64_t row) const;
+    int64_t packed_rows() const { return packed_rows_; }
+
+private:
+    RowPart parts_[3];
+    int count_ = 0;
+    int64_t packed_rows_ = 0;
+};
+
 // One run: everything that differs from the next one.
 struct Run {
     const Kernels& kernels;
     Pool& pool;
     int64_t rows;
-    int64_t capacity;  // rows that the arena is laid out for: tiles of 16 are whole
+    RowParts parts;
+    int64_t capacity;  // rows that the arena is laid out for
     uint8_t* arena;
     const std::vector<Input>& inputs;
 
@@ -85,7 +111,7 @@ public:
 
     void add(std::unique_ptr<RowOperation> operation);
     void add(std::unique_ptr<Step> step);
-    void run(const Kernels& kernels, Pool& pool, int64_t rows, const std::vector<Input>& inputs);
+    void run(const Kernels& kernels, Pool& pool, int64_t rows, const RowParts& parts, const std::vector<Input>& inputs);
 
 private:
     const int64_t row_bytes_;

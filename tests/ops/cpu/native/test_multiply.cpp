@@ -161,9 +161,10 @@ void check_alone(const Kernels& kernels, const Sample& sample, const Packed& pac
                   what + " of one row differs from its result as row " + std::to_string(row));
 }
 
-void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, Numbers& numbers, Checks& checks) {
+void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, bool is_prompt, Numbers& numbers,
+                Checks& checks) {
     const Matrix& matrix = sample.matrix;
-    const Format format = kernels.format_for(matrix.layout, rows);
+    const Format format = kernels.format_for(matrix.layout, is_prompt);
     const Packed packed(kernels, format, rows, matrix.columns, numbers);
     const int64_t stride = matrix.rows + 3, panels = matrix.panels(), middle = panels / 3;
     Exact<float> out((rows - 1) * stride + matrix.rows);
@@ -225,11 +226,11 @@ void check_pack_row(const Kernels& kernels, int64_t columns, float magnitude, Nu
 }
 
 // What is not a number must not look like one behind a product.
-void check_poison(const Kernels& kernels, Layout layout, int64_t rows, float poison, Checks& checks) {
+void check_poison(const Kernels& kernels, Layout layout, int64_t rows, bool is_prompt, float poison, Checks& checks) {
     Numbers numbers(7);
     const int64_t columns = 70;
     const Sample sample(layout, 20, columns, false, numbers);
-    const Format format = kernels.format_for(layout, rows);
+    const Format format = kernels.format_for(layout, is_prompt);
     Packed packed(kernels, format, rows, columns, numbers);
     Exact<float> x(columns);
     x.fill(numbers, -1, 1);
@@ -258,12 +259,14 @@ void test_multiply(const Kernels& kernels, Checks& checks) {
             const Sample sample(layout, shape[0], shape[1], shape[0] % 2 == 1, numbers);
             check_matrix_rows(kernels, sample, checks);
             for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 24, 33, 64}) {
-                check_rows(kernels, sample, rows, numbers, checks);
+                for (const bool is_prompt : {false, true}) check_rows(kernels, sample, rows, is_prompt, numbers, checks);
             }
         }
         for (const int64_t rows : {1, 6, 10, 40}) {
-            check_poison(kernels, layout, rows, NAN, checks);
-            check_poison(kernels, layout, rows, INFINITY, checks);
+            for (const bool is_prompt : {false, true}) {
+                check_poison(kernels, layout, rows, is_prompt, NAN, checks);
+                check_poison(kernels, layout, rows, is_prompt, INFINITY, checks);
+            }
         }
     }
 }

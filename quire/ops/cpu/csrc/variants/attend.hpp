@@ -2,7 +2,8 @@
 // running softmax. For many rows a block is brought to float32 once and serves them all.
 //
 // Blocks lie at multiples of 64 positions, and what a query may not see counts as nothing at its own place, so a
-// query's result does not depend on which queries are computed with it. Tiles of bfloat16 alone round differently.
+// query's result does not depend on which queries are computed with it. Where there are tiles of bfloat16, which round
+// differently, all queries of prompts go there.
 #pragma once
 
 #include "attend_few.hpp"
@@ -114,8 +115,8 @@ inline int64_t attend_scratch(int64_t rows, int64_t head_dim) { return Attention
 
 inline void attend(const AttentionTask& task, const AttentionPart& part, uint8_t* scratch) {
     const int64_t head_dim = task.cache->head_dim, rows = task.num_queries * task.group;
-#if defined(QUIRE_BF16_TILES)
-    if (fits_tiles(*task.cache, rows)) return attend_in_tiles(task, part, scratch);
+#if defined(__AMX_BF16__)
+    if (task.is_prompt && fits_tiles(*task.cache)) return attend_in_tiles(task, part, scratch);
 #endif
     const AttentionRoom room(scratch, rows, head_dim);
     for (int64_t row = 0; row < rows; row++) {

@@ -8,14 +8,14 @@
 namespace quire {
 namespace {
 
-#if defined(QUIRE_BF16_TILES)
+#if defined(__AMX_BF16__)
 
 constexpr int64_t kChunk = 32;         // bfloat16 numbers in a row of a tile
 constexpr int64_t kTileBytes = 1024;   // 16 rows of 64 bytes
 constexpr int64_t kTile = 16;          // rows of a tile, and its columns of float32 or of pairs
 
-inline bool fits_tiles(const PagedCache& cache, int64_t rows) {
-    return rows > kMostFewRows && cache.type == KVType::bf16 && cache.head_dim % kChunk == 0;
+inline bool fits_tiles(const PagedCache& cache) {
+    return cache.type == KVType::bf16 && cache.head_dim % kChunk == 0;
 }
 
 // 16 keys of 32 numbers as tiles want their second factor: for each pair of columns the keys' two numbers.

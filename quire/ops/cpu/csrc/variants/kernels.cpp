@@ -21,14 +21,14 @@ namespace {
 
 bool is_integer(Layout layout) { return layout == Layout::q4 || layout == Layout::q8; }
 
-Format format_for(Layout layout, int64_t rows) {
-#if defined(QUIRE_BF16_TILES)
-    if (is_integer(layout) && rows >= kFewestRowsInTiles) return Format::bf16;
-#endif
+// On AMX a prompt's many rows are fastest in bfloat16, which takes more time for each of the weights and less for each row;
+// answers, mostly few rows at a time, in bytes. It goes by what a token is, not by how many there happen to be, since
+// the two round differently.
+Format format_for(Layout layout, bool is_prompt) {
 #if defined(__AMX_BF16__)
-    if (!is_integer(layout) && layout != Layout::f32) return Format::bf16;
+    if (layout != Layout::f32 && (is_prompt || !is_integer(layout))) return Format::bf16;
 #endif
-    (void)rows;
+    (void)is_prompt;
     return is_integer(layout) ? Format::i8 : Format::f32;
 }
 
