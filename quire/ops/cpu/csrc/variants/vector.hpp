@@ -116,7 +116,13 @@ inline void store_half(uint16_t* to, Floats value) {
 }
 
 inline Floats load_brain(const uint16_t* from) {
-#if defined(__ARM_NEON)
+#if defined(__AVX512F__)  // GCC 12 widens a vector half by half
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    return bits_as<Floats>(_mm512_slli_epi32(wide, 16));
+#elif defined(__AVX2__)
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    return bits_as<Floats>(_mm256_slli_epi32(wide, 16));
+#elif defined(__ARM_NEON)
     return bits_as<Floats>(vshll_n_u16(vld1_u16(from), 16));
 #else
     Halves narrow;
