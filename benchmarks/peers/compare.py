@@ -17,6 +17,7 @@ from benchmarks.peers.plot import draw
 from benchmarks.peers.quiet import wait_until_quiet, watched
 from benchmarks.peers.server_run import ServerFigures, run_server
 from benchmarks.peers.table import Figure, limit_share, lines, medians_of
+from quire.bench.report import this_machine
 
 _SERVER_VALUES = {
     # what is read from a server's life: title, unit, whether less is better, and by what it is multiplied
@@ -48,6 +49,8 @@ class Comparison:
         self._patience = patience
         self._record = record
         self._kept: dict[str, list[Figure]] = {}
+        self._shares: dict[str, dict[str, float]] = {}
+        """Of the machine's limit, by case and contestant."""
 
     def offline(self, cases: list[Case], rounds: int, prefixes: bool = False) -> None:
         opened = {contestant.name: contestant.open(prefixes) for contestant in self._contestants}
@@ -91,7 +94,7 @@ class Comparison:
     def _print_rates(self, case: Case) -> None:
         figures = self._kept[case.name]
         cost = {contestant.name: contestant.bytes_per_token for contestant in self._contestants}
-        shares = {
+        shares = self._shares[case.name] = {
             name: limit_share(case, rate, cost[name], self._work, self._limits)
             for name, rate in medians_of(figures).items()
         }
@@ -103,8 +106,10 @@ class Comparison:
             return
         told = {
             "date": time.strftime("%Y-%m-%d"),
+            "machine": this_machine(),
             "threads": self._threads,
             "limits": asdict(self._limits),
+            "shares": self._shares,
             "figures": {name: [asdict(figure) for figure in kept] for name, kept in self._kept.items()},
         }
         self._record.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from benchmarks.peers.cases import Case
 from benchmarks.peers.child import ROOT, Child
 from benchmarks.peers.llama_cpp import REPEATS, LlamaCpp, requantized
 from benchmarks.peers.model_work import read_work
-from benchmarks.peers.server_run import ServerCommand
+from benchmarks.peers.server_process import ServerCommand
 
 MakeServer = Callable[[Case, int], ServerCommand]
 """For a case, on a port."""

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.peers.cases import Case
-from benchmarks.peers.server_run import ServerCommand
+from benchmarks.peers.server_process import ServerCommand
 
 REPEATS = 3
 _LEAST_CONTEXT = 16_384
@@ -41,10 +41,11 @@ class LlamaCpp:
         return case.rate(told["t_pp"], told["t"])
 
     def server(self, case: Case, port: int) -> ServerCommand:
-        """As many slots as there are streams."""
+        """As many slots as there are streams; each keeps its last prompt where a case is about shared beginnings."""
         threads = ["-t", self._threads, "-tb", self._threads]
         slots = ["-np", str(case.streams), "-c", _context(case), "--port", str(port)]
-        command = [str(self._programs / "llama-server"), "-m", str(self._gguf), *threads, *slots]
+        caching = ["--cache-prompt"] if case.shared else ["--no-cache-prompt", "--cache-ram", "0"]
+        command = [str(self._programs / "llama-server"), "-m", str(self._gguf), *threads, *slots, *caching]
         return ServerCommand(command, model_name="model")
 
     def _run(self, program: str, *options: str) -> str:

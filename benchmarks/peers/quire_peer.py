@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.peers.cases import CONTEXT, Case
 from benchmarks.peers.child import Generate, Timing, answer_lines
-from benchmarks.peers.server_run import ServerCommand
+from benchmarks.peers.server_process import ServerCommand
 
 MODULE = "benchmarks.peers.quire_peer"
 PREFIXES = "--prefixes"

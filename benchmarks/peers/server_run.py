@@ -1,31 +1,13 @@
 """One life of a server: start, first token, a load, memory, end."""
 
-import os
-import signal
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.cases import Case
-from benchmarks.peers.child import ROOT
 from benchmarks.peers.load import ask, run_load
 from benchmarks.peers.quiet import descendants
-
-_LONGEST_START = 600.0
-_LONGEST_END = 60.0
-_NOT_READY = ("connection", "broken", "http 503")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerCommand:
-    """How a server is started, and what it calls its model."""
-
-    command: Sequence[str]
-    model_name: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+from benchmarks.peers.server_process import RunningServer, ServerCommand, running
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +28,35 @@ class ServerFigures:
 
 def run_server(make: Callable[[int], ServerCommand], case: Case, threads: int, log: Path, seed: int) -> ServerFigures:
     """Measure the server that `make` describes for a free port."""
-    port = _free_port()
-    server = make(port)
+    with running(make, threads, log) as server:
+        return _figures(server, case, seed)
+
+
+def _figures(server: RunningServer, case: Case, seed: int) -> ServerFigures:
     warm, alone, *load = Case("", case.streams + 2, case.prompt, case.output, "output").prompts(seed)  # none shared
-    started = time.perf_counter()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            server.command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), **server.environment},
-        )
-    try:
-        first = _first_token(process, port, server.model_name, warm, started, log)
-        run_load(port, server.model_name, load[: case.streams // 2], 2)  # buffers of a batch are there afterwards
-        (single,) = ask(port, server.model_name, [alone], 2)
-        assert single.ttft is not None, single.error_text
-        done = run_load(port, server.model_name, _others(case, seed), case.output)
-        rss, pss = memory(process.pid)
-    finally:
-        _stop(process)
+    first = server.first_token(warm)
+    run_load(server.port, server.model, load[: case.streams // 2], 2)  # buffers of a batch are there afterwards
+    (single,) = ask(server.port, server.model, [alone], 2)
+    assert single.ttft is not None, single.error_text
+    earlier, measured = _loads(case, seed)
+    if earlier:
+        run_load(server.port, server.model, earlier, 2)
+    done = run_load(server.port, server.model, measured, case.output)
+    rss, pss = memory(server.process.pid)
     return ServerFigures(done.output_rate, done.median_ttft, single.ttft, first, rss, pss)
+
+
+def _loads(case: Case, seed: int) -> tuple[list[list[int]], list[list[int]]]:
+    """What is shown before, and what is measured: prompts that nothing before has shown the server, as some keep
+    prefixes whatever they are told.
+
+    Where a beginning is shared, as many streams at once have shown it before, with other ends: a system prompt is not
+    new to a server, and one that keeps a prompt for each of its slots then has it in every slot.
+    """
+    if not case.shared:
+        return [], case.prompts(seed + 1_000_000)
+    twice = Case("", 2 * case.streams, case.prompt, case.output, "output", case.shared).prompts(seed + 1_000_000)
+    return twice[: case.streams], twice[case.streams :]
 
 
 def memory(root: int) -> tuple[int, int]:
@@ -80,42 +69,3 @@ def memory(root: int) -> tuple[int, int]:
                 kib = int(size.split()[0])
                 rss, pss = (rss + kib, pss) if name == "Rss" else (rss, pss + kib)
     return rss * 1024, pss * 1024
-
-
-def _others(case: Case, seed: int) -> list[list[int]]:
-    """Prompts that the warm-up has not shown the server: some keep prefixes whatever they are told."""
-    return case.prompts(seed + 1_000_000)
-
-
-def _first_token(
-    process: "subprocess.Popen[bytes]", port: int, model: str, prompt: list[int], started: float, log: Path
-) -> float:
-    """Ask until the server answers; a server that loads refuses the connection or answers 503."""
-    while time.perf_counter() - started < _LONGEST_START:
-        if process.poll() is not None:
-            tail = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise RuntimeError(f"the server ended with {process.returncode}; its log {log} ends with:\n{tail}")
-        begin = time.perf_counter() - started
-        (record,) = ask(port, model, [prompt], 2)
-        if record.error is None:
-            return begin + record.pieces[0]
-        if record.error not in _NOT_READY:
-            raise RuntimeError(f"the server answered with {record.error}: {record.error_text}")
-        time.sleep(0.02)
-    raise RuntimeError(f"the server gave no token in {_LONGEST_START:.0f} s; its log is {log}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_LONGEST_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

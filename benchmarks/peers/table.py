@@ -44,7 +44,7 @@ def lines(title: str, figures: list[Figure], unit: str, shares: dict[str, float]
         values = _values(figures, name)
         ratio = ""
         if FIRST in medians and name != FIRST:
-            ratio = f"{_times_better(medians[FIRST], medians[name], lower_is_better):.2f} ×"
+            ratio = f"{times_better(medians[FIRST], medians[name], lower_is_better):.2f} ×"
         share = f"{shares[name]:.0%}" if name in shares else ""
         others = max(figure.others for figure in figures if figure.contestant == name)
         spread = f"{min(values):,.4g} – {max(values):,.4g}"
@@ -60,5 +60,5 @@ def _values(figures: list[Figure], contestant: str) -> list[float]:
     return [figure.value for figure in figures if figure.contestant == contestant]
 
 
-def _times_better(ours: float, theirs: float, lower_is_better: bool) -> float:
+def times_better(ours: float, theirs: float, lower_is_better: bool) -> float:
     return theirs / ours if lower_is_better else ours / theirs

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.peers.cases import CONTEXT, Case
 from benchmarks.peers.child import Generate, Timing, answer_lines
-from benchmarks.peers.server_run import ServerCommand
+from benchmarks.peers.server_process import ServerCommand
 
 MODULE = "benchmarks.peers.vllm_cpu"
 _MOST_STREAMS = 64

@@ -58,7 +58,8 @@ class AnswerReader:
     def __init__(self) -> None:
         self._events = EventSplitter()
         self._body: list[bytes] = []
-        """Of an answer that is no stream."""
+        """Of an answer that is no stream, as far as one can tell yet."""
+        self._has_events = False
         self._texts: list[str] = []
         self.status = 0
         self.pieces: list[int] = []
@@ -82,7 +83,11 @@ class AnswerReader:
         if self.status != 200:
             self._body.append(piece)
             return
-        for event in self._events.feed(piece):
+        events = self._events.feed(piece)
+        self._has_events = self._has_events or bool(events)
+        if not self._has_events:
+            self._body.append(piece)
+        for event in events:
             if event == DONE:
                 self.is_done = True
             else:
@@ -91,7 +96,9 @@ class AnswerReader:
     def problem(self) -> tuple[str, str] | None:
         """The kind of what went wrong, for counting, and its words; None where nothing did."""
         if self.status != 200:
-            return f"http {self.status}", b"".join(self._body).decode(errors="replace")[:_LONGEST_ERROR]
+            return f"http {self.status}", self._beginning()
+        if not self._has_events and self._beginning().lstrip()[:1] in ("{", "[", "<"):
+            return "no stream", f"a stream was asked for, and this came: {self._beginning()}"
         if self._error is not None:
             return "error in the stream", str(self._error)[:_LONGEST_ERROR]
         if not self.is_done and self.finish_reason is None:
@@ -99,6 +106,9 @@ class AnswerReader:
         if not self.pieces:
             return "empty", "the answer had no tokens"
         return None
+
+    def _beginning(self) -> str:
+        return b"".join(self._body).decode(errors="replace")[:_LONGEST_ERROR]
 
     def _take(self, event: bytes, arrived: int) -> None:
         try:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from quire.bench.datasets.choose import make_requests
 from quire.bench.datasets.dataset_config import DatasetConfig
 from quire.bench.measure import Measure
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 OnDone = Callable[[RequestOutput], None]
 _WARMUP_REPEAT = 1_000_000
 """The number of a repeat that never comes: its random prompts are nobody else's."""
+_WARMUP_TOKENS = 8
 
 
 class OfflineBench:
@@ -41,11 +44,11 @@ class OfflineBench:
         self, dataset: DatasetConfig, repeats: int, watch: Callable[[str, int], OnDone]
     ) -> tuple[list[Measure], list[float]]:
         """Measures, and the seconds of every repeat."""
-        warm = make_requests(replace(dataset, num_requests=1), self._vocabulary, "ids", _WARMUP_REPEAT)
-        self._run(warm, lambda output: None)
+        wanted = [make_requests(dataset, self._vocabulary, "ids", repeat) for repeat in range(repeats)]
+        (warm,) = make_requests(replace(dataset, num_requests=1), self._vocabulary, "ids", _WARMUP_REPEAT)
+        self._run([msgspec.structs.replace(warm, output_tokens=_WARMUP_TOKENS)], lambda output: None)
         runs: list[_Run] = []
-        for repeat in range(repeats):
-            requests = make_requests(dataset, self._vocabulary, "ids", repeat)
+        for repeat, requests in enumerate(wanted):
             label = f"run {repeat + 1}" if repeats > 1 else ""
             runs.append(self._run(requests, watch(label, len(requests))))
         return _throughput_measures(runs), [run.seconds for run in runs]

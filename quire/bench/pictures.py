@@ -7,7 +7,9 @@ from quire.bench.objectives import parse_objectives
 from quire.bench.report import LoadPoint, Report
 from quire.observe.bench_plots import (
     LoadCurve,
+    PeerBars,
     ServerTimeline,
+    bars_picture,
     distribution_picture,
     load_picture,
     timeline_picture,
@@ -24,6 +26,8 @@ def pictures(report: Report) -> dict[str, bytes]:
         made["latency.png"] = distribution_picture(report.title, many)
     if report.sweep is not None and len(report.points) > 1:
         made["load.png"] = _load(report, report.sweep.over)
+    if report.kind == "startup":
+        made["parts.png"] = bars_picture(report.title, [_parts(report.measures)])
     timeline = _timeline(report.points)
     if timeline is not None:
         made["server.png"] = timeline_picture(report.title, timeline)
@@ -32,6 +36,13 @@ def pictures(report: Report) -> dict[str, bytes]:
 
 def _is_latency(measure: Measure) -> bool:
     return measure.unit == "s" and not measure.is_single
+
+
+def _parts(measures: Sequence[Measure]) -> PeerBars:
+    """The seconds of every part, the whole first."""
+    values = {measure.name: sorted(measure.samples) for measure in measures}
+    bars = {name: (percentile(each, 50), each[0], each[-1]) for name, each in values.items()}
+    return PeerBars("median and spread", bars, "seconds")
 
 
 def _load(report: Report, over: str) -> bytes:
@@ -50,7 +61,7 @@ def _load(report: Report, over: str) -> bytes:
         for name in ("input", "output")
     }
     label = "requests a second" if over == "rate" else "requests at a time"
-    return load_picture(report.title, label, curves, rates)
+    return load_picture(report.title, label, curves, [point.load or 0.0 for point in report.points], rates)
 
 
 def _samples(point: LoadPoint, name: str) -> list[float]:

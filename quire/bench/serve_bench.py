@@ -10,19 +10,19 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
-import msgspec
 import uvloop
 
 from quire.bench.arrivals import random_arrivals, replayed_arrivals
 from quire.bench.datasets.choose import make_requests
 from quire.bench.datasets.dataset_config import DatasetConfig, PromptForm
 from quire.bench.endpoint import Endpoint, parse_extra
-from quire.bench.gauges import GaugePoint, Page, watch_gauges
+from quire.bench.first_model import first_model
+from quire.bench.gauges import GaugePoint, watch_gauges
 from quire.bench.http.address import parse_address
 from quire.bench.http.client import Client
-from quire.bench.http.connection import BrokenAnswer, Clock
+from quire.bench.http.connection import Clock
 from quire.bench.load_config import LoadConfig
-from quire.bench.load_run import OnRecord, run_load
+from quire.bench.load_run import Interrupted, OnRecord, run_load
 from quire.bench.objectives import Objectives
 from quire.bench.planned import PlannedRequest
 from quire.bench.record import RequestRecord
@@ -31,19 +31,11 @@ from quire.bench.run_summary import measures, summarize
 from quire.bench.sender import Sender
 from quire.bench.server_target import TargetConfig
 from quire.bench.vocabulary import Vocabulary
-from quire.core.errors import ConfigError, QuireError
+from quire.core.errors import ConfigError
 
 T = TypeVar("T")
 Watch = Callable[[str, int], OnRecord]
 """Told what begins and how many requests it has; returns who is told of each record."""
-
-
-class _Listed(msgspec.Struct):
-    id: str = ""
-
-
-class _Models(msgspec.Struct):
-    data: list[_Listed] = []
 
 
 class ServeBench:
@@ -65,11 +57,16 @@ class ServeBench:
         self._address = parse_address(target.url)
         self._numbers = count()
         self._fresh = secrets.token_hex(8)
+        self.was_interrupted = False
+        """Whether someone stopped the last load; what had ended by then was measured."""
         self.model = target.model or self._first_model()
         self._vocabulary = self._open_vocabulary()
 
     def measure(self, load: LoadConfig, repeats: int, name: str = "", value: float | None = None) -> LoadPoint:
-        """Repeats of one load, each with random requests of its own: no other load has shown them to the server."""
+        """Repeats of one load, each with random requests of its own: no other load has shown them to the server.
+
+        An interrupted one has fewer runs than were asked for, perhaps none.
+        """
         runs: list[list[RequestRecord]] = []
         summaries = []
         for repeat in range(repeats):
@@ -78,9 +75,15 @@ class ServeBench:
             label = " ".join(part for part in (name, f"run {repeat + 1}" if repeats > 1 else "") if part)
             warm = self._warmups(load) if repeat == 0 else []
             on_record = self._watch(label, len(requests))
-            records, gauges = _run(self._one_run(load, requests, warm, number, on_record))
-            runs.append(records)
-            summaries.append(summarize(records, self._objectives, gauges))
+            try:
+                records, gauges = _run(self._one_run(load, requests, warm, number, on_record))
+            except Interrupted as stopped:
+                self.was_interrupted, records, gauges = True, stopped.records, []
+            if records:
+                runs.append(records)
+                summaries.append(summarize(records, self._objectives, gauges))
+            if self.was_interrupted:
+                break
         return LoadPoint(value, measures(runs, summaries), summaries)
 
     async def _one_run(
@@ -96,7 +99,7 @@ class ServeBench:
         endpoint = Endpoint(target.endpoint, self.model, target.temperature, parse_extra(target.extra_body))
         sender = Sender(client, endpoint, self._vocabulary, load.timeout, self._clock)
         try:
-            await run_load(sender, warm, [0.0] * len(warm), load.concurrency, lambda record: None)
+            await self._warm_up(sender, warm, load)
             sender.begin()
             looks = asyncio.create_task(self._watch_server(client, sender))
             with _no_collections():
@@ -108,6 +111,12 @@ class ServeBench:
             return records, gauges
         finally:
             client.close()
+
+    async def _warm_up(self, sender: Sender, warm: Sequence[PlannedRequest], load: LoadConfig) -> None:
+        try:
+            await run_load(sender, warm, [0.0] * len(warm), load.concurrency, lambda record: None)
+        except Interrupted:
+            raise Interrupted([]) from None  # nothing of it counts
 
     async def _watch_server(self, client: Client, sender: Sender) -> list[GaugePoint]:
         every = self._target.metrics_every
@@ -153,30 +162,14 @@ class ServeBench:
         return Client(self._address, {} if key is None else {"Authorization": f"Bearer {key}"}, self._clock)
 
     def _first_model(self) -> str:
-        url = self._target.url
-
-        async def ask() -> Page:
-            client, page = self._client(), Page()
+        async def ask() -> str:
+            client = self._client()
             try:
-                await client.get("/v1/models", page)
+                return await first_model(client, self._target.url)
             finally:
                 client.close()
-            return page
 
-        try:
-            page = _run(ask())
-        except (OSError, BrokenAnswer) as error:
-            raise QuireError(f"no server answers at {url}: {error}; start it first, or give another --url.") from error
-        try:
-            names = [model.id for model in msgspec.json.decode(page.content, type=_Models).data if model.id]
-        except msgspec.DecodeError:
-            names = []
-        if page.status != 200 or not names:
-            raise QuireError(
-                f"{url}/v1/models answered {page.status} and named no model; give --model"
-                f"{' and --api-key' if page.status in (401, 403) else ''}."
-            )
-        return names[0]
+        return _run(ask())
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from quire.bench.load_config import LoadConfig
-from quire.bench.load_search import search
+from quire.bench.load_search import bracket, search
 from quire.bench.measure import Measure
 from quire.bench.objectives import Objectives
 from quire.bench.report import LoadPoint, Sweep
@@ -15,6 +16,10 @@ from quire.bench.serve_bench import ServeBench
 from quire.core.errors import ConfigError
 
 SweepOver = Literal["rate", "concurrency"]
+
+
+class _Stopped(Exception):
+    """Someone interrupted the sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +61,25 @@ def run_sweep(
     share: float,
     refine: int,
 ) -> tuple[list[LoadPoint], Sweep]:
-    """Every point, by rising load, and what the search found."""
+    """Every point, by rising load, and what the search found; of an interrupted one, what there is."""
     points: list[LoadPoint] = []
+    tried: dict[float, bool] = {}
 
     def holds(value: float) -> bool:
         point = bench.measure(plan.at(load, value), repeats, f"{plan.over} {value:g}", value)
-        points.append(point)
-        return kept_share(point.runs) >= share
+        if point.runs:
+            points.append(point)
+        if bench.was_interrupted:
+            raise _Stopped
+        tried[value] = kept_share(point.runs) >= share
+        return tried[value]
 
-    found = search(plan.loads, refine if objectives else 0, plan.is_whole, holds)
+    with suppress(_Stopped):
+        search(plan.loads, refine if objectives else 0, plan.is_whole, holds)
     points.sort(key=lambda point: point.load or 0.0)
-    if not objectives:
+    if not objectives or not tried:
         return points, Sweep(plan.over, "", share, None, None)
+    found = bracket(tried)
     return points, Sweep(plan.over, str(objectives), share, found.good, found.bad)
 
 

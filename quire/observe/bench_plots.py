@@ -45,6 +45,7 @@ class PeerBars:
     title: str
     values: Mapping[str, tuple[float, float, float]]
     """Median, least and most."""
+    unit: str = "tokens / s"
 
 
 def distribution_picture(title: str, curves: Mapping[str, Sequence[float]]) -> bytes:
@@ -64,8 +65,11 @@ def distribution_picture(title: str, curves: Mapping[str, Sequence[float]]) -> b
     return _png(figure)
 
 
-def load_picture(title: str, over: str, curves: Sequence[LoadCurve], rates: Mapping[str, Sequence[float]]) -> bytes:
-    """Latencies over load, and rates over load in a last panel."""
+def load_picture(
+    title: str, over: str, curves: Sequence[LoadCurve], loads: Sequence[float], rates: Mapping[str, Sequence[float]]
+) -> bytes:
+    """Latencies over load, and rates over `loads` in a last panel. A load at which nothing was answered has a rate, and
+    is missing in the curves."""
     figure, axes = _panels(len(curves) + 1, title)
     for axis, curve in zip(axes, curves, strict=False):
         for values, label, style in ((curve.medians, "median", "-"), (curve.highs, "p99", "--")):
@@ -73,15 +77,11 @@ def load_picture(title: str, over: str, curves: Sequence[LoadCurve], rates: Mapp
             axis.plot(curve.loads, times, style, color=_COLOURS[0], marker="o", markersize=3.5, label=label)
         if curve.bound is not None:
             axis.axhline(1e3 * curve.bound, color=_COLOURS[3], linewidth=1, label="objective")
-        _finish(axis, curve.name, over, "ms")
-        axis.set_ylim(bottom=0)
-        axis.legend(fontsize=8.5, frameon=False, labelcolor=_TEXT)
+        _finish_load(axis, curve.name, over, "ms", loads)
     last = axes[len(curves)]
     for colour, (name, values) in zip(_COLOURS, rates.items(), strict=False):
-        last.plot(curves[0].loads, values, color=colour, marker="o", markersize=3.5, label=name)
-    _finish(last, "Throughput", over, "tokens / s")
-    last.set_ylim(bottom=0)
-    last.legend(fontsize=8.5, frameon=False, labelcolor=_TEXT)
+        last.plot(loads, values, color=colour, marker="o", markersize=3.5, label=name)
+    _finish_load(last, "Throughput", over, "tokens / s", loads)
     return _png(figure)
 
 
@@ -94,6 +94,7 @@ def timeline_picture(title: str, timeline: ServerTimeline) -> bytes:
     ):
         _known(axes[0], timeline.times, values, label, colour)
     _finish(axes[0], "Requests", "time (s)", "requests")
+    _whole_numbers(axes[0].yaxis, [value for value in timeline.running if value is not None])
     axes[0].legend(fontsize=8.5, frameon=False, labelcolor=_TEXT)
     used = [None if value is None else 100 * value for value in timeline.kv]
     _known(axes[1], timeline.times, used, "in use", _COLOURS[2])
@@ -113,8 +114,14 @@ def bars_picture(title: str, cases: Sequence[PeerBars]) -> bytes:
         above = [case.values[name][2] - middle for middle, name in zip(medians, names, strict=True)]
         colours = [_COLOURS[0], *["#9aa7b4"] * (len(names) - 1)]
         axis.barh(names, medians, xerr=(below, above), color=colours, error_kw={"elinewidth": 1, "ecolor": _TEXT})
+        for place, name in enumerate(names):  # behind the end of the spread, where it hides nothing
+            value, _, most = case.values[name]
+            shown = f" {value:,.0f}" if value >= 1000 else f" {value:.3g}"
+            axis.annotate(shown, (most, place), va="center", fontsize=9, color=_TEXT)
         axis.invert_yaxis()
-        _finish(axis, case.title, "tokens / s", "")
+        axis.margins(x=0.2)
+        _finish(axis, case.title, case.unit, "")
+        axis.grid(visible=False, axis="y")
     return _png(figure)
 
 
@@ -141,9 +148,22 @@ def _finish(axis: Any, title: str, x: str, y: str) -> None:
     axis.tick_params(labelsize=9, colors=_TEXT)
 
 
+def _finish_load(axis: Any, title: str, over: str, y: str, loads: Sequence[float]) -> None:
+    _finish(axis, title, over, y)
+    _whole_numbers(axis.xaxis, loads)
+    axis.set_ylim(bottom=0)
+    axis.legend(fontsize=8.5, frameon=False, labelcolor=_TEXT)
+
+
 def _known(axis: Any, times: Sequence[float], values: Sequence[float | None], label: str, colour: str) -> None:
     pairs = [(time, value) for time, value in zip(times, values, strict=True) if value is not None]
     axis.plot([time for time, _ in pairs], [value for _, value in pairs], color=colour, linewidth=1.5, label=label)
+
+
+def _whole_numbers(axis: Any, values: Sequence[float]) -> None:
+    """Marks at whole numbers only, where there are no others."""
+    if all(value % 1 == 0 for value in values):
+        axis.get_major_locator().set_params(integer=True)
 
 
 def _log_scale(axis: Any) -> None:

@@ -33,12 +33,15 @@ from quire.server.streams import EventStream, TextStream, until_gone
 class Serving:
     """One model behind the routes. Lives on the event loop."""
 
-    def __init__(self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain) -> None:
-        """`names` are what clients may call the model; answers carry the first."""
+    def __init__(
+        self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain, start_seconds: Mapping[str, float]
+    ) -> None:
+        """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow."""
         self.llm = llm
         self.names = names
         self.store = store
         self.drain = drain
+        self.start_seconds = start_seconds
         self.created = int(time.time())
         self.began = time.monotonic()
 

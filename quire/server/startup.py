@@ -1,4 +1,4 @@
-"""Where the time of a start goes, for the log."""
+"""Where the time of a start goes, for the log and /stats."""
 
 import os
 import time
@@ -13,18 +13,19 @@ class StartUp:
     def __init__(self) -> None:
         self._began = time.monotonic() - _process_age()
         self._last = self._began
-        self._phases: list[tuple[str, float]] = []
+        self.seconds: dict[str, float] = {}
+        """Of every phase that is over, in their order."""
 
     def done(self, phase: str) -> None:
         """Everything since the last call was `phase`."""
         now = time.monotonic()
-        self._phases.append((phase, now - self._last))
+        self.seconds[phase] = now - self._last
         self._last = now
 
     def told(self, started: Started) -> str:
         """The whole of it, in a line."""
         total = time.monotonic() - self._began
-        here = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in self._phases)
+        here = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in self.seconds.items())
         there = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in started.seconds)
         return f"{total:.2f} s after the start (server: {here}; meanwhile the engine: {there})"
 

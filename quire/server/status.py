@@ -126,6 +126,7 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
         "model": serving.names[0],
         "version": version("quire"),
         "uptime_seconds": time.monotonic() - serving.began,
+        "start_seconds": dict(serving.start_seconds),
         "ready": fleet.is_ready and not serving.drain.begun,
         "draining": serving.drain.begun,
         "running": sum(each.running for each in engines),
@@ -170,6 +171,7 @@ def _engine(slot: Slot) -> dict[str, Any]:
         "utilisation": stats.used_blocks / stats.num_blocks if stats.num_blocks else 0.0,
         "step": stats.step,
         "step_seconds": stats.step_seconds,
+        "start_seconds": {} if replica.started is None else dict(replica.started.seconds),
     }
 
 

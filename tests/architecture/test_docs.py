@@ -35,3 +35,10 @@ def test_pages_of_rooms_list_what_is_in_them() -> None:
         [sys.executable, ROOT / "scripts" / "rooms", "--check"], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stdout
+
+
+def test_figures_are_those_of_the_committed_results() -> None:
+    result = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "figures", "--check"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

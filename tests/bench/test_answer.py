@@ -79,3 +79,22 @@ def test_what_went_wrong_has_a_kind(reader: AnswerReader, kind: str) -> None:
     assert problem is not None
     assert problem[0] == kind
     assert problem[1]
+
+
+@pytest.mark.parametrize("body", ['{"choices": [{"text": "hi", "finish_reason": "stop"}]}', "<html>a proxy</html>"])
+def test_an_answer_that_is_no_stream_is_said_to_be(body: str) -> None:
+    reader = AnswerReader()
+    reader.begin(200, 0)
+    for letter in body:  # cut anywhere
+        reader.body(letter.encode(), 5)
+    problem = reader.problem()
+    assert problem is not None
+    assert problem[0] == "no stream"
+    assert body in problem[1]
+
+
+def test_a_stream_that_ends_before_its_first_event_is_cut_off() -> None:
+    reader = AnswerReader()
+    reader.begin(200, 0)
+    reader.body(b': wait\n\ndata: {"choi', 5)
+    assert reader.problem() == ("cut off", "the answer ended without a finish reason or [DONE]")

@@ -9,7 +9,7 @@ import pytest
 from quire.bench.endpoint import Endpoint
 from quire.bench.http.address import Address
 from quire.bench.http.client import Client
-from quire.bench.load_run import run_load
+from quire.bench.load_run import Interrupted, run_load
 from quire.bench.planned import PlannedRequest
 from quire.bench.record import RequestRecord
 from quire.bench.sender import Sender
@@ -172,3 +172,27 @@ def test_an_answer_that_does_not_end_is_given_up() -> None:
 
     (record,) = run(measure())
     assert record.error == "timeout"
+
+
+def test_what_had_ended_is_kept_when_someone_stops_the_run() -> None:
+    whole = Script([(10 * MS, piece("a")), (20 * MS, piece("", "length") + DONE)])
+
+    async def measure() -> list[RequestRecord]:
+        async with scripted_server(whole, whole, whole) as server:  # the third may be on its way
+            client = Client(Address("127.0.0.1", server.port, False, ""), {}, server.clock)
+            sender = Sender(client, Endpoint("completions", "m", 0.0, {}), PLAIN, 30.0, server.clock)
+            requests = [PlannedRequest(each, text="a", output_tokens=1) for each in range(5)]
+            ended: list[RequestRecord] = []
+
+            def on_record(record: RequestRecord) -> None:
+                ended.append(record)
+                if len(ended) == 2:
+                    running.cancel()  # as Ctrl-C does
+
+            running = asyncio.ensure_future(run_load(sender, requests, [0.0] * 5, 1, on_record))
+            with pytest.raises(Interrupted) as stopped:
+                await running
+            client.close()
+            return stopped.value.records
+
+    assert [record.number for record in run(measure())] == [0, 1]

@@ -128,6 +128,8 @@ def test_pictures_of_a_sweep() -> None:
     assert all(data.startswith(b"\x89PNG") for data in drawn.values())
 
 
-def test_a_report_of_single_numbers_has_no_pictures() -> None:
+def test_a_start_is_drawn_in_parts_and_other_single_numbers_are_not() -> None:
+    pytest.importorskip("matplotlib")
     measures_ = [Measure("start", "s", "lower", [[1.0], [2.0]])]
-    assert pictures(new_report("startup", "x", {}, measures_)) == {}
+    assert set(pictures(new_report("startup", "x", {}, measures_))) == {"parts.png"}
+    assert pictures(new_report("latency", "x", {}, measures_)) == {}

@@ -1,12 +1,20 @@
 """`quire bench serve` against the real server with the default model: counts are exact, times are there."""
 
 import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quire.bench.load_run import OnRecord
+from quire.bench.record import RequestRecord
 from quire.bench.report import Report, read_report
+from quire.cli.bench.watching import Watching
 from quire.cli.main import main
 from tests.server.live import LiveServer
 
@@ -163,3 +171,132 @@ def test_a_missing_key_and_a_missing_server_are_named(measured_server: LiveServe
     assert "--api-key" in capsys.readouterr().err
     assert main(["bench", "serve", "--url", "http://127.0.0.1:9"]) == 2
     assert "no server answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+class OddServer(BaseHTTPRequestHandler):
+    """Speaks a part of the protocol: no usage, lines that end as HTTP's do, comments between events; after so many
+    answers it breaks off."""
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        body = b'{"data": [{"id": "odd"}]}' if self.path.endswith("/models") else b"oops"
+        self.send_response(200 if self.path.endswith("/models") else 501)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        left: list[int] = self.server.left  # type: ignore[attr-defined]
+        if not left:
+            return  # the connection ends without an answer
+        left.pop()
+        with suppress(OSError):  # whoever asked may be gone
+            self.send_response(200)
+            self.end_headers()
+            for _ in range(3):
+                self.wfile.write(b': wait\r\n\r\ndata: {"choices":[{"text":" a"}]}\r\n\r\n')
+            self.wfile.write(b'data: {"choices":[{"text":"","finish_reason":"length"}]}\r\n\r\ndata: [DONE]\r\n\r\n')
+
+
+@contextmanager
+def odd_server(answers: int) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OddServer) as server:
+        server.left = list(range(answers))  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_that_counts_nothing_and_says_nothing_of_itself(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "out.json"
+    with odd_server(100) as url:
+        assert main(["bench", "serve", "--url", url, *SMALL, "--num-requests", "3", "--json", str(path)]) == 0
+    report = read_report(path)
+    (run,) = report.points[0].runs
+    assert (run.completed, run.output_tokens, run.counted_by, run.gauges) == (3, None, [], [])
+    names = {measure.name for measure in report.measures}
+    assert {"ttft", "itl", "e2e"} <= names
+    assert not {"tpot", "output tokens a second"} & names
+    assert "tokens were not counted" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_server_that_dies_in_the_middle_leaves_what_was_measured(tmp_path: Path, capsys: Any) -> None:
+    path, page = tmp_path / "out.json", tmp_path / "out.html"
+    options = [*SMALL, "--num-requests", "6", "--concurrency", "1", "--warmup", "0"]
+    with odd_server(4) as url:
+        code = main(["bench", "serve", "--url", url, *options, "--json", str(path), "--html", str(page)])
+    assert code == 1
+    (run,) = read_report(path).points[0].runs
+    assert (run.requests, run.completed, run.errors) == (6, 4, {"broken": 2})
+    assert page.exists()
+    assert "2 of 6 requests failed" in capsys.readouterr().out
+
+
+def test_a_sweep_in_which_every_load_fails_is_told_and_drawn(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "out.html"
+    options = ["--num-requests", "2", "--sweep", "concurrency=1,2", "--goodput", "ttft:100", "--html", str(path)]
+    with odd_server(0) as url:
+        assert main(["bench", "serve", "--url", url, *options]) == 1
+    assert "No concurrency that was tried holds" in capsys.readouterr().out
+    assert path.exists()
+
+
+@pytest.mark.parametrize("load", [("--repeats", "3"), ("--sweep", "concurrency=1,2", "--goodput", "e2e:60000")])
+def test_an_interrupted_run_keeps_what_had_ended(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, load: tuple[str, ...]
+) -> None:
+    """Ctrl-C in the second run of several."""
+    path = tmp_path / "out.json"
+    ended: list[RequestRecord] = []
+    usual = Watching.records
+
+    def records(self: Watching, what: str, total: int) -> OnRecord:
+        on_record = usual(self, what, total)
+
+        def noted(record: RequestRecord) -> None:
+            on_record(record)
+            ended.append(record)
+            if len(ended) == 6:
+                signal.raise_signal(signal.SIGINT)
+
+        return noted
+
+    monkeypatch.setattr(Watching, "records", records)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with odd_server(100) as url:
+            options = [*SMALL, *load, "--num-requests", "4", "--warmup", "0", "--json", str(path)]
+            if load[0] == "--repeats":
+                options += ["--concurrency", "1"]
+            assert main(["bench", "serve", "--url", url, *options]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    report = read_report(path)
+    runs = [run for point in report.points for run in point.runs]
+    assert len(runs) == 2
+    assert runs[0].completed == 4
+    assert 2 <= runs[1].completed < 4
+    assert "It was interrupted" in capsys.readouterr().out
+    if report.sweep is not None:
+        assert (report.sweep.highest_good, report.sweep.lowest_bad) == (1, None)
+
+
+def test_a_url_that_is_no_such_server_is_told(tmp_path: Path, capsys: Any) -> None:
+    class Proxy(OddServer):
+        def do_GET(self) -> None:
+            self.send_error(500, "out of order")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        assert main(["bench", "serve", "--url", f"http://127.0.0.1:{server.server_port}"]) == 2
+        server.shutdown()
+        thread.join()
+    told = capsys.readouterr().err
+    assert "/v1/models answered 500" in told
+    assert "It said:" in told

@@ -42,6 +42,16 @@ def test_throughput(run_tiny: list[str], tmp_path: Path, capsys: Any) -> None:
         assert given == pytest.approx(8 * asked, rel=1e-5)
 
 
+def test_a_bad_line_is_found_before_anything_is_measured(run_tiny: list[str], tmp_path: Path, capsys: Any) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"prompt": [5, 6], "output_len": 2}\nnot JSON\n', encoding="utf-8")
+    options = ["--dataset", "jsonl", "--dataset-path", str(lines)]
+    assert main(["bench", "throughput", *run_tiny, *options]) == 2
+    assert "line 2" in capsys.readouterr().err
+    assert main(["bench", "throughput", *run_tiny, "--dataset", "jsonl", "--dataset-path", str(tmp_path / "x")]) == 2
+    assert "there is no such file" in capsys.readouterr().err
+
+
 def test_latency(run_tiny: list[str], tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "out.json"
     options = ["--batch-size", "2", "--input-len", "8", "--output-len", "4", "--iterations", "3", "--json", str(path)]
@@ -60,6 +70,12 @@ def test_startup(run_tiny: list[str], tmp_path: Path, of: str) -> None:
     assert main(["bench", "startup", *run_tiny, "--of", of, "--repeats", "1", "--json", str(path)]) == 0
     found = {measure.name: measure.samples[0] for measure in read_report(path).measures}
     assert 0 < found["start to ready"] < found["start to first token"]
+    if of == "server":
+        # told by /stats; the engine loads beside the server, and both before it is ready
+        told = {name: seconds for name, seconds in found.items() if name.startswith(("server: ", "engine: "))}
+        assert {"server: reading the tokenizer", "engine: importing torch", "engine: loading the model"} <= set(told)
+        for side in ("server: ", "engine: "):
+            assert 0 < sum(seconds for name, seconds in told.items() if name.startswith(side)) < found["start to ready"]
     if of == "engine":
         parts = [found[name] for name in found if not name.startswith("start to")]
         assert sum(parts) == pytest.approx(found["start to first token"], rel=1e-5)
@@ -92,5 +108,7 @@ def test_compare_finds_what_got_slower(tmp_path: Path, capsys: Any) -> None:
 def test_kernels_refuse_what_they_cannot_do(capsys: Any) -> None:
     assert main(["bench", "kernels", "lineer"]) == 2
     assert "linear" in capsys.readouterr().err
+    assert main(["bench", "kernels", "linear", "--threads", "0"]) == 2
+    assert "--threads is 0" in capsys.readouterr().err
     assert main(["bench", "kernels", "--table", "x.py"]) == 2
     assert "--tune" in capsys.readouterr().err

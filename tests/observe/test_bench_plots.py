@@ -24,7 +24,14 @@ def test_distributions() -> None:
 
 def test_loads() -> None:
     curve = LoadCurve("ttft", [1.0, 2.0], [0.1, 0.2], [0.3, 0.4], bound=0.25)
-    assert load_picture("x", "requests a second", [curve], {"output": [10.0, 20.0]}).startswith(PNG)
+    assert load_picture("x", "requests a second", [curve], [1.0, 2.0], {"output": [10.0, 20.0]}).startswith(PNG)
+
+
+def test_loads_at_which_nothing_was_answered() -> None:
+    curve = LoadCurve("ttft", [1.0], [0.1], [0.3], bound=None)
+    rates = {"output": [10.0, 0.0]}
+    assert load_picture("x", "requests a second", [curve], [1.0, 2.0], rates).startswith(PNG)
+    assert load_picture("x", "requests a second", [], [1.0, 2.0], rates).startswith(PNG)
 
 
 def test_timelines_with_gaps() -> None:

@@ -73,6 +73,11 @@ class DatasetConfig:
         if self.prefix_groups > 1 and not self.prefix_len:
             raise ConfigError("--prefix-groups has no effect without --prefix-len; give both.")
 
+    def check_file(self) -> None:
+        """Raise where the file is not there: for whoever would first load a model for it."""
+        if self.dataset_path is not None and not self.dataset_path.expanduser().exists():
+            raise ConfigError(f"the dataset {self.dataset_path} cannot be read: there is no such file.")
+
     def _refuse(self, names: tuple[str, ...], why: str) -> None:
         """A setting that would be ignored is refused."""
         defaults = {field.name: field.default for field in fields(self)}

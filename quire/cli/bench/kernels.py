@@ -41,6 +41,7 @@ def kernels(
     """Time the operations; GB/s and GOP/s of each, and its share of what the machine reached at all."""
     if table is not None and not tune:
         raise ConfigError("--table is where --tune writes; give both.")
+    check(threads is None or threads >= 1, "threads", threads, "1 or more", "leave it out for one on each core")
     check(seconds is None or seconds > 0, "seconds", seconds, "above 0", "leave it out for the usual")
     from quire.bench.kernels.registry import benchmarks, limits_of, prepare, this_device
 

@@ -65,7 +65,8 @@ _WIDEST_NAME = 44
 def tell(report: Report, output: OutputConfig, extra: Sequence[Grid] = ()) -> None:
     """Print the tables and write the files."""
     grids = [*extra, *grids_of(report, output.shares)]
-    print_grids(report.title, grids, report.notes)
+    verdict = sweep_verdict(report)
+    print_grids(report.title, grids, report.notes if verdict is None else [verdict, *report.notes])
     if output.json is not None:
         write_report(report, output.json)
     if output.plot is None and output.html is None:
@@ -85,9 +86,6 @@ def grids_of(report: Report, shares: Sequence[float]) -> list[Grid]:
     """The tables of a report, whatever its kind."""
     if report.sweep is not None:
         found: list[Grid | None] = [sweep_grid(report, max(shares))]
-        verdict = sweep_verdict(report)
-        if verdict is not None:
-            found.append(Grid("Result", ["", ""], [[verdict, ""]]))
         errors = [row for point in report.points for row in count_rows(point.runs) if row[0].startswith("error")]
         found.append(Grid("Errors", ["", ""], errors) if errors else None)
     elif report.kind == "kernels":

@@ -33,6 +33,7 @@ SweepOption = Annotated[
 Share = Annotated[float, Parameter(help="With --sweep and --goodput: share of good answers that a load must hold.")]
 Refine = Annotated[int, Parameter(help="With --sweep and --goodput: more loads between the last good and first bad.")]
 _FAILED = 1
+_INTERRUPTED = 130
 
 
 def serve(
@@ -47,7 +48,11 @@ def serve(
     repeats: Repeats = 1,
     output: OutputOptions = OUTPUT,
 ) -> int:
-    """Load a server and measure what clients see: first tokens, gaps, whole answers, rates, errors."""
+    """Load a server and measure what clients see: first tokens, gaps, whole answers, rates, errors.
+
+    Ends with exit code 1 where a request failed, and tells and writes what was measured all the same; so it does when
+    it is interrupted.
+    """
     objectives, plan = parse_objectives(goodput or []), None if sweep is None else parse_sweep(sweep)
     _check(load, plan, objectives, slo_share, refine)
     check_repeats(repeats)
@@ -60,14 +65,18 @@ def serve(
     points, found = [], None
     try:
         if plan is None:
-            points = [bench.measure(load, repeats)]
+            points = [point for point in [bench.measure(load, repeats)] if point.runs]
         else:
             points, found = run_sweep(bench, plan, load, repeats, objectives, slo_share, refine)
     finally:
         watching.close()
-    report = _report(target, bench.model, dataset, load, objectives, points, found)
+    if not points:
+        raise KeyboardInterrupt  # before anything was answered
+    report = _report(target, bench.model, dataset, load, objectives, points, found, bench.was_interrupted)
     tell(report, output)
-    return 0 if any(run.completed for point in points for run in point.runs) else _FAILED
+    if bench.was_interrupted:
+        return _INTERRUPTED
+    return _FAILED if _failures(points) else 0
 
 
 def _check(load: LoadConfig, plan: SweepPlan | None, objectives: Objectives, share: float, refine: int) -> None:
@@ -95,13 +104,23 @@ def _report(
     objectives: Objectives,
     points: list[LoadPoint],
     found: Sweep | None,
+    was_interrupted: bool,
 ) -> Report:
     how = load.describe(dataset) if found is None else f"a sweep over {found.over}"
     setting = plain_settings(target) | plain_settings(dataset) | plain_settings(load)
     setting |= {"model": model, "goodput": str(objectives) or None}
     measures = points[0].measures if found is None else measures_by_load(points, found.over)
     title = f"{model} at {target.url}, {target.endpoint}: {dataset.dataset} requests, {how}"
+    runs = [run for point in points for run in point.runs]
     notes = []
-    if not any(run.counted_by for point in points for run in point.runs):
+    if was_interrupted:
+        notes.append("It was interrupted: this is what had ended by then.")
+    if failures := _failures(points):
+        notes.append(f"{failures:,} of {sum(run.requests for run in runs):,} requests failed.")
+    if any(run.completed for run in runs) and not any(run.counted_by for run in runs):
         notes.append("The server sent no usage and there is no tokenizer here: tokens were not counted (--tokenizer).")
     return new_report("serve", title, setting, measures, points=points, sweep=found, notes=notes)
+
+
+def _failures(points: list[LoadPoint]) -> int:
+    return sum(run.requests - run.completed for point in points for run in point.runs)

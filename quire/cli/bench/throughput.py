@@ -27,6 +27,7 @@ def throughput(
 ) -> int:
     """Give an engine all requests at once; tokens a second in and out, requests a second."""
     check_repeats(repeats)
+    dataset.check_file()
     asked = EngineConfig(model, cache, scheduler)
     with status(f"Loading {model.model} …"):
         from quire.bench.offline import OfflineBench

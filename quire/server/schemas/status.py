@@ -9,6 +9,7 @@ _COUNT = {"type": "integer"}
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _MAYBE = {"type": ["number", "null"]}
+_PHASES = {"type": "object", "additionalProperties": _NUMBER}
 
 
 def _object(properties: Schema) -> Schema:
@@ -41,6 +42,7 @@ _ENGINE = _object(
         "utilisation": _NUMBER,
         "step": _COUNT,
         "step_seconds": _NUMBER,
+        "start_seconds": _PHASES,
     }
 )
 _REQUEST = _object(
@@ -61,6 +63,7 @@ STATS = _object(
         "model": _TEXT,
         "version": _TEXT,
         "uptime_seconds": _NUMBER,
+        "start_seconds": _PHASES,
         "ready": _FLAG,
         "draining": _FLAG,
         "running": _COUNT,

@@ -1,0 +1,109 @@
+"""Whether `quire bench serve` measures what an independent load generator measures: guidellm, on the same server.
+
+python -m benchmarks.loadgen_agreement --guidellm-python build/loadgen_venv/bin/python \
+    --json benchmarks/results/loadgen_agreement_x86_64.json
+
+A real server with the real model, the same prompts for both, in turns. The server's prefix cache is off, so whoever
+comes second finds nothing in it.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.loadgen_agreement.guidellm_run import run_guidellm, version
+from benchmarks.loadgen_agreement.quire_run import run_quire
+from benchmarks.loadgen_agreement.table import tables
+from benchmarks.loadgen_agreement.workload import Workload
+from benchmarks.peers.quiet import wait_until_quiet, watched
+from benchmarks.peers.server_process import RunningServer, ServerCommand, running
+from quire.bench.report import this_machine
+from quire.bench.vocabulary import Vocabulary
+from quire.engine.fetch import DEFAULT_MODEL, fetch
+from quire.engine.text.load import load_tokenizer
+
+_WARM_ROUND = 0
+
+
+def main() -> None:
+    asked = _arguments()
+    workload = Workload(asked.requests, asked.at_once, asked.prompt, asked.answer)
+    record: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": this_machine(),
+        "model": asked.model,
+        "threads": asked.threads,
+        "guidellm": version(asked.guidellm_python),
+        "about": str(workload),
+        "workload": asdict(workload),
+        "rounds": {"quire": [], "guidellm": []},
+    }
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with running(partial(_server, asked, workload), asked.threads, folder / "server.log") as server:
+            for _ in _measured_rounds(asked, workload, server, folder, record["rounds"]):
+                if asked.json is not None:  # an interrupted run keeps its whole rounds
+                    asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(tables(record)))
+
+
+def _measured_rounds(
+    asked: argparse.Namespace,
+    workload: Workload,
+    server: RunningServer,
+    folder: Path,
+    kept: dict[str, list[dict[str, float]]],
+) -> Iterator[int]:
+    """Adds to `kept` and says so, round by round. The first warms up, and is not kept."""
+    vocabulary = Vocabulary(load_tokenizer(fetch(asked.model).path))
+    server.first_token(list(range(100, 116)))
+    for number in range(_WARM_ROUND, asked.rounds + 1):
+        prompts = folder / "prompts.jsonl"
+        workload.write(prompts, vocabulary, number)
+        generators = {
+            "quire": partial(run_quire, server.url, server.model, prompts, workload, folder),
+            "guidellm": partial(
+                run_guidellm, asked.guidellm_python, server.url, server.model, prompts, workload, folder
+            ),
+        }
+        found = {}
+        for name, run in generators.items():
+            wait_until_quiet(patience=asked.patience)
+            figures, others = watched(run)
+            found[name] = asdict(figures) | {"others": others}
+        if number != _WARM_ROUND:
+            for name, each in found.items():
+                kept[name].append(each)
+            yield number
+
+
+def _server(asked: argparse.Namespace, workload: Workload, port: int) -> ServerCommand:
+    sizes = ["--max-num-seqs", str(workload.at_once), "--max-model-len", str(2 * (workload.prompt + workload.answer))]
+    command = [sys.executable, "-m", "quire.cli.main", "serve", asked.model, "--port", str(port)]
+    return ServerCommand([*command, *sizes, "--no-enable-prefix-caching"], asked.model)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--guidellm-python", type=Path, default=Path(sys.executable), help="the Python that has it")
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--at-once", type=int, default=8, help="requests under way")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of every prompt")
+    parser.add_argument("--answer", type=int, default=64, help="tokens of every answer")
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine before a run")
+    parser.add_argument("--json", type=Path, help="keep every figure in this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
