@@ -32,7 +32,9 @@ def measure_engine(settings: Mapping[str, Any], repeats: int, on_repeat: Callabl
             raise QuireError(f"the engine did not start: {done.stderr.strip()[-500:]}")
         starts.append(_parts(begin, json.loads(done.stdout.splitlines()[-1])))
         on_repeat()
-    return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in starts[0]]
+    # what ran in the background may not have ended in every start
+    names = [name for name in starts[0] if all(name in start for start in starts)]
+    return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in names]
 
 
 def measure_server(
@@ -55,8 +57,9 @@ def measure_server(
     return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in starts[0]]
 
 
-def _parts(begin: float, moments: Mapping[str, float]) -> dict[str, float]:
+def _parts(begin: float, told: Mapping[str, Any]) -> dict[str, float]:
     """The seconds of each part, and of all together."""
+    moments: Mapping[str, float] = told["moments"]
     parts, last = {}, begin
     for name, moment in moments.items():
         parts[name] = moment - last
@@ -65,6 +68,7 @@ def _parts(begin: float, moments: Mapping[str, float]) -> dict[str, float]:
         "start to ready": moments["loading the model"] - begin,
         "start to first token": moments["first token"] - begin,
         **parts,
+        **{f"of loading: {part}": seconds for part, seconds in told["parts"]},
     }
 
 

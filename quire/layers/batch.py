@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.ops.attention.base import Attend
+from quire.ops.functional import paged_attention
+
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
@@ -27,3 +30,5 @@ class Batch:
     kv: list[KVLayer]  # by layer; empty for encoders
     wanted: Tensor | None = None
     """Which tokens' hidden states are wanted, in this order; None: all. The last layer computes no others."""
+    attend: Attend = paged_attention
+    """What attends in this step."""
