@@ -1,8 +1,8 @@
-"""Which pictures a report has, by file name: distributions, latency over load, the server over time."""
+"""Which pictures a report has, by file name: distributions, latency over load, the server over time, kernels."""
 
 from collections.abc import Sequence
 
-from quire.bench.measure import Measure, percentile
+from quire.bench.measure import Measure, median, percentile
 from quire.bench.objectives import parse_objectives
 from quire.bench.report import LoadPoint, Report
 from quire.observe.bench_plots import (
@@ -12,6 +12,7 @@ from quire.observe.bench_plots import (
     bars_picture,
     distribution_picture,
     load_picture,
+    shares_picture,
     timeline_picture,
 )
 
@@ -28,10 +29,22 @@ def pictures(report: Report) -> dict[str, bytes]:
         made["load.png"] = _load(report, report.sweep.over)
     if report.kind == "startup":
         made["parts.png"] = bars_picture(report.title, [_parts(report.measures)])
+    if report.floors:
+        made["kernels.png"] = shares_picture(report.title, _shares(report))
     timeline = _timeline(report.points)
     if timeline is not None:
         made["server.png"] = timeline_picture(report.title, timeline)
     return made
+
+
+def _shares(report: Report) -> dict[str, dict[str, float]]:
+    """By op and case: how much of the machine's limit was reached."""
+    shares: dict[str, dict[str, float]] = {}
+    for measure in report.measures:
+        if measure.name in report.floors and measure.samples:
+            op, _, case = measure.name.partition(": ")
+            shares.setdefault(op, {})[case] = report.floors[measure.name] / median(measure.samples)
+    return shares
 
 
 def _is_latency(measure: Measure) -> bool:

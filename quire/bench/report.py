@@ -50,6 +50,8 @@ class Report(msgspec.Struct, frozen=True):
     points: list[LoadPoint] = []
     sweep: Sweep | None = None
     notes: list[str] = []
+    floors: dict[str, float] = {}
+    """Of kernels: by measure, the seconds that none can beat on the machine's measured limits."""
     format: int = FORMAT
 
 

@@ -76,8 +76,9 @@ def _measures(starts: Sequence[Mapping[str, float]]) -> list[Measure]:
     return [Measure(name, "s", "lower", [[start[name]] for start in starts]) for name in names]
 
 
-def _parts(begin: float, moments: Mapping[str, float]) -> dict[str, float]:
+def _parts(begin: float, told: Mapping[str, Any]) -> dict[str, float]:
     """The seconds of each part, and of all together."""
+    moments: Mapping[str, float] = told["moments"]
     parts, last = {}, begin
     for name, moment in moments.items():
         parts[name] = moment - last
@@ -86,6 +87,7 @@ def _parts(begin: float, moments: Mapping[str, float]) -> dict[str, float]:
         "start to ready": moments["loading the model"] - begin,
         "start to first token": moments["first token"] - begin,
         **parts,
+        **{f"of loading: {part}": seconds for part, seconds in told["parts"]},
     }
 
 

@@ -5,12 +5,13 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape, kv_heads_per_rank, kv_shape, stage_layers
 from quire.config.parallel import ParallelConfig
-from quire.config.resolved import Choice
+from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
 
 _FP8 = "float8_e4m3fn"
+_SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
 _DEFAULT_TOKENS = {"cuda": 8192, "cpu": 512}
 
@@ -81,6 +82,28 @@ def decide_kv_dtype(
             _check_device_dtype("--kv-cache-dtype", asked, kv_dtype, device)
     choices.append(Choice("kv_cache_dtype", kv_dtype, reason))
     return kv_dtype
+
+
+def decide_compile(asked: EngineConfig, limits: StepLimits, choices: list[Choice], *, cpu_core: bool) -> bool:
+    """Whether layers go through torch.compile."""
+    if not asked.model.compile:
+        return False
+    if cpu_core:
+        raise ConfigError(
+            "--compile is for models that torch computes, but on this CPU quire's native core does, which is faster; "
+            "leave --compile out, or have torch compute with --cpu-compute exact."
+        )
+    if asked.model.offload_gb:
+        raise ConfigError(
+            f"--compile needs all weights on the device, but --offload-gb is {asked.model.offload_gb:g}; leave one out."
+        )
+    if limits.max_model_len < _SHORTEST_COMPILED:
+        raise ConfigError(
+            f"--compile tries out a sequence of {_SHORTEST_COMPILED} tokens, but sequences have at most "
+            f"{limits.max_model_len}; raise --max-model-len or leave --compile out."
+        )
+    choices.append(Choice("compile", "on", "asked for; this start takes seconds to minutes longer"))
+    return True
 
 
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:

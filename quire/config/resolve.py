@@ -2,6 +2,7 @@
 
 from quire.config.decide_compute import (
     check_parallel,
+    decide_compile,
     decide_dtype,
     decide_kv_dtype,
     decide_kv_shape,
@@ -54,6 +55,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.angles_follow_length else model.angles_change_at
     limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
+    compiled = decide_compile(asked, limits, choices, cpu_core=core)
     return Resolved(
         dtype=dtype,
         kv=_layout(shape, blocks, cpu_blocks, kv_dtype),
@@ -72,6 +74,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         cpu_core=core,
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
+        attention_backend=asked.model.attention_backend,
+        compile=compiled,
         offloaded_layers=offloaded,
     )
 

@@ -33,6 +33,10 @@ class RequestFailed(QuireError):
     """A request was accepted and could not be completed, through no fault of its client."""
 
 
+class OutOfDeviceMemory(QuireError):
+    """A step, or an embedding, needs more memory than the device has left; the message is the device's own."""
+
+
 class DeadlineExceeded(QuireError):
     """A request's time was over before it had anything to show."""
 

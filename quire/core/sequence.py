@@ -26,6 +26,7 @@ class Sequence:
         "first_granted",
         "id",
         "index",
+        "is_blameless",
         "kv_variant",
         "max_total",
         "min_total",
@@ -75,6 +76,8 @@ class Sequence:
         """What beside its tokens decides its KV."""
         self.failure: str | None = None
         """Why it failed, in words for its client, where that is known."""
+        self.is_blameless = False
+        """Whether it failed through no fault of its client."""
         self.row = NO_ROW
         self.num_preemptions = 0
         self.first_granted: float | None = None

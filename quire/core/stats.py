@@ -33,6 +33,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_preemptions_recompute: int = 0
     total_preemptions_swap: int = 0
     total_steps_failed: int = 0
+    total_out_of_memory: int = 0
+    """Of those, steps for which the device had not enough memory."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

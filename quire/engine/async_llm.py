@@ -13,7 +13,7 @@ from typing import Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
-from quire.core.errors import ConfigError, InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling
 from quire.core.request import DEFAULT_TENANT
@@ -225,6 +225,8 @@ class AsyncLLM:
     ) -> list[list[float]]:
         """A vector for every prompt, by the engine with the least to do; another one where that is lost."""
         answer = await self.inquiries.embed(self.fleet, request_id, prompts, pooling, normalize)
+        if answer.error is not None and answer.is_blameless:
+            raise RequestFailed(answer.error)
         if answer.error is not None:
             raise InvalidRequest(answer.error, field="input")
         return answer.vectors

@@ -1,5 +1,6 @@
 """Engine: a model that is ready to answer, with text on one side and steps on the other."""
 
+import logging
 import time
 from itertools import count
 from pathlib import Path
@@ -22,12 +23,24 @@ from quire.engine.text.load import load_tokenizer
 from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.inline import InlineExecutor
 from quire.models.loading.locate import locate
+from quire.observe.start_clock import StartClock, parts_table
+
+_log = logging.getLogger(__name__)
 
 
 class Engine:
     """Requests in, outputs out, all in the caller's thread."""
 
-    def __init__(self, loop: EngineLoop, tokenizer: Tokenizer | None, resolved: Resolved, model: ModelFacts) -> None:
+    def __init__(
+        self,
+        loop: EngineLoop,
+        tokenizer: Tokenizer | None,
+        resolved: Resolved,
+        model: ModelFacts,
+        clock: StartClock | None = None,
+    ) -> None:
+        """`clock` knows what the start took."""
+        self.clock = clock or StartClock()
         self.tokenizer = tokenizer
         self.resolved = resolved
         self.loop = loop
@@ -91,7 +104,14 @@ class Engine:
 
 def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:
     """Load the model that was asked for; returns the engine and where its files are."""
+    clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
-    started = start_loop(asked, path, seed=seed)
-    tokenizer = None if asked.model.skip_tokenizer else load_tokenizer(path)
-    return Engine(started.loop, tokenizer, started.resolved, started.facts), path
+    clock.done("finding the model")
+    started = start_loop(asked, path, seed=seed, clock=clock)
+    tokenizer = None
+    if not asked.model.skip_tokenizer:
+        tokenizer = load_tokenizer(path)
+        clock.done("reading the tokenizer")
+    engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock)
+    _log.info("ready after %.2f s\n%s", clock.total, parts_table({"engine": clock.parts}))
+    return engine, path

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from quire.core.errors import OutOfDeviceMemory
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.sequence import Sequence
@@ -14,6 +15,7 @@ from quire.core.status import Status
 from quire.engine.blame import Blame
 from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
+from quire.engine.step_room import StepRoom
 from quire.executor.base import Executor, StepHandle
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.scheduler.intake import StepUpdate
@@ -49,8 +51,10 @@ class EngineLoop:
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
+        self._room = StepRoom(scheduler)
         self._preparing = Preparing(scheduler, self.holds, grammars)
         self.num_failed_steps = 0
+        self.num_out_of_memory = 0
         self.figures = StepFigures()
 
     @property
@@ -90,7 +94,7 @@ class EngineLoop:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
         self._preparing.let_go()
         plan = self._scheduler.schedule(time.monotonic())
-        step, update = plan.step, StepUpdate([], [])
+        due, update = plan, StepUpdate([], [])
         try:
             if not plan.is_empty:
                 handle = self._executor.execute(plan)
@@ -98,10 +102,10 @@ class EngineLoop:
                     self._in_flight.append(_Flight(plan, handle))
             if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.rows):
                 flight = self._in_flight.popleft()
-                step = flight.plan.step
+                due = flight.plan
                 update = self._read(flight)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
-            update = self._step_threw(step, error)
+            update = self._step_threw(due, error)
         finished = self._scheduler.take_finished()
         for seq in finished:
             self.holds.forget(seq.request.id)
@@ -123,28 +127,55 @@ class EngineLoop:
         result = flight.handle.result()
         update = self._scheduler.update(result)
         self._blame.stepped()
+        self._room.stepped()
         plan = flight.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
 
-    def _step_threw(self, step: int, error: Exception) -> StepUpdate:
+    def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:
         """Take the step back and find out who is to blame; raises where the device itself is gone.
 
         A step before it is read first: what that one computed counts, or, if it threw too, it is to be taken back.
         """
         update = StepUpdate([], [])
-        if self._in_flight and self._in_flight[0].plan.step < step:
+        if self._in_flight and self._in_flight[0].plan.step < plan.step:
             flight = self._in_flight.popleft()
             try:
                 update = self._read(flight)
             except Exception as earlier:
-                step, error = flight.plan.step, earlier
+                plan, error = flight.plan, earlier
         self.num_failed_steps += 1
-        sequences = self._scheduler.rollback(step)
+        sequences = self._scheduler.rollback(plan.step)
         self._in_flight.clear()
-        _log.error("step %d with %d sequences threw", step, len(sequences), exc_info=error)
+        if isinstance(error, OutOfDeviceMemory):
+            _log.warning("step %d ran out of device memory: %s", plan.step, error)
+        else:
+            _log.error("step %d with %d sequences threw", plan.step, len(sequences), exc_info=error)
         self._executor.reset()
+        if isinstance(error, OutOfDeviceMemory):
+            self._ran_out(plan, sequences)
+            return update
         for request_id in self._blame.step_threw(sequences):
             _log.error("request %s is to blame and fails: %s", request_id, error)
             self._scheduler.abort(request_id, Status.FAILED)
         return update
+
+    def _ran_out(self, plan: StepPlan, sequences: list[Sequence]) -> None:
+        """Go on with smaller steps; a request that does not fit even alone ends."""
+        self.num_out_of_memory += 1
+        tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
+        is_someone = self._room.ran_out(tokens, requests)
+        _log.warning(
+            "step %d had %d tokens of %d requests and was taken back; the next ones have %d tokens at most",
+            *(plan.step, tokens, requests, self._room.num_tokens),
+        )
+        for request_id in self._blame.step_threw(sequences) if is_someone else ():
+            why = (
+                f"the device ran out of memory for it alone, {tokens} tokens at a time; start with a lower "
+                "--gpu-memory-utilization, which leaves more beside the KV cache, or a lower --max-num-batched-tokens"
+            )
+            _log.error("request %s fails: %s", request_id, why)
+            for seq in self._scheduler.sequences_of(request_id):
+                seq.failure, seq.is_blameless = why, True
+            self._scheduler.abort(request_id, Status.FAILED)
+            self._room.relieved()

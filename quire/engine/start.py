@@ -18,6 +18,7 @@ from quire.engine.text.load import load_tokenizer
 from quire.executor.inline import local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.observe.choices import choices_text
+from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.shelf import GrammarShelf
 
 _log = logging.getLogger(__name__)
@@ -33,20 +34,31 @@ class StartedLoop:
 
 
 def start_loop(
-    asked: EngineConfig, path: Path, *, seed: int = 0, tenant_weights: Mapping[str, float] | None = None
+    asked: EngineConfig,
+    path: Path,
+    *,
+    seed: int = 0,
+    tenant_weights: Mapping[str, float] | None = None,
+    clock: StartClock | None = None,
 ) -> StartedLoop:
-    """Load the model whose files are at `path`."""
+    """Load the model whose files are at `path`; `clock` is told what took how long."""
+    clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     facts = read_model_facts(str(path))
     if facts.is_encoder:
         raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
-    resolved = resolve(asked, facts, local_device_facts())
+    clock.done("reading the model's header")
+    device = local_device_facts()
+    clock.done("finding the device")
+    resolved = resolve(asked, facts, device)
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         # reads the tokenizer when the first request wants structured output
         shelf = GrammarShelf(lambda: grammar_vocabulary(load_tokenizer(path), facts.vocab_size))
-        executor = start_inline(path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=shelf)
+        executor = start_inline(
+            path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=shelf, clock=clock
+        )
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, shelf), resolved, facts)
 
 

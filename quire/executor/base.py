@@ -22,7 +22,7 @@ class Executor(ABC):
 
     @abstractmethod
     def execute(self, plan: StepPlan) -> StepHandle:
-        """Start a step."""
+        """Start a step; raises an OutOfDeviceMemory, at once or by its result, where the device is full."""
 
     @abstractmethod
     def device_memory(self) -> tuple[int, int]:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quire.config.resolve_embedding import ResolvedEmbedding
+from quire.core.errors import OutOfDeviceMemory
 from quire.core.pooling import Pooling
 from quire.worker.device import this_device
 from quire.worker.embedder import Embedder
+from quire.worker.out_of_memory import free_cached_memory, telling_out_of_memory
 from quire.worker.start_embedder import start_embedder
 
 
@@ -21,7 +23,12 @@ class EmbeddingExecutor:
     ) -> list[list[float]]:
         """Vectors in the order of the prompts; `pooling` None is the model's own."""
         assert self._embedder is not None, "the executor is closed"
-        return self._embedder.embed(prompts, pooling, normalized=normalized)
+        embedder = self._embedder
+        try:
+            return telling_out_of_memory(lambda: embedder.embed(prompts, pooling, normalized=normalized))
+        except OutOfDeviceMemory:
+            free_cached_memory(this_device())
+            raise
 
     def close(self) -> None:
         """Free the device. Safe to call twice."""

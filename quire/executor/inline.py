@@ -9,7 +9,9 @@ from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
+from quire.observe.start_clock import StartClock
 from quire.worker.device import device_facts, this_device, used_memory
+from quire.worker.out_of_memory import telling_out_of_memory
 from quire.worker.running_step import RunningStep
 from quire.worker.start import Grammars, Progress, start_worker
 from quire.worker.worker import Worker
@@ -20,7 +22,7 @@ class _Started(StepHandle):
         self._step = step
 
     def result(self) -> StepResult:
-        return self._step.result()
+        return telling_out_of_memory(self._step.result)
 
 
 class InlineExecutor(Executor):
@@ -34,7 +36,8 @@ class InlineExecutor(Executor):
 
     def execute(self, plan: StepPlan) -> StepHandle:
         assert self._worker is not None, "the executor is closed"
-        return _Started(self._worker.start(plan))
+        worker = self._worker
+        return _Started(telling_out_of_memory(lambda: worker.start(plan)))
 
     def device_memory(self) -> tuple[int, int]:
         return used_memory(this_device())
@@ -60,11 +63,22 @@ def start_inline(
     in_background: bool = False,
     progress: Progress | None = None,
     grammars: Grammars | None = None,
+    clock: StartClock | None = None,
 ) -> InlineExecutor:
-    """An executor with the model at `path` on this machine's device; `grammars` are those of structured output."""
+    """An executor with the model at `path` on this machine's device; `grammars` are those of structured output.
+
+    `clock` is told what took how long.
+    """
     device = this_device()
     worker = start_worker(
-        path, resolved, device=device, seed=seed, in_background=in_background, progress=progress, grammars=grammars
+        path,
+        resolved,
+        device=device,
+        seed=seed,
+        in_background=in_background,
+        progress=progress,
+        grammars=grammars,
+        clock=clock,
     )
     return InlineExecutor(worker, max_in_flight=2 if device.type == "cuda" else 1)
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from quire.layers.batch import Batch
-from quire.ops.functional import paged_attention, prepare_heads
+from quire.ops.functional import prepare_heads
 from quire.ops.head_norms import HeadNorms
 
 
@@ -13,9 +13,9 @@ class Attention(nn.Module):
     def __init__(self, layer: int, scale: float, *, window: int | None = None, softcap: float | None = None) -> None:
         super().__init__()
         self._layer = layer
-        self._scale = scale
-        self._window = window
-        self._softcap = softcap
+        self.scale = scale
+        self.window = window
+        self.softcap = softcap
 
     def forward(
         self,
@@ -28,14 +28,14 @@ class Attention(nn.Module):
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
         cache = batch.kv[self._layer]
         query = prepare_heads(heads, num_kv_heads, norms, angles, cache.keys, cache.values, batch.slots[cache.group])
-        return paged_attention(
+        return batch.attend(
             query,
             cache.keys,
             cache.values,
             batch.tables[cache.group],
             batch.query_starts,
             batch.lengths,
-            scale=self._scale,
-            window=self._window,
-            softcap=self._softcap,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
         )

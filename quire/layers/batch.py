@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.ops.attention.base import Attend
+from quire.ops.functional import paged_attention
+
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
@@ -30,3 +33,5 @@ class Batch:
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""
+    attend: Attend = paged_attention
+    """What attends in this step."""

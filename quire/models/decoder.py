@@ -40,11 +40,20 @@ class SelfAttention(nn.Module):
         if head_norms is not None:
             self._query_norm, self._key_norm = head_norms
 
-    def forward(self, x: Tensor, angles: Angles | None, batch: Batch, wanted: Tensor | None = None) -> Tensor:
-        tokens = x.shape[0]
-        heads = self._projection(x).view(tokens, -1, self._head_dim)
-        mixed = self._attention(heads, self._num_kv_heads, self._norms(), angles, batch).reshape(tokens, -1)
-        output: Tensor = self._output(mixed if wanted is None else mixed.index_select(0, wanted))
+    def project(self, x: Tensor) -> Tensor:
+        """All heads: queries, keys and values."""
+        heads: Tensor = self._projection(x)
+        return heads
+
+    def attend(self, heads: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
+        """What each token takes from those it sees; the only part that knows of a cache."""
+        tokens = heads.shape[0]
+        heads = heads.view(tokens, -1, self._head_dim)
+        mixed: Tensor = self._attention(heads, self._num_kv_heads, self._norms(), angles, batch)
+        return mixed.reshape(tokens, -1)
+
+    def output(self, mixed: Tensor) -> Tensor:
+        output: Tensor = self._output(mixed)
         return output
 
     def _norms(self) -> HeadNorms | None:
@@ -94,11 +103,20 @@ class DecoderLayer(nn.Module):
 
         All tokens' keys and values go to the cache; where not all hidden states are wanted, the rest is for those.
         """
-        x, normed = (x, self._attention_norm(x)) if added is None else self._attention_norm.add(x, added)
-        attended = self._added_attention_norm(self._attention(normed, angles, batch, wanted))
+        x, heads = self.before_attention(x, added)
+        mixed = self._attention.attend(heads, angles, batch)
         if wanted is not None:
-            x = x.index_select(0, wanted)
-        x, normed = self._mlp_norm.add(x, attended)
+            x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
+        return self.behind_attention(x, mixed)
+
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The residual stream, and the heads that its norm makes. With its counterpart, what can be compiled."""
+        x, normed = (x, self._attention_norm(x)) if added is None else self._attention_norm.add(x, added)
+        return x, self._attention.project(normed)
+
+    def behind_attention(self, x: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
+        """The residual stream, and what this layer adds to it last."""
+        x, normed = self._mlp_norm.add(x, self._added_attention_norm(self._attention.output(mixed)))
         return x, self._added_mlp_norm(self._mlp(normed))
 
 

@@ -1,6 +1,6 @@
 """Filling a model from a checkpoint: each tensor goes straight to the layer that expects it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from torch import nn
@@ -23,6 +23,8 @@ class TensorSource(Protocol):
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that was taken."""
+Read = Callable[[Sequence[str]], Iterator[StoredTensor]]
+"""The tensors of these names, in this order; it may read ahead."""
 _PREFIXES = ("", "model.", "transformer.")
 """What checkpoints that were saved without their output head leave out of the names."""
 
@@ -59,21 +61,28 @@ def match_names(wanted: Collection[str], names: Iterable[str], rename: Callable[
 
 
 def load_weights(
-    module: nn.Module, checkpoint: TensorSource, progress: Progress | None = None, rename: Callable[[str], str] = str
+    module: nn.Module,
+    checkpoint: TensorSource,
+    progress: Progress | None = None,
+    rename: Callable[[str], str] = str,
+    read: Read | None = None,
 ) -> None:
     """Fill a module in the order of the files; tensors that nobody expects are passed over."""
     wanted = expected_tensors(module)
-    for expected, name in match_names(wanted, checkpoint.names(), rename).items():
-        _give(wanted[expected], checkpoint.stored(name), progress)
+    names = match_names(wanted, checkpoint.names(), rename)
+    stored = (read or _one_by_one(checkpoint))(list(names.values()))
+    for expected, tensor in zip(names, stored, strict=True):
+        _give(wanted[expected], tensor, progress)
 
 
 def load_layer_by_layer(
-    model: Decoder, checkpoint: TensorSource, progress: Progress | None = None
+    model: Decoder, checkpoint: TensorSource, progress: Progress | None = None, read: Read | None = None
 ) -> Callable[[], bool]:
     """Close a model's gate and return what fills it, opening each layer as it comes, and says if it worked.
 
     Names are matched at once: what can be known to fail fails here, not in the background.
     """
+    reader = read or _one_by_one(checkpoint)
     layers = [expected_tensors(layer) for layer in model.layers]
     everything = expected_tensors(model)
     names = match_names(everything, checkpoint.names())
@@ -83,11 +92,15 @@ def load_layer_by_layer(
 
     def load() -> bool:
         try:
-            _give_all(ends, names, checkpoint, progress)
-            model.gate.open_ends()
-            for index, wanted in enumerate(layers):
-                _give_all(wanted, names, checkpoint, progress)
-                model.gate.open_layer(index)
+            groups = [ends, *layers]
+            stored = reader([names[expected] for group in groups for expected in group])
+            for place, group in enumerate(groups):
+                for wanted in group.values():
+                    _give(wanted, next(stored), progress)
+                if place:
+                    model.gate.open_layer(place - 1)
+                else:
+                    model.gate.open_ends()
             model.gate.open_all()
         except Exception as error:  # whoever waits at the gate must hear of it, whatever it is
             model.gate.fail(error)
@@ -97,11 +110,8 @@ def load_layer_by_layer(
     return load
 
 
-def _give_all(
-    wanted: Mapping[str, Wanted], names: Mapping[str, str], checkpoint: TensorSource, progress: Progress | None
-) -> None:
-    for expected, tensor in wanted.items():
-        _give(tensor, checkpoint.stored(names[expected]), progress)
+def _one_by_one(checkpoint: TensorSource) -> Read:
+    return lambda names: (checkpoint.stored(name) for name in names)
 
 
 def _give(wanted: Wanted, stored: StoredTensor, progress: Progress | None) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of benchmarks as PNG bytes: distributions of latencies, latency over load, a server over time, peers."""
+"""Pictures of benchmarks as PNG bytes: latencies, latency over load, a server over time, peers, kernels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,6 +122,25 @@ def bars_picture(title: str, cases: Sequence[PeerBars]) -> bytes:
         axis.margins(x=0.2)
         _finish(axis, case.title, case.unit, "")
         axis.grid(visible=False, axis="y")
+    return _png(figure)
+
+
+def shares_picture(title: str, ops: Mapping[str, Mapping[str, float]]) -> bytes:
+    """One panel an op, one bar a case: its share of what the machine can do, from 0 to 1."""
+    tallest = max(map(len, ops.values()))
+    figure, axes = load_pyplot().subplots(
+        1, len(ops), figsize=(7 * len(ops), 1.2 + 0.2 * tallest), layout="constrained", squeeze=False
+    )
+    figure.suptitle(title, fontsize=11, color=_TEXT, x=0.01, ha="left")
+    for axis, (op, cases) in zip(axes.flat, ops.items(), strict=True):
+        shares = [100 * share for share in cases.values()]
+        bars = axis.barh(list(cases), shares, color=_COLOURS[0], height=0.7)
+        axis.bar_label(bars, fmt="%.0f", fontsize=7.5, color=_TEXT, padding=2)
+        axis.axvline(100, color=_COLOURS[3], linewidth=1)
+        axis.set_ylim(tallest - 0.4, -0.6)  # bars are as thick in every panel, the first on top
+        axis.set_xlim(0, max(110, *shares))
+        _finish(axis, op, "% of limit", "")
+        axis.tick_params(axis="y", labelsize=7.5)
     return _png(figure)
 
 

@@ -62,6 +62,7 @@ PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix c
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
 STEPS = _counter("engine_steps", "Steps the engine took.", *_ENGINE)
 STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed on their requests.", *_ENGINE)
+OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps the device had not enough memory for; taken back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
 LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason")
 STEP_TOKENS = _histogram("iteration_tokens_total", "Tokens computed in a step, prompts and answers together.",
@@ -102,7 +103,7 @@ FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's proc
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, DEVICE_USE, ENGINE_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
-    *(STEPS_FAILED, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
+    *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (
     *(PROMPT_TOKENS, PROMPT_CACHED, OUTPUT_TOKENS, FINISHED, MOVED, TTFT, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),

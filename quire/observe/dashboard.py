@@ -164,6 +164,7 @@ def _requests() -> Row:
 
 def _engine() -> Row:
     busy = (_rate(catalog.BUSY_SECONDS, "engine"),)
+    failed = (_rate(catalog.STEPS_FAILED, legend="all"), _rate(catalog.OUT_OF_MEMORY, legend="out of memory"))
     losses = (_rate(catalog.LOST, "engine", "reason"), _rate(catalog.MOVED, legend="requests moved"))
     return Row(
         "Engines",
@@ -174,7 +175,7 @@ def _engine() -> Row:
             _distribution("Tokens a step", catalog.STEP_TOKENS, "short"),
             _distribution("Sequences a step", catalog.BATCH_SIZE, "short"),
             Panel("Preemptions", "short", (_rate(catalog.PREEMPTIONS, "engine", "mode"),)),
-            Panel("Failed steps", "short", (_rate(catalog.STEPS_FAILED, "engine"),)),
+            Panel("Failed steps", "short", failed),
             Panel("Engines lost and requests moved", "short", losses),
             Panel("Engines up", "short", (_now(catalog.ENGINE_UP, legend="engines"),)),
         ),

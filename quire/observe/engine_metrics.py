@@ -24,9 +24,10 @@ _TOTALS = {
     catalog.PREFIX_QUERIES: "total_prefix_tokens",
     catalog.PREFIX_HITS: "total_prefix_hits",
     catalog.STEPS_FAILED: "total_steps_failed",
+    catalog.OUT_OF_MEMORY: "total_out_of_memory",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
-_RESTARTED = ("step", "total_prefix_tokens", "total_prefix_hits", "total_steps_failed", *_PREEMPTIONS.values())
+_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values())
 """Counts that an engine's replacement starts again from 0."""
 _MAX_REASONS = 16
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from quire.ops.dispatch import implementation
+from quire.ops.compiled import implementation
 from quire.ops.head_norms import HeadNorms
 from quire.ops.step_tensors import RowStates, StepTensors
 

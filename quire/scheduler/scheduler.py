@@ -54,6 +54,8 @@ class Scheduler:
     ) -> None:
         self.limits = limits
         self.kv = kv
+        self.token_budget = limits.max_num_batched_tokens
+        """Tokens the next steps may have: fewer than the limit while the device is short of memory."""
         self.num_deferred = 0
         """Admissions put off by a step because another sequence was just computing the same prefix."""
         costs = costs or PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
@@ -156,7 +158,7 @@ class Scheduler:
         self._start_over_outgrown()
         self._make_way_for_better()
         self._make_room_for_running()
-        draft = StepDraft(self._step, self.limits.max_num_batched_tokens)
+        draft = StepDraft(self._step, self.token_budget)
         self._grant_decodes(draft)
         self._pace_prompts(draft)
         self._grant_prompts(draft)

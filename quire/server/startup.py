@@ -5,29 +5,28 @@ import time
 from contextlib import suppress
 
 from quire.engine.serving.messages import Started
+from quire.observe.start_clock import StartClock, parts_table
 
 
 class StartUp:
     """Phases of this process from its very beginning; an engine's own come from the engine."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic() - _process_age()
-        self._last = self._began
-        self.seconds: dict[str, float] = {}
+        self._clock = StartClock(time.monotonic() - _process_age())
+
+    @property
+    def seconds(self) -> dict[str, float]:
         """Of every phase that is over, in their order."""
+        return dict(self._clock.parts)
 
     def done(self, phase: str) -> None:
         """Everything since the last call was `phase`."""
-        now = time.monotonic()
-        self.seconds[phase] = now - self._last
-        self._last = now
+        self._clock.done(phase)
 
     def told(self, started: Started) -> str:
-        """The whole of it, in a line."""
-        total = time.monotonic() - self._began
-        here = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in self.seconds.items())
-        there = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in started.seconds)
-        return f"{total:.2f} s after the start (server: {here}; meanwhile the engine: {there})"
+        """The whole of it, as a table."""
+        table = parts_table({"server": self._clock.parts, "engine, meanwhile": started.seconds})
+        return f"{self._clock.total:.2f} s after the start\n{table}"
 
 
 def _process_age() -> float:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
-from quire.ops.functional import step_inputs
+from quire.ops.attention.base import Attend
+from quire.ops.functional import paged_attention, step_inputs
 from quire.ops.step_tensors import StepTensors
 from quire.worker.rows import Rows
 
@@ -24,7 +25,13 @@ class StepInputs:
     sampling_positions: Tensor  # [samples]: where the sampled token will stand
 
 
-def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = None, prompts: range = range(0)) -> Batch:
+def make_batch(
+    step: StepTensors,
+    kv: list[KVLayer],
+    wanted: Tensor | None = None,
+    prompts: range = range(0),
+    attend: Attend = paged_attention,
+) -> Batch:
     return Batch(
         query_starts=step.query_starts,
         lengths=step.lengths,
@@ -34,11 +41,20 @@ def make_batch(step: StepTensors, kv: list[KVLayer], wanted: Tensor | None = Non
         kv=kv,
         wanted=wanted,
         prompts=prompts,
+        attend=attend,
     )
 
 
 def make_inputs(
-    plan: StepPlan, rows: Rows, kv: list[KVLayer], block_size: int, max_blocks: int, prompts: range, *, all_hidden: bool
+    plan: StepPlan,
+    rows: Rows,
+    kv: list[KVLayer],
+    block_size: int,
+    max_blocks: int,
+    prompts: range,
+    *,
+    all_hidden: bool,
+    attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
@@ -50,7 +66,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

@@ -5,6 +5,7 @@ reads. Graphs are captured when a size is used for the second time: none delays 
 costs nothing.
 """
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from torch import Tensor
 
 from quire.ops.upload import upload
 from quire.sampling.sampler import SampledTokens
+from quire.worker.out_of_memory import is_out_of_memory
+
+_log = logging.getLogger(__name__)
 
 DecodeStep = Callable[[Tensor], SampledTokens]
 """One token more for each of these rows, all on the device."""
@@ -47,22 +51,35 @@ class DecodeGraphs:
         """Memory that all graphs share: they never run at once."""
         self._captured: dict[tuple[int, Hashable], _Captured] = {}
         self._seen: set[tuple[int, Hashable]] = set()
+        self._too_large: set[tuple[int, Hashable]] = set()
+        """Places whose graph did not fit into memory; their steps run without one."""
 
     def run(self, rows: Sequence[int], way: Hashable) -> SampledTokens:
         """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one."""
         size = self._sizes[bisect_left(self._sizes, len(rows))]
         padded = [*rows, *[self._spare_row] * (size - len(rows))]
         place = (size, way)
-        if place not in self._seen:
-            self._seen.add(place)
+        is_first = place not in self._seen
+        self._seen.add(place)
+        captured = None if is_first or place in self._too_large else self._graph(place)
+        if captured is None:
             return self._step(upload(rows, torch.int64, self._device))
-        if place not in self._captured:
-            self._captured[place] = self._capture(size)
-        captured = self._captured[place]
         captured.rows.copy_(upload(padded, torch.int64, self._device))
         captured.graph.replay()
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
+
+    def _graph(self, place: tuple[int, Hashable]) -> _Captured | None:
+        if place not in self._captured:
+            try:
+                self._captured[place] = self._capture(place[0])
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                # nothing was computed for a row that someone reads, so the step can still be taken without a graph
+                self._too_large.add(place)
+                _log.warning("no memory for the graph of %d rows; such steps go without one: %s", place[0], error)
+        return self._captured.get(place)
 
     def _capture(self, size: int) -> _Captured:
         rows = torch.full((size,), self._spare_row, dtype=torch.int64, device=self._device)

@@ -1,5 +1,7 @@
 """From a checkpoint and resolved settings to a worker that is ready to run."""
 
+import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -7,17 +9,26 @@ from threading import Thread
 import torch
 
 from quire.config.resolved import Resolved
+from quire.layers.attention import Attention
 from quire.layers.weights import WeightPolicy
+from quire.models.compiled import compile_layers
 from quire.models.decoder import Decoder
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint, read_config
+from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.models.registry import build_model
+from quire.observe.start_clock import StartClock
+from quire.ops.attention.base import AttentionBackend, AttentionShape
+from quire.ops.attention.choose import choose_backend
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.state import SamplingState
+from quire.worker.compile_ahead import compile_ahead
 from quire.worker.cpu_core import CpuCore, start_core
 from quire.worker.worker import KVHeads, Worker
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that is in place."""
@@ -34,12 +45,14 @@ def start_worker(
     in_background: bool = False,
     progress: Progress | None = None,
     grammars: Grammars | None = None,
+    clock: StartClock | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
-    `grammars` are those of structured output.
+    `grammars` are those of structured output; `clock` is told what took how long.
     """
+    clock = clock or StartClock()
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
@@ -49,22 +62,40 @@ def start_worker(
     packing = None if core is None else core.packing
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
     model = build_model(shape, policy)
+    clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
+    read = None
+    if checkpoint is not None and device.type == "cuda" and not kept:
+        read = ReadAhead(checkpoint, device).read
     if in_background:
-        load = load_layer_by_layer(model, weights, progress)
+        load = load_layer_by_layer(model, weights, progress, read)
         # no daemon: a program that ends early waits for the layer that is being copied, instead of dying within it
-        Thread(target=_load_in_background, args=(load, core), name="quire-loader").start()
+        Thread(target=_load_in_background, args=(load, core, clock), name="quire-loader").start()
     else:
-        load_weights(model, weights, progress)
+        load_weights(model, weights, progress, read=read)
         if core is not None:
             core.loaded(worked=True)
+        clock.done("weights")
     rows = resolved.limits.max_num_seqs + 1  # one is spare
     sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
-    return _worker(model, shape, resolved, device, sampling, core)
+    if resolved.compile:
+        compile_layers(model)
+    attention = choose_backend(resolved.attention_backend, _attention_shape(model, shape, resolved), device)
+    clock.done("choosing who attends")
+    worker = _worker(model, shape, resolved, device, sampling, core, attention)
+    clock.done("memory for KV and steps")
+    if resolved.compile:
+        compile_ahead(worker, resolved.kv)
+        clock.done("compiling layers")
+    return worker
 
 
-def _load_in_background(load: Callable[[], bool], core: CpuCore | None) -> None:
+def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:
+    begun = time.monotonic()
     worked = load()
+    seconds = time.monotonic() - begun
+    clock.beside("weights, meanwhile", seconds)
+    _log.info("all weights are in place after %.2f s in the background", seconds)
     if core is not None:
         core.loaded(worked=worked)
 
@@ -76,7 +107,22 @@ def _worker(
     device: torch.device,
     sampling: SamplingState,
     core: CpuCore | None,
+    attention: AttentionBackend | None,
 ) -> Worker:
     heads = KVHeads(shape.num_kv_heads, shape.head_dim)
     machine = None if core is None else core.machine
-    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)
+    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine, attention)
+
+
+def _attention_shape(model: Decoder, shape: HFShape, resolved: Resolved) -> AttentionShape:
+    layers = [part for part in model.modules() if isinstance(part, Attention)]
+    return AttentionShape(
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        block_size=resolved.kv.block_size,
+        dtype=getattr(torch, resolved.dtype),
+        cache_dtype=getattr(torch, resolved.kv.dtype),
+        scale=layers[0].scale,
+        ways=tuple(dict.fromkeys((layer.window, layer.softcap) for layer in layers)),
+    )

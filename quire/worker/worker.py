@@ -14,7 +14,8 @@ from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
-from quire.ops.functional import decode_inputs, finish_step
+from quire.ops.attention.base import Attend, AttentionBackend
+from quire.ops.functional import decode_inputs, finish_step, paged_attention
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import SampledTokens, Sampler
@@ -23,6 +24,7 @@ from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
+from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
@@ -56,8 +58,9 @@ class Worker:
         sampling: SamplingState,
         device: torch.device,
         machine: "_core.Machine | None" = None,
+        attention: AttentionBackend | None = None,
     ) -> None:
-        """`machine` is the native CPU core's, where that computes."""
+        """`machine` is the native CPU core's, where that computes; `attention` attends to prompts in quire's stead."""
         self._model = model
         self._sampling = sampling
         self._sampler = Sampler(sampling)
@@ -79,6 +82,7 @@ class Worker:
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
+        self._attention = attention
         self._prompts: dict[int, _AskedPrompt] = {}
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
@@ -110,6 +114,7 @@ class Worker:
             self._sampling.release(row)
         self._prompts.clear()
         self._constrained.reset()
+        free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
 
     def embedder(self, pooling: Pooling | None) -> Embedder:
@@ -197,8 +202,13 @@ class Worker:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
         all_hidden = self._needs_all_hidden or bool(self._prompts)
+        attend: Attend = paged_attention
+        if self._attention is not None and plan.num_tokens > len(plan.rows):
+            attend = self._attention.step(plan.counts, [self._lengths[row] for row in plan.rows])
         prompts = self._tokens_of_prompts(plan)
-        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
+        return make_inputs(
+            plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden, attend=attend
+        )
 
     def _tokens_of_prompts(self, plan: StepPlan) -> range:
         """Where the step's prompt chunks lie, which a plan has side by side."""

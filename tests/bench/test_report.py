@@ -133,3 +133,19 @@ def test_a_start_is_drawn_in_parts_and_other_single_numbers_are_not() -> None:
     measures_ = [Measure("start", "s", "lower", [[1.0], [2.0]])]
     assert set(pictures(new_report("startup", "x", {}, measures_))) == {"parts.png"}
     assert pictures(new_report("latency", "x", {}, measures_)) == {}
+
+
+def test_kernels_are_drawn_by_their_share_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, dict[str, float]]] = []
+
+    def draw(title: str, shares: dict[str, dict[str, float]]) -> bytes:
+        drawn.append(shares)
+        return b"picture"
+
+    monkeypatch.setattr("quire.bench.pictures.shares_picture", draw)
+    times = {"linear: 1 × 8": [2.0, 4.0, 3.0], "linear: 2 × 8": [5.0], "attention: decode": [10.0]}
+    measures_ = [Measure(name, "s", "lower", [[each] for each in samples]) for name, samples in times.items()]
+    floors = {"linear: 1 × 8": 1.5, "attention: decode": 9.0}
+    report = new_report("kernels", "x", {}, measures_, floors=floors)
+    assert pictures(report) == {"kernels.png": b"picture"}
+    assert drawn == [{"linear": {"1 × 8": 0.5}, "attention": {"decode": 0.9}}]

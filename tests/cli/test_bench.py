@@ -77,8 +77,12 @@ def test_startup(run_tiny: list[str], tmp_path: Path, of: str) -> None:
         for side in ("server: ", "engine: "):
             assert 0 < sum(seconds for name, seconds in told.items() if name.startswith(side)) < found["start to ready"]
     if of == "engine":
-        parts = [found[name] for name in found if not name.startswith("start to")]
+        parts = [found[name] for name in found if not name.startswith(("start to", "of loading"))]
         assert sum(parts) == pytest.approx(found["start to first token"], rel=1e-5)
+        loading = {name.removeprefix("of loading: "): found[name] for name in found if name.startswith("of loading")}
+        assert {"building the model", "memory for KV and steps", "reading the tokenizer"} <= set(loading)
+        one_after_the_other = [seconds for name, seconds in loading.items() if not name.endswith("meanwhile")]
+        assert sum(one_after_the_other) <= found["loading the model"]
 
 
 def test_a_start_that_fails_says_why(tmp_path: Path, capsys: Any) -> None:

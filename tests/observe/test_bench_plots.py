@@ -9,6 +9,7 @@ from quire.observe.bench_plots import (
     bars_picture,
     distribution_picture,
     load_picture,
+    shares_picture,
     timeline_picture,
 )
 
@@ -45,3 +46,8 @@ def test_bars_of_one_and_of_many() -> None:
         PeerBars("b", {"quire": (2.0, 2.0, 2.0), "other": (1.0, 0.5, 4.0)}),
     ]
     assert bars_picture("x", cases).startswith(PNG)
+
+
+def test_shares_of_one_op_and_of_several_even_above_all() -> None:
+    assert shares_picture("x", {"linear": {"1 × 2": 0.5}}).startswith(PNG)
+    assert shares_picture("x", {"linear": {"a": 0.0, "b": 1.7}, "attention": {"c": 0.93}}).startswith(PNG)

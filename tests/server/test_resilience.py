@@ -20,7 +20,7 @@ import pytest
 
 from tests.server.live import LiveServer, running_server
 from tests.server.load import CHAT, COMPLETIONS, Answer, all_at_once, ask, client_of, read_stream
-from tests.server.throwing.sitecustomize import MARK
+from tests.server.throwing.sitecustomize import MARK, TOO_LARGE
 
 KEY = "a-key-for-tests"
 THROWING = Path(__file__).with_name("throwing")
@@ -189,6 +189,25 @@ def test_a_step_that_throws_fails_its_request_alone(server):
     assert not broken.texts.get(0)
     assert server.engine_pids() == pids, "no engine was replaced"
     assert_nothing_is_left(server)
+
+
+def test_a_request_too_large_for_the_device_fails_alone_and_says_what_to_do(server):
+    bodies = [(path, body | {"max_tokens": 10}) for path, body in mixed(20, 10)]
+    expected = asyncio.run(ask_all(server, bodies))
+    poison = (CHAT, {"messages": [{"role": "user", "content": "bad"}], "max_tokens": 10, "seed": TOO_LARGE})
+    pids, before = server.engine_pids(), server.metric("quire_engine_out_of_memory_total")
+    *neighbours, failed = asyncio.run(ask_all(server, [*bodies, poison]))
+    assert [(answer.texts, answer.reasons) for answer in neighbours] == [
+        (answer.texts, answer.reasons) for answer in expected
+    ]
+    assert failed.status == 500
+    assert failed.error is not None
+    assert failed.error["type"] == "server_error"
+    assert "ran out of memory" in failed.error["message"]
+    assert "--max-num-batched-tokens" in failed.error["message"]
+    assert server.engine_pids() == pids, "no engine was replaced"
+    assert_nothing_is_left(server)
+    assert server.metric("quire_engine_out_of_memory_total") > before
 
 
 class SlowReader:

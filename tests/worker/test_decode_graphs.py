@@ -17,6 +17,29 @@ def test_a_ladder_rises_to_the_largest_batch_in_steps_of_a_quarter(most: int) ->
     assert len(sizes) <= 40
 
 
+def test_a_size_whose_graph_does_not_fit_goes_without_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[list[int]] = []
+    captures: list[int] = []
+
+    def step(rows: torch.Tensor) -> SampledTokens:
+        asked.append(rows.tolist())
+        return SampledTokens(rows * 2, rows < 0, None)
+
+    def full(size: int) -> None:
+        captures.append(size)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    graphs = DecodeGraphs(step, most_rows=8, spare_row=9, device=torch.device("cpu"))
+    monkeypatch.setattr(graphs, "_capture", full)
+    for rows in ([3, 1], [1, 5], [0, 2]):
+        assert graphs.run(rows, "greedy").tokens.tolist() == [row * 2 for row in rows]
+    assert asked == [[3, 1], [1, 5], [0, 2]]
+    assert captures == [2]  # tried once
+    assert "no memory for the graph of 2 rows" in caplog.text
+
+
 @pytest.mark.gpu
 def test_a_graph_does_what_the_step_does_for_any_rows() -> None:
     device = torch.device("cuda", 0)

@@ -59,7 +59,8 @@ def kernels(
     title = f"Kernels on {name}; limits: {limits}"
     setting = {"device": device, "ops": ", ".join(chosen), "seconds": seconds, "memory_bytes": limits.memory_bytes,
                "operations": limits.operations}  # fmt: skip
-    tell(new_report("kernels", title, setting, measures), output, [_grid(found, limits)])
+    floors = {result.name: result.floor(limits) for result in found}
+    tell(new_report("kernels", title, setting, measures, floors=floors), output, [_grid(found, limits)])
     return 0
 
 

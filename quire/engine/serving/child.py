@@ -54,8 +54,7 @@ def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocke
 
     imported = time.monotonic()
     runner = start_runner(settings, inbox, outbox)
-    loaded = time.monotonic()
-    seconds = [("importing torch", imported - began), ("loading the model", loaded - imported)]
+    seconds = [("importing torch", imported - began), *runner.started.seconds]
     outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
     runner.run()
 

@@ -1,11 +1,19 @@
 """Embedding requests inside an engine's process: prompts become vectors one by one, between steps."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 
-from quire.core.errors import QuireError
+from quire.core.errors import OutOfDeviceMemory, QuireError
 from quire.engine.embedding import Embeddings
 from quire.engine.serving.messages import Embed, Embedded
+
+_log = logging.getLogger(__name__)
+
+_TOO_LARGE = (
+    "the device ran out of memory embedding it; start with a lower --gpu-memory-utilization, which leaves more beside "
+    "the KV cache, or send less text at a time"
+)
 
 
 class EmbedJobs:
@@ -29,14 +37,18 @@ class EmbedJobs:
             return None
         job, vectors = self._jobs[0]
         problem: str | None = None
+        is_blameless = False
         try:
             vectors.append(self._embed(job, job.prompts[len(vectors)]))
+        except OutOfDeviceMemory as error:
+            _log.warning("an embedding ran out of device memory: %s", error)
+            problem, is_blameless = _TOO_LARGE, True
         except QuireError as error:
             problem = str(error)
         if problem is None and len(vectors) < len(job.prompts):
             return None
         self._jobs.popleft()
-        return Embedded(job.id, [] if problem else vectors, problem)
+        return Embedded(job.id, [] if problem else vectors, problem, is_blameless)
 
     def _embed(self, job: Embed, prompt: list[int]) -> list[float]:
         if self._embeddings is None:

@@ -119,6 +119,8 @@ class SequenceNews(_Message, frozen=True):
     num_cached: int = 0
     failure: str | None = None
     """Why it failed, where there is more to say than that it did."""
+    is_blameless: bool = False
+    """Whether that is no fault of its client."""
 
 
 class PromptNews(_Message, frozen=True):
@@ -144,6 +146,8 @@ class Embedded(_Message, frozen=True):
     id: str
     vectors: list[list[float]]
     error: str | None = None
+    is_blameless: bool = False
+    """Whether that is no fault of its client."""
 
 
 class Blocks(_Message, frozen=True):

@@ -62,6 +62,7 @@ class Probe:
             total_preemptions_recompute=roster.preempted_recompute,
             total_preemptions_swap=roster.preempted_swap,
             total_steps_failed=self._loop.num_failed_steps,
+            total_out_of_memory=self._loop.num_out_of_memory,
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],

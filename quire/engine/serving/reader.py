@@ -80,7 +80,7 @@ class RequestReader:
                     self._stop(news.index)
                 return
         if news.status is not None:
-            self._finish(news.index, news.status, news.failure)
+            self._finish(news.index, news.status, news.failure, is_blameless=news.is_blameless)
         self._on_change()
 
     def aborted(self) -> None:
@@ -99,12 +99,12 @@ class RequestReader:
         self._last_token[news.index] = now
         self._on_tokens(len(news.tokens), None if last is None else now - last)
 
-    def _finish(self, index: int, status: Status, failure: str | None = None) -> None:
+    def _finish(self, index: int, status: Status, failure: str | None = None, *, is_blameless: bool = False) -> None:
         self._record.sequences[index].finish(status, failure)
         if self.is_finished:
             self._record.metrics.finished_time = time.monotonic()
         if status is Status.FAILED:
-            self._fail(self._failed(failure))
+            self._fail(self._failed(failure, is_blameless))
         elif status in _OUT_OF_TIME and self.is_finished and not self.num_output:
             seconds = time.monotonic() - self.request.arrival
             self._fail(
@@ -115,8 +115,10 @@ class RequestReader:
             )
         self._on_change()
 
-    def _failed(self, why: str | None) -> QuireError:
-        """A reason is for the client: what it asked for cannot be done."""
+    def _failed(self, why: str | None, is_blameless: bool) -> QuireError:
+        """A reason is for the client: what it asked for cannot be done, or the engine cannot do it."""
+        if why is not None and is_blameless:
+            return RequestFailed(f"request {self.request.id} failed: {why}")
         if why is not None:
             return InvalidRequest(f"request {self.request.id} cannot go on: {why}")
         return RequestFailed(

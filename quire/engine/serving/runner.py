@@ -37,6 +37,7 @@ from quire.engine.start import start_loop
 from quire.executor.inline import InlineExecutor
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
 
 SLOW_READER = "reader"
@@ -190,6 +191,7 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             seq.first_granted if seq.num_output == len(sampled) else None,
             seq.num_cached,
             seq.failure,
+            seq.is_blameless,
         )
         for seq, sampled in tokens.values()
     ]
@@ -198,19 +200,25 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
 def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket) -> Runner:
     """Load the model and put a runner around it."""
     asked = settings.config
+    clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
+    clock.done("finding the model")
     if read_model_facts(str(path)).is_encoder:
-        return _encoder_runner(settings, inbox, outbox)
-    started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights)
+        return _encoder_runner(settings, inbox, outbox, clock)
+    started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
     limits, executor = started.resolved.limits, started.loop.executor
     assert isinstance(executor, InlineExecutor)
     embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))
     size, block_size = started.facts.hidden_size, started.resolved.kv.block_size
-    told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size)
+    told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
     return Runner(started.loop, embeds, told, inbox, outbox)
 
 
-def _encoder_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket) -> Runner:
+def _encoder_runner(
+    settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, clock: StartClock
+) -> Runner:
     embedder = open_embedder(settings.config)
-    told = Started(embedder.max_length, 1, 0, embedder.model.hidden_size, generates=False)
+    clock.done("loading the model")
+    size = embedder.model.hidden_size
+    told = Started(embedder.max_length, 1, 0, size, generates=False, seconds=list(clock.parts))
     return Runner(None, EmbedJobs(lambda: embedder), told, inbox, outbox)

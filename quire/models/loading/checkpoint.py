@@ -45,11 +45,16 @@ class Checkpoint:
 
     def stored(self, name: str) -> StoredTensor:
         """One tensor. Where its layout differs from the file's it is a copy, otherwise the file's own pages."""
-        entry = self._entries.get(name)
-        if entry is None:
-            raise CheckpointError(f"{self._source} has no tensor {name!r}.{did_you_mean(name, self._entries)}")
-        span = entry.span
-        return entry.layout(StoredTensor(name, span.dtype, span.shape, entry.file.tensor(span)))
+        return self.laid_out(self.raw(name))
+
+    def raw(self, name: str) -> StoredTensor:
+        """One tensor as the file has it: its own pages, of which none is read yet."""
+        entry = self._entry(name)
+        return StoredTensor(name, entry.span.dtype, entry.span.shape, entry.file.tensor(entry.span))
+
+    def laid_out(self, raw: StoredTensor) -> StoredTensor:
+        """A raw tensor, wherever its values are by now, in the layout of Hugging Face."""
+        return self._entry(raw.name).layout(raw)
 
     def iterate(self) -> Iterator[StoredTensor]:
         """Every tensor once, so that the files are read from front to back."""
@@ -59,6 +64,12 @@ class Checkpoint:
     def config(self) -> dict[str, Any]:
         """What a config.json would say, or says."""
         return dict(self._config)
+
+    def _entry(self, name: str) -> Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise CheckpointError(f"{self._source} has no tensor {name!r}.{did_you_mean(name, self._entries)}")
+        return entry
 
     def close(self) -> None:
         """Let go of the files; tensors that are still in use keep theirs mapped."""

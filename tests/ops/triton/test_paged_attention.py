@@ -105,6 +105,7 @@ def test_heads_that_share_keys_take_their_own_rows(sequences: Sequences, group: 
     assert_as_reference(make_step(sequences, (2, group, 16), torch.float16))
 
 
+@pytest.mark.sanitize
 @both_kernels
 @pytest.mark.parametrize("window", [None, 1, 2, 17, 64, 100])
 @pytest.mark.parametrize("softcap", [None, 3.0])
@@ -118,6 +119,7 @@ def test_a_prompt_of_many_tiles_with_and_without_a_mask(window: int | None) -> N
     assert_as_reference(make_step(((301, 260), (5, 1)), (1, 2, 16), torch.float16), window=window)
 
 
+@pytest.mark.sanitize
 @both_kernels
 @pytest.mark.parametrize("block_size", [8, 31, 128])
 def test_sizes_of_blocks_powers_of_two_or_not(sequences: Sequences, block_size: int) -> None:
@@ -137,6 +139,7 @@ def test_a_cache_of_another_type_than_the_query(
     assert_as_reference(step, 0.125)
 
 
+@pytest.mark.sanitize
 @both_kernels
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_query_and_a_table_that_are_views_of_wider_tensors(sequences: Sequences, dtype: torch.dtype) -> None:
@@ -158,6 +161,7 @@ def test_a_sequence_alone_in_more_parts_than_it_has_tiles(length: int, window: i
     assert_as_reference(alone, window=window)
 
 
+@pytest.mark.sanitize
 def test_so_many_sequences_that_each_is_one_part() -> None:
     assert_as_reference(make_step(tuple((place * 7 + 1, 1) for place in range(20)), (1, 2, 16)))
 
@@ -188,6 +192,7 @@ def test_a_cap_far_above_the_scores_changes_little(sequences: Sequences) -> None
     assert_as_reference(make_step(sequences, (1, 2, 64)), 0.125, softcap=50.0)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("sequences", [((500, 1), (300, 8), (20, 20)), ((500, 1), (300, 1), (20, 1))])
 @pytest.mark.parametrize("window", [3, 40, 200])
 def test_what_a_window_has_left_behind_is_not_read(sequences: Sequences, window: int) -> None:
@@ -210,6 +215,7 @@ def test_a_query_that_is_no_number_spoils_only_its_own_head(sequences: Sequences
     assert torch.equal(found, clean)
 
 
+@pytest.mark.sanitize
 def test_a_sequence_of_length_0_as_graphs_pad_with_gives_zeros() -> None:
     step = make_step(((100, 1), (7, 1), (30, 1)), (1, 2, 16))
     clean = attend(step)

@@ -47,6 +47,7 @@ def check(
     torch.testing.assert_close(cache, expected_cache, rtol=close, atol=close)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("normed", "turned"), list(product((False, True), repeat=2)))
 @pytest.mark.parametrize(
@@ -69,11 +70,13 @@ def test_only_the_first_of_a_head_is_turned(half: int, dtype: torch.dtype) -> No
     check(torch.randn(3, 8, 64, dtype=dtype, device=DEVICE), 2, norms_of(64, dtype), angles_of(3, half))
 
 
+@pytest.mark.sanitize
 def test_more_heads_than_a_program_takes() -> None:
     torch.manual_seed(3)
     check(torch.randn(2, 21 + 2 * 9, 512, device=DEVICE), 9, norms_of(512, torch.float32), angles_of(2, 256))
 
 
+@pytest.mark.sanitize
 def test_heads_of_a_wider_projection() -> None:
     torch.manual_seed(4)
     wide = torch.randn(3, 20, 100, device=DEVICE)
@@ -96,6 +99,7 @@ def test_a_cache_of_another_type(cache_dtype: torch.dtype) -> None:
     torch.testing.assert_close(cache, expected, rtol=close, atol=close)
 
 
+@pytest.mark.sanitize
 def test_slots_of_any_order_and_stride() -> None:
     from quire.ops.triton.prepare_heads import prepare_heads
 

@@ -8,6 +8,8 @@ import importlib.util
 import sys
 
 MARK = 666_666
+TOO_LARGE = 777_777
+"""Of a request that a device never has enough memory for."""
 _ENGINE = "quire.engine.serving.child"
 _WORKER = "quire.worker.worker"
 
@@ -30,17 +32,22 @@ class _PatchWorker(importlib.abc.MetaPathFinder):
 
 def _patch(worker) -> None:
     start = worker.start
-    marked: set[int] = set()
+    marked: dict[int, int] = {}
 
     def throwing(self, plan):
-        marked.difference_update(plan.released)
+        for row in plan.released:
+            marked.pop(row, None)
         for admission in plan.admitted:
-            marked.discard(admission.row)
-            if admission.params.seed == MARK:
-                marked.add(admission.row)
-        if marked.intersection(plan.rows):
+            marked[admission.row] = admission.params.seed
+        found = start(self, plan)  # what it has written to the cache by then must do no harm
+        seeds = {marked.get(row) for row in plan.rows}
+        if MARK in seeds:
             raise ValueError("this step was made to throw")
-        return start(self, plan)
+        if TOO_LARGE in seeds:
+            import torch
+
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return found
 
     worker.start = throwing
 

@@ -1,0 +1,20 @@
+"""Layers through torch.compile: all that stands before and behind attention, as two functions that all layers share.
+
+Attention stays the kernels' own. Shapes are dynamic, so a mixture of any size runs what was compiled for the first; and
+nothing is captured in graphs here, which is the worker's business.
+"""
+
+import torch
+
+from quire.models.decoder import Decoder, DecoderLayer
+
+BACKEND = "inductor"
+
+
+def compile_layers(model: Decoder) -> None:
+    """From now on a layer's first call with no, one or several rows compiles; see `quire.worker.compile_ahead`."""
+    for layer in model.layers:
+        assert isinstance(layer, DecoderLayer), "a layer whose weights come and go cannot be compiled"
+        for part in ("before_attention", "behind_attention"):
+            compiled = torch.compile(getattr(layer, part), backend=BACKEND, mode="default", dynamic=True)
+            setattr(layer, part, compiled)
