@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile, ModelOptions, SchedulerOptions
+from quire.cli.options import (
+    CACHE,
+    MODEL,
+    PARSERS,
+    SCHEDULER,
+    CacheOptions,
+    ConfigFile,
+    ModelOptions,
+    ParserOptions,
+    SchedulerOptions,
+)
 from quire.cli.sampling_options import CHAT_SAMPLING, ChatSamplingOptions, SamplingSettings
 from quire.cli.starting import start
 from quire.config.engine import EngineConfig
-from quire.config.model import ModelConfig
+from quire.config.parsers import ParserConfig
 from quire.core.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -34,6 +44,7 @@ def chat(
     config: ConfigFile = None,
     sampling: ChatSamplingOptions = CHAT_SAMPLING,
     model: ModelOptions = MODEL,
+    parsers: ParserOptions = PARSERS,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:
@@ -53,7 +64,7 @@ def chat(
             engine,
             template,
             sampling,
-            model,
+            parsers,
             system,
             path.stem if path.is_file() else path.resolve().name,
             interactive=message is None and _at_terminal(),
@@ -73,7 +84,7 @@ def _session(
     engine: "Engine",
     template: "ChatTemplate",
     sampling: SamplingSettings,
-    model: ModelConfig,
+    parsers: ParserConfig,
     system: str | None,
     name: str,
     *,
@@ -90,9 +101,7 @@ def _session(
     terminal = Terminal(interactive=interactive)
     if interactive:
         terminal.say(f"{name}, with a context of {context:,} tokens. /help lists the commands, Ctrl-D leaves.\n")
-    style = AnswerStyle(
-        template.text, engine.tokenizer, tool_parser=model.tool_parser, reasoning_parser=model.reasoning_parser
-    )
+    style = AnswerStyle(template.text, engine.tokenizer, parsers)
     return ChatSession(engine, conversation, style, sampling, terminal, name)
 
 

@@ -22,6 +22,7 @@ from quire.config.fields import field_sections
 from quire.config.model import ModelConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
+from quire.config.parsers import ParserConfig
 from quire.config.scheduler import SchedulerConfig
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
@@ -32,7 +33,7 @@ _CONFIG = "config"
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 
-def _section(title: str, order: int) -> Parameter:
+def _section(title: str, order: float) -> Parameter:
     return Parameter(name="*", group=Group(title, sort_key=order, help_formatter=wide_panel))
 
 
@@ -42,9 +43,10 @@ SchedulerOptions = Annotated[SchedulerConfig, _section("Scheduler", 3)]
 ParallelOptions = Annotated[ParallelConfig, _section("Parallelism", 4)]
 ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
+ParserOptions = Annotated[ParserConfig, _section("Tools and thinking", 1.5)]
 # cyclopts wants a default for a section whose fields all have one.
 MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
-SERVER, OBSERVE = ServerConfig(), ObserveConfig()
+SERVER, OBSERVE, PARSERS = ServerConfig(), ObserveConfig(), ParserConfig()
 
 ConfigFile = Annotated[
     Path | None,

@@ -11,7 +11,17 @@ from cyclopts import Parameter
 
 from quire.cli.batch_progress import BatchProgress
 from quire.cli.interrupt import Interrupt
-from quire.cli.options import CACHE, MODEL, SCHEDULER, CacheOptions, ConfigFile, ModelOptions, SchedulerOptions
+from quire.cli.options import (
+    CACHE,
+    MODEL,
+    PARSERS,
+    SCHEDULER,
+    CacheOptions,
+    ConfigFile,
+    ModelOptions,
+    ParserOptions,
+    SchedulerOptions,
+)
 from quire.cli.starting import start
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
@@ -42,6 +52,7 @@ def run_batch(
     chat_template: Template = None,
     config: ConfigFile = None,
     model: ModelOptions = MODEL,
+    parsers: ParserOptions = PARSERS,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:
@@ -67,14 +78,7 @@ def run_batch(
             tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
             names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
             template = functools.cache(lambda: load_chat_template(path, tokenizer, process, file=chat_template))
-            runner = BatchRunner(
-                engine,
-                template,
-                results,
-                names,
-                tool_parser=model.tool_parser,
-                reasoning_parser=model.reasoning_parser,
-            )
+            runner = BatchRunner(engine, template, results, names, parsers)
             return _run(runner, read_lines(lines), len(covered))
 
 

@@ -5,6 +5,7 @@ from quire.cli.options import (
     MODEL,
     OBSERVE,
     PARALLEL,
+    PARSERS,
     SCHEDULER,
     SERVER,
     CacheOptions,
@@ -12,6 +13,7 @@ from quire.cli.options import (
     ModelOptions,
     ObserveOptions,
     ParallelOptions,
+    ParserOptions,
     SchedulerOptions,
     ServerOptions,
 )
@@ -21,6 +23,7 @@ from quire.config.engine import EngineConfig
 def serve(
     model: ModelOptions = MODEL,
     *,
+    parsers: ParserOptions = PARSERS,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
@@ -31,4 +34,4 @@ def serve(
     """Serve a model over HTTP, as OpenAI's and Anthropic's clients expect it; the console is at /."""
     from quire.server.run import run_server
 
-    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe))
+    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers))

@@ -8,6 +8,7 @@ from quire.config.fields import check_value, field_sections, section_types
 from quire.config.model import ModelConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
+from quire.config.parsers import ParserConfig
 from quire.config.scheduler import SchedulerConfig
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
@@ -24,6 +25,7 @@ class EngineConfig:
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    parsers: ParserConfig = field(default_factory=ParserConfig)
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:

@@ -11,10 +11,6 @@ PackedWeights = Literal["auto", "keep", "expand"]
 CpuCompute = Literal["fast", "exact"]
 AttentionBackend = Literal["auto", "triton", "flash-attn", "flashinfer"]
 LoadFormat = Literal["auto", "dummy"]
-ToolParser = Literal[
-    "auto", "none", "deepseek", "granite", "harmony", "hermes", "llama3", "mistral", "pythonic", "qwen3-coder"
-]
-ReasoningParser = Literal["auto", "none", "deepseek-r1", "harmony", "mistral", "qwen3"]
 
 DEFAULT_MODEL = "smollm2"
 """What every command without a model uses."""
@@ -58,11 +54,6 @@ class ModelConfig:
     without them."""
     skip_tokenizer: bool = False
     """Load no tokenizer: prompts are token ids and answers have no text. For measurements with LLM."""
-    tool_parser: ToolParser = "auto"
-    """How the model writes tool calls. auto: as its chat template shows; none: it makes none."""
-    reasoning_parser: ReasoningParser = "auto"
-    """How the model marks its thinking. auto: as its chat template shows; none: all of its answer is content. With
-    deepseek-r1 an answer begins within the thinking, whether its prompt says so or not."""
     lazy_loading: bool = True
     """Take requests while layers are still being loaded: one waits only for the layer it has come to, or, on the native
     core of a CPU, until all are there."""

@@ -104,10 +104,7 @@ class AsyncLLM:
         await self.fleet.start()
         template = self.config.server.chat_template
         file = None if template is None else Path(template)
-        model = self.config.model
-        self._texts = await asyncio.to_thread(
-            Texts, self._path, file, tool_parser=model.tool_parser, reasoning_parser=model.reasoning_parser
-        )
+        self._texts = await asyncio.to_thread(Texts, self._path, file, self.config.parsers)
         self._requests = RequestMaker(self._texts.tokenizer, self.facts)
 
     async def ready(self) -> Started:

@@ -53,7 +53,7 @@ class LLM:
             self._started, _ = start_engine(config, seed=seed)
         self._template_file = None if chat_template is None else Path(chat_template)
         self._template: ChatTemplate | None = None
-        self._parsers = (config.model.tool_parser, config.model.reasoning_parser)
+        self._parsers = config.parsers
         self._style: AnswerStyle | None = None
         self._templates = TemplateProcess()
 
@@ -187,9 +187,7 @@ class LLM:
     def answer_style(self) -> AnswerStyle:
         """How the model writes tool calls and thinking."""
         if self._style is None:
-            tools, thinking = self._parsers
-            text = self.chat_template().text
-            self._style = AnswerStyle(text, self.get_tokenizer(), tool_parser=tools, reasoning_parser=thinking)
+            self._style = AnswerStyle(self.chat_template().text, self.get_tokenizer(), self._parsers)
         return self._style
 
     def close(self) -> None:

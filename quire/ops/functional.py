@@ -189,10 +189,10 @@ def sample_tokens(
     return result
 
 
-def apply_token_bitmask(logits: Tensor, masks: Tensor, places: Tensor) -> None:
+def apply_token_bitmask(logits: Tensor, masks: Tensor, rows: Tensor) -> None:
     """Make the logits [n, vocab] of tokens that are left out -inf, in place.
 
-    `masks` int32 [m, words]: bit `token % 32` of word `token // 32` is set where a token is allowed, for all of the
-    vocabulary; `places` int64 [m], each at most once, are the rows of `logits` they belong to.
+    `masks` int32 [all rows, words]: bit `token % 32` of word `token // 32` is set where a token is allowed, for all of
+    the vocabulary; `rows` int64 [n] says which of them belongs to each row of `logits`.
     """
-    implementation("apply_token_bitmask", logits.device.type)(logits, masks, places)
+    implementation("apply_token_bitmask", logits.device.type)(logits, masks, rows)

@@ -58,7 +58,7 @@ class SamplingState:
         """By row: temperature, top-p, min-p."""
         self._integers = torch.zeros((max_rows, 3), dtype=torch.int64, device=device)
         """By row: top-k, seed, stream (the sequence's index in its request)."""
-        self.grammars = GrammarMasks(vocab_size, device, shelf)
+        self.grammars = GrammarMasks(max_rows, vocab_size, device, shelf)
         self._processors: tuple[LogitsProcessor, ...] = (
             self.grammars,
             AllowedTokens(max_rows, vocab_size, device),
@@ -79,6 +79,10 @@ class SamplingState:
     def active_processors(self) -> list[LogitsProcessor]:
         """Those that some admitted sequence uses, in the order in which they change logits."""
         return [processor for processor in self._processors if processor.is_active]
+
+    @property
+    def has_processors_besides_grammars(self) -> bool:
+        return any(processor is not self.grammars for processor in self.active_processors())
 
     def num_logprobs(self, row: int) -> int | None:
         """How many likeliest tokens a row reports beside the drawn one; None where it reports nothing."""
@@ -126,6 +130,14 @@ class SamplingState:
         """The tokens just drawn for these rows, each row at most once; both int64 [n]."""
         for processor in self.active_processors():
             processor.append(rows, tokens)
+
+    def append_several(self, tokens: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """By row, each at most once: tokens that follow what was drawn, in order."""
+        if not self.has_processors_besides_grammars:
+            return  # grammars are told elsewhere
+        for number in range(max(len(each) for _, each in tokens)):
+            nth = [(row, each[number]) for row, each in tokens if number < len(each)]
+            self.append(*upload(nth, torch.int64, self._integers.device).unbind(1))
 
     def settings(self, rows: Tensor) -> DrawSettings:
         temperature, top_p, min_p = self._numbers[rows].unbind(1)

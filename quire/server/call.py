@@ -16,5 +16,7 @@ class Call:
     texts: list[str | None]
     """Each prompt as text, where it came as text."""
     params: SamplingParams
+    structured_field: str
+    """The body's own name for what the engine calls structured."""
     stream: bool
     writer: Writer

@@ -152,8 +152,8 @@ class Serving:
             self.metrics.refused("overloaded")
             raise
         except InvalidRequest as error:
-            if error.field == "structured":  # the engine's word; clients ask for it by OpenAI's
-                error.field = "text.format" if call.endpoint == "/v1/responses" else "response_format"
+            if error.field == "structured":  # the engine's word
+                error.field = call.structured_field
             raise
 
     async def embed(

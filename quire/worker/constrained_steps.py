@@ -48,6 +48,13 @@ class ConstrainedSteps:
         self._unread = None
         self._jumpers.clear()
 
+    def foresee(self, rows: Sequence[int]) -> None:
+        """A step that draws for these rows is about to be computed: where all tokens are known, its masks are made
+        meanwhile.
+        """
+        if self._can_jump and self._sampling.grammars.is_active:
+            self._sampling.grammars.foresee(rows)
+
     def bind(self, rows: Sequence[int]) -> Constrained:
         """Masks for the tokens that are about to be drawn for these rows; returns those that are constrained."""
         grammars = self._sampling.grammars
@@ -69,14 +76,16 @@ class ConstrainedSteps:
         for place, constraint in running.constrained:
             row = plan.rows[place]
             known = lengths[row] + 1
-            forced = jump(place, constraint, progress, self._jumpers.get(row, known) - known)
-            if forced:
-                self._write(row, known, forced)
+            jump(place, constraint, progress, self._jumpers.get(row, known) - known)
+        if progress.forced:
+            self._write([(plan.rows[place], tokens) for place, tokens in progress.forced.items()], lengths)
 
-    def _write(self, row: int, start: int, tokens: list[int]) -> None:
+    def _write(self, forced: list[tuple[int, list[int]]], lengths: Sequence[int]) -> None:
         """The next step computes them, like any tokens that are known and not computed."""
         device = self._states.tokens.device
-        self._states.tokens[row, start : start + len(tokens)] = upload(tokens, torch.int32, device)
-        rows = upload([row], torch.int64, device)
-        for token in tokens:
-            self._sampling.append(rows, upload([token], torch.int64, device))
+        places = [
+            (row, lengths[row] + 1 + number, token) for row, tokens in forced for number, token in enumerate(tokens)
+        ]
+        rows, positions, values = upload(places, torch.int64, device).unbind(1)
+        self._states.tokens.index_put_((rows, positions), values.to(torch.int32))
+        self._sampling.append_several(forced)

@@ -2,14 +2,15 @@
 
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
 reads. Graphs are captured when a size is used for the second time: none delays the start, and a size that comes once
-costs nothing.
+costs nothing. Where the host has to say something before tokens can be drawn, a step is two graphs, and the device
+computes logits while the host thinks.
 """
 
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,8 +21,12 @@ from quire.worker.out_of_memory import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
-DecodeStep = Callable[[Tensor], SampledTokens]
-"""One token more for each of these rows, all on the device."""
+Compute = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Of these rows: logits [rows, vocabulary] behind one token more, and how long they are with it. On the device."""
+Draw = Callable[[Tensor, Tensor, Tensor], SampledTokens]
+"""A token for each of these rows, by their logits and lengths."""
+Replay = Callable[[], None]
+_T = TypeVar("_T")
 
 
 def ladder(most: int) -> list[int]:
@@ -33,60 +38,109 @@ def ladder(most: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Place:
+    """What one graph, or pair of graphs, is for."""
+
+    size: int
+    way: Hashable
+    in_parts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Captured:
-    graph: torch.cuda.CUDAGraph
     rows: Tensor
+    parts: tuple[Replay, ...]
+    """All of the step, or logits and then tokens."""
     sampled: SampledTokens
 
 
 class DecodeGraphs:
     """Runs decode steps, by graph where there is one."""
 
-    def __init__(self, step: DecodeStep, most_rows: int, spare_row: int, device: torch.device) -> None:
-        self._step = step
+    def __init__(self, compute: Compute, draw: Draw, most_rows: int, spare_row: int, device: torch.device) -> None:
+        self._compute = compute
+        self._draw = draw
         self._sizes = ladder(most_rows)
         self._spare_row = spare_row
         self._device = device
         self._pool: Any = None
         """Memory that all graphs share: they never run at once."""
-        self._captured: dict[tuple[int, Hashable], _Captured] = {}
-        self._seen: set[tuple[int, Hashable]] = set()
-        self._too_large: set[tuple[int, Hashable]] = set()
+        self._logits: Tensor | None = None  # [most rows, vocabulary]
+        """What the first part of a step leaves to the second, of whatever size: they would be much memory together."""
+        self._captured: dict[_Place, _Captured] = {}
+        self._seen: set[_Place] = set()
+        self._too_large: set[_Place] = set()
         """Places whose graph did not fit into memory; their steps run without one."""
 
-    def run(self, rows: Sequence[int], way: Hashable) -> SampledTokens:
-        """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one."""
+    def run(
+        self, rows: Sequence[int], way: Hashable, before_drawing: Callable[[], None] | None = None
+    ) -> SampledTokens:
+        """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one.
+
+        `before_drawing` is what the host has to do between logits and tokens.
+        """
         size = self._sizes[bisect_left(self._sizes, len(rows))]
-        padded = [*rows, *[self._spare_row] * (size - len(rows))]
-        place = (size, way)
+        place = _Place(size, way, in_parts=before_drawing is not None)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
         if captured is None:
-            return self._step(upload(rows, torch.int64, self._device))
+            return self._at_once(upload(rows, torch.int64, self._device), before_drawing)
+        padded = [*rows, *[self._spare_row] * (size - len(rows))]
         captured.rows.copy_(upload(padded, torch.int64, self._device))
-        captured.graph.replay()
+        captured.parts[0]()
+        if before_drawing is not None:
+            before_drawing()
+            captured.parts[1]()
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
-    def _graph(self, place: tuple[int, Hashable]) -> _Captured | None:
+    def _at_once(self, rows: Tensor, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
+        logits, lengths = self._compute(rows)
+        if before_drawing is not None:
+            before_drawing()
+        return self._draw(rows, logits, lengths)
+
+    def _graph(self, place: _Place) -> _Captured | None:
         if place not in self._captured:
             try:
-                self._captured[place] = self._capture(place[0])
+                self._captured[place] = self._capture(place.size, in_parts=place.in_parts)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
                 # nothing was computed for a row that someone reads, so the step can still be taken without a graph
                 self._too_large.add(place)
-                _log.warning("no memory for the graph of %d rows; such steps go without one: %s", place[0], error)
+                _log.warning("no memory for the graph of %d rows; such steps go without one: %s", place.size, error)
         return self._captured.get(place)
 
-    def _capture(self, size: int) -> _Captured:
+    def _capture(self, size: int, *, in_parts: bool) -> _Captured:
         rows = torch.full((size,), self._spare_row, dtype=torch.int64, device=self._device)
-        self._step(rows)  # compiles what is not compiled yet, which may not happen within a capture
+        self._at_once(rows)  # compiles what is not compiled yet, which may not happen within a capture
+        if not in_parts:
+            replay, sampled = self._record(lambda: self._at_once(rows))
+            return _Captured(rows, (replay,), sampled)
+        room = self._room(rows)[:size]
+
+        def compute() -> Tensor:
+            logits, lengths = self._compute(rows)
+            room.copy_(logits)
+            return lengths
+
+        first, lengths = self._record(compute)
+        second, sampled = self._record(lambda: self._draw(rows, room, lengths))
+        return _Captured(rows, (first, second), sampled)
+
+    def _room(self, rows: Tensor) -> Tensor:
+        if self._logits is None:
+            logits, _ = self._compute(rows)
+            self._logits = logits.new_empty((self._sizes[-1], logits.shape[1]))
+        return self._logits
+
+    def _record(self, work: Callable[[], _T]) -> tuple[Replay, _T]:
+        """What does the work again, and the result that is written anew each time."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self._device)
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            sampled = self._step(rows)
+            result = work()
         self._pool = graph.pool()
-        return _Captured(graph, rows, sampled)
+        return graph.replay, result

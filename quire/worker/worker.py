@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
-from quire.core.logprobs import PromptSpan
 from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
@@ -16,10 +15,11 @@ from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.ops.attention.base import Attend, AttentionBackend
 from quire.ops.functional import decode_inputs, finish_step, paged_attention
+from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
-from quire.sampling.logprobs import prompt_logprobs
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
+from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
@@ -78,12 +78,12 @@ class Worker:
         )
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda":
-            self._graphs = DecodeGraphs(self._decode, limits.max_num_seqs, self._rows.spare, device)
+            self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
         self._attention = attention
-        self._prompts: dict[int, _AskedPrompt] = {}
+        self._prompts = AskedPrompts(self._logits, sampling.vocab_size)
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
@@ -97,10 +97,11 @@ class Worker:
             return RunningStep(plan.step, None, {}, device_time)
         self._count_tokens(plan)
         if self._graphs is not None and self._only_decodes(plan):
-            return RunningStep(plan.step, self._graphs.run(plan.rows, self._sampling.needs), {}, device_time)
+            return self._decode(self._graphs, plan, device_time)
         inputs = self._make_inputs(plan)
+        self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        prompt_logprobs = self._prompt_logprobs(plan, hidden)
+        prompt_logprobs = self._prompts.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
@@ -108,11 +109,12 @@ class Worker:
         self._constrained.drawn(plan, running, self._lengths)
         return running
 
+    @torch.inference_mode()
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
-        self._prompts.clear()
+        self._prompts.reset()
         self._constrained.reset()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
@@ -122,17 +124,38 @@ class Worker:
         return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
-        """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host."""
+        """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host but
+        masks.
+        """
         if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
             return False
-        return not (self._prompts or self._sampling.needs.logprobs or self._sampling.active_processors())
+        return not (
+            self._prompts.are_there or self._sampling.needs.logprobs or self._sampling.has_processors_besides_grammars
+        )
 
-    def _decode(self, rows: Tensor) -> SampledTokens:
+    def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
+        grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
+        if grammars.is_active:
+            sampled = graphs.run(
+                plan.rows,
+                (self._sampling.needs, grammars.width),
+                lambda: constrained.extend(self._constrained.bind(plan.rows)),
+            )
+        else:
+            sampled = graphs.run(plan.rows, self._sampling.needs)
+        running = RunningStep(plan.step, sampled, {}, device_time, constrained)
+        self._constrained.drawn(plan, running, self._lengths)
+        return running
+
+    def _compute(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv))
-        sampled = self._sampler.sample(self._logits(hidden), rows, step.lengths)
-        finish_step(states, rows, step.lengths, sampled.tokens)
+        return self._logits(hidden), step.lengths
+
+    def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+        sampled = self._sampler.sample(logits, rows, lengths)
+        finish_step(self._rows.states, rows, lengths, sampled.tokens)
         self._rows.rest_spare()
         return sampled
 
@@ -146,31 +169,12 @@ class Worker:
         self._sampling.append(rows, sampled.tokens)
         return sampled, constrained
 
-    def _prompt_logprobs(self, plan: StepPlan, hidden: Tensor) -> dict[int, PromptSpan]:
-        """For rows that asked: of every computed prompt token, what the model thought of the one behind it."""
-        found: dict[int, PromptSpan] = {}
-        if not self._prompts:
-            return found
-        start = 0
-        for place, (row, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
-            asked = self._prompts.get(row)
-            if asked is not None:
-                first = self._lengths[row] - count
-                followed = min(count, asked.length - 1 - first)  # the last prompt token is followed by a sampled one
-                if followed > 0:
-                    tokens = self._rows.states.tokens[row, first + 1 : first + 1 + followed].long()
-                    span = hidden[start : start + followed]
-                    tensors = prompt_logprobs(span, self._logits, tokens, asked.count, self._sampling.vocab_size)
-                    found[place] = PromptSpan(first + 1, tensors.to_host([asked.count] * followed))
-            start += count
-        return found
-
     def _apply_changes(self, plan: StepPlan) -> None:
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
         for row in plan.released:
             self._sampling.release(row)
             self._constrained.release(row)
-            self._prompts.pop(row, None)
+            self._prompts.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -179,10 +183,9 @@ class Worker:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
         self._constrained.admit(admission)
+        self._prompts.admit(admission)
         self._lengths[row] = admission.num_computed
         self._prompt_lengths[row] = admission.num_prompt
-        if params.prompt_logprobs is not None:
-            self._prompts[row] = _AskedPrompt(params.prompt_logprobs, admission.num_prompt)
         self._sampling.admit(
             row,
             params,
@@ -201,7 +204,7 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
-        all_hidden = self._needs_all_hidden or bool(self._prompts)
+        all_hidden = self._needs_all_hidden or self._prompts.are_there
         attend: Attend = paged_attention
         if self._attention is not None and plan.num_tokens > len(plan.rows):
             attend = self._attention.step(plan.counts, [self._lengths[row] for row in plan.rows])
@@ -218,11 +221,3 @@ class Worker:
                 begin, end = begin if end else start, start + count
             start += count
         return range(begin, end)
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedPrompt:
-    """A row whose client wants to know what the model thought of its prompt."""
-
-    count: int
-    length: int

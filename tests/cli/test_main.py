@@ -53,6 +53,18 @@ def test_help_of_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert "serve" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [("serve", True), ("chat", True), ("run-batch", True), ("complete", False), ("plan", False), ("simulate", False)],
+)
+def test_only_commands_that_read_conversations_take_parsers(
+    command: str, reads: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [option in shown for option in ("--tool-parser", "--reasoning-parser")] == [reads, reads]
+
+
 def test_root_help_loads_no_command() -> None:
     code = (
         "import sys; from quire.cli.main import main; main(['--help']); "

@@ -16,6 +16,7 @@ from quire import LLM, InvalidRequest, SamplingParams, StructuredOutput
 from quire.core.outputs import CompletionOutput
 from quire.core.reasoning import ReasoningPart
 from quire.core.request import Emitted, Request
+from tests.worker.test_decode_graphs import ImitatedGraphs
 
 PET = {
     "type": "object",
@@ -219,13 +220,22 @@ def _run(llm: LLM, request: Request) -> list[int]:
     return tokens
 
 
-def test_two_steps_under_way(tiny_chat: Path, llm: LLM) -> None:
-    """As on a GPU: the host learns of a token when the next step has begun."""
+def as_on_a_gpu(llm: LLM, *, graphs: bool) -> None:
+    """The host learns of a token when the next step has begun, and decode steps may be graphs."""
+    loop: Any = llm._engine.loop
+    loop._most_in_flight = 2
+    worker = loop.executor._worker
+    worker._constrained._can_jump = False
+    if graphs:
+        most, spare, device = worker._limits.max_num_seqs, worker._rows.spare, torch.device("cpu")
+        worker._graphs = ImitatedGraphs(worker._compute, worker._draw, most, spare, device)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_two_steps_under_way(tiny_chat: Path, llm: LLM, graphs: bool) -> None:
     # few rows and blocks: rows change hands while a step with their last owner is under way
     ahead = LLM(str(tiny_chat), num_gpu_blocks_override=40, max_model_len=120, max_num_seqs=3, block_size=4)
-    loop: Any = ahead._engine.loop
-    loop._most_in_flight = 2
-    loop.executor._worker._constrained._can_jump = False
+    as_on_a_gpu(ahead, graphs=graphs)
     params = [
         SamplingParams(temperature=1.0, seed=seed, max_tokens=100, structured=structured, logprobs=logprobs)
         for seed in range(4)
@@ -238,6 +248,9 @@ def test_two_steps_under_way(tiny_chat: Path, llm: LLM) -> None:
         for each in params
     ]
     found = ahead.generate(["pet"] * len(params), params, use_tqdm=False)
+    if graphs:
+        captured = ahead._engine.loop.executor._worker._graphs._captured  # type: ignore[attr-defined]
+        assert any(len(each.parts) == 2 for each in captured.values())
     expected = llm.generate(["pet"] * len(params), wanted, use_tqdm=False)
     ahead.close()
     assert [each.outputs[0].token_ids for each in found] == [each.outputs[0].token_ids for each in expected]
@@ -264,11 +277,10 @@ def test_a_step_that_throws_is_taken_back_and_the_grammar_with_it(llm: LLM, monk
     assert [each.outputs[0].token_ids for each in found] == [each.outputs[0].token_ids for each in wanted]
 
 
-def test_two_steps_under_way_when_one_fails(tiny_chat: Path) -> None:
+@pytest.mark.parametrize("graphs", [False, True])
+def test_two_steps_under_way_when_one_fails(tiny_chat: Path, graphs: bool) -> None:
     ahead = LLM(str(tiny_chat), num_gpu_blocks_override=256, block_size=4)
-    loop: Any = ahead._engine.loop
-    loop._most_in_flight = 2
-    loop.executor._worker._constrained._can_jump = False
+    as_on_a_gpu(ahead, graphs=graphs)
     bad = SamplingParams(structured={"regex": "[a-c]{3}x"}, bad_words=["x"], max_tokens=9)
     good = SamplingParams(structured=PET, max_tokens=100)
     outputs = ahead.generate(["a"] * 4, [bad, good, bad, good], use_tqdm=False)

@@ -1,7 +1,11 @@
-"""The ladder of batch sizes, and on a GPU graphs beside the same steps without them."""
+"""The ladder of batch sizes, and graphs beside the same steps without them."""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from quire.sampling.sampler import SampledTokens
 from quire.worker.decode_graphs import DecodeGraphs, ladder
@@ -23,15 +27,18 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     asked: list[list[int]] = []
     captures: list[int] = []
 
-    def step(rows: torch.Tensor) -> SampledTokens:
+    def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
         asked.append(rows.tolist())
-        return SampledTokens(rows * 2, rows < 0, None)
+        return rows[:, None].float(), rows
 
-    def full(size: int) -> None:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+        return SampledTokens(lengths * 2, rows < 0, None)
+
+    def full(size: int, *, in_parts: bool) -> None:
         captures.append(size)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    graphs = DecodeGraphs(step, most_rows=8, spare_row=9, device=torch.device("cpu"))
+    graphs = DecodeGraphs(compute, draw, most_rows=8, spare_row=9, device=torch.device("cpu"))
     monkeypatch.setattr(graphs, "_capture", full)
     for rows in ([3, 1], [1, 5], [0, 2]):
         assert graphs.run(rows, "greedy").tokens.tolist() == [row * 2 for row in rows]
@@ -40,20 +47,51 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     assert "no memory for the graph of 2 rows" in caplog.text
 
 
-@pytest.mark.gpu
-def test_a_graph_does_what_the_step_does_for_any_rows() -> None:
-    device = torch.device("cuda", 0)
+class ImitatedGraphs(DecodeGraphs):
+    """Where there is no GPU: what was recorded is done again, and written to where it was written first."""
+
+    def _record(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        first = work()
+
+        def replay() -> None:
+            for kept, new in zip(_tensors(first), _tensors(work()), strict=True):
+                kept.copy_(new)
+
+        return replay, first
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else [result.tokens, result.invalid]
+
+
+@pytest.mark.parametrize(
+    ("kind", "device"), [(ImitatedGraphs, "cpu"), pytest.param(DecodeGraphs, "cuda", marks=pytest.mark.gpu)]
+)
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], device: str, in_parts: bool) -> None:
     state = torch.arange(10, device=device) * 10
+    added = torch.zeros(1, dtype=torch.int64, device=device)
+    """What the host says between the two parts of a step."""
 
-    def step(rows: torch.Tensor) -> SampledTokens:
+    def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
-        return SampledTokens(state[rows] + 0, state[rows] % 2 == 0, None)
+        return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
-    graphs = DecodeGraphs(step, most_rows=8, spare_row=9, device=device)
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+        return SampledTokens(logits[:, 0].long() + added, lengths % 2 == 0, None)
+
+    graphs = kind(compute, draw, most_rows=8, spare_row=9, device=torch.device(device))
     expected = [number * 10 for number in range(9)]
-    for rows in ([3], [3], [3], [1, 2, 5], [4, 2, 1], [8, 0, 7], [3]):
-        found = graphs.run(rows, "greedy")
+    for number, rows in enumerate(([3], [3], [3], [1, 2, 5], [4, 2, 1], [8, 0, 7], [3])):
+        said: list[int] = []
+
+        def say(number: int = number, said: list[int] = said) -> None:
+            said.append(number)
+            added.fill_(1000 * number)
+
+        found = graphs.run(rows, "greedy", say if in_parts else None)
         for row in rows:
             expected[row] += 1
-        assert found.tokens.tolist() == [expected[row] for row in rows]
+        assert said == ([number] if in_parts else [])
+        assert found.tokens.tolist() == [expected[row] + 1000 * number * in_parts for row in rows]
         assert found.invalid.tolist() == [expected[row] % 2 == 0 for row in rows]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from quire.config.parsers import ParserConfig
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.outputs import RequestOutput
 from quire.core.sampling_params import SamplingParams
@@ -59,13 +60,10 @@ class BatchRunner:
         template: Callable[[], ChatTemplate],
         results: ResultFile,
         names: tuple[str, ...],
-        *,
-        tool_parser: str = "auto",
-        reasoning_parser: str = "auto",
+        parsers: ParserConfig,
     ) -> None:
-        """`names` are what bodies may call the model; the first is what answers call it. The parsers are named as
-        `AnswerStyle` takes them."""
-        self._parsers = (tool_parser, reasoning_parser)
+        """`names` are what bodies may call the model; the first is what answers call it."""
+        self._parsers = parsers
         self._known_style: AnswerStyle | None = None
         self._engine = engine
         self._template = template
@@ -119,9 +117,11 @@ class BatchRunner:
         try:
             for place, tokens in enumerate(prompts):
                 job.waiting[self._engine.add(tokens, params)] = place
-        except QuireError:
+        except QuireError as error:
             for request_id in job.waiting:
                 self._engine.abort(request_id)
+            if isinstance(error, InvalidRequest) and error.field == "structured":  # the engine's word
+                error.field = body.structured_field
             raise
         self._jobs |= dict.fromkeys(job.waiting, job)
 
@@ -149,9 +149,7 @@ class BatchRunner:
 
     def _style(self) -> AnswerStyle:
         if self._known_style is None:
-            tools, thinking = self._parsers
-            text = self._template().text
-            self._known_style = AnswerStyle(text, self._tokenizer, tool_parser=tools, reasoning_parser=thinking)
+            self._known_style = AnswerStyle(self._template().text, self._tokenizer, self._parsers)
         return self._known_style
 
     def _step(self) -> list[dict[str, Any]]:

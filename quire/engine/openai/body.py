@@ -91,6 +91,8 @@ class ChatBody:
     model: str | None
     messages: list[dict[str, Any]]
     params: SamplingParams
+    structured_field: str = "tools"
+    """The body's own name for what the engine calls structured."""
     stream: bool = False
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -134,6 +136,8 @@ class CompletionBody:
     model: str | None
     prompts: list[str | list[int]]
     params: SamplingParams
+    structured_field: str = "tools"
+    """The body's own name for what the engine calls structured."""
     stream: bool = False
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
@@ -145,14 +149,14 @@ def read_chat_body(values: object) -> ChatBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     body = Fields(object_of(values), known=CHAT_FIELDS, unsupported=_UNSUPPORTED)
     body.only("modalities", ["text"])
-    params = read_params(
-        body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body), structured=read_structured(body)
-    )
+    structured, structured_field = read_structured(body)
+    params = read_params(body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body), structured=structured)
     _check_stream(body, params)
     return ChatBody(
         model=body.text("model", longest=LONGEST_MODEL),
         messages=read_messages(body.get("messages")),
         params=params,
+        structured_field=structured_field,
         stream=body.flag("stream"),
         # going on with the last message is the opposite of beginning a new one, so it is off by itself
         add_generation_prompt=body.flag("add_generation_prompt", not body.flag("continue_final_message")),
@@ -179,7 +183,8 @@ def read_completion_body(values: object) -> CompletionBody:
         if body.get("min_tokens"):
             raise refuse("min_tokens", body.get("min_tokens"), "at most max_tokens, which is 0")
     wanted = {**lengths, **body.present("best_of"), **_completion_logprobs(body, echo)}
-    params = read_params(body, **wanted, structured=read_structured(body))
+    structured, structured_field = read_structured(body)
+    params = read_params(body, **wanted, structured=structured)
     _check_stream(body, params)
     if len(prompts) * params.num_sequences > MOST_SEQUENCES:
         asked = f"{len(prompts)} prompts, {params.num_sequences} times each"
@@ -188,6 +193,7 @@ def read_completion_body(values: object) -> CompletionBody:
         model=body.text("model", longest=LONGEST_MODEL),
         prompts=prompts,
         params=params,
+        structured_field=structured_field,
         stream=body.flag("stream"),
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),

@@ -15,6 +15,7 @@ DEEPEST_SCHEMA = 120
 """Levels of a JSON schema; the compiler goes no deeper either."""
 LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 65_536
+_TAG_PARTS = ("format", "structures", "triggers")
 FORMATS = ("text", "json_object", "json_schema", "structural_tag")
 
 _GRAMMAR: Schema = text(MAX_GRAMMAR_LENGTH, shortest=1)
@@ -27,7 +28,8 @@ NAMED_SCHEMA: dict[str, Schema] = {
     "strict": flag(description="The answer always satisfies the schema; what cannot be honoured of it is refused."),
 }
 """OpenAI's json_schema object."""
-_TAG: dict[str, Schema] = {
+_TAG: dict[str, Schema] = {"type": {"const": "structural_tag"}, "format": free_object(MOST_KEYS)}
+_OLDER_TAG: dict[str, Schema] = {
     "type": {"const": "structural_tag"},
     "structures": items({"type": "object"}, 256, least=1),
     "triggers": items({"type": "string", "minLength": 1, "maxLength": 1024}, 256, least=1),
@@ -36,7 +38,8 @@ RESPONSE_FORMAT: Schema = either(
     body({"type": {"const": "text"}}, required=("type",)),
     body({"type": {"const": "json_object"}}, required=("type",)),
     body({"type": {"const": "json_schema"}, "json_schema": body(NAMED_SCHEMA)}, required=("type", "json_schema")),
-    body(_TAG, required=("type", "structures", "triggers")),
+    body(_TAG, required=("type", "format")),
+    body(_OLDER_TAG, required=("type", "structures", "triggers")),
     {"type": "null"},
     description="A language that the answer belongs to, whatever the model would have said.",
 )
@@ -64,8 +67,10 @@ UNSUPPORTED = {
 }
 
 
-def read_structured(given: Fields) -> StructuredOutput | None:
-    """What of `STRUCTURED` a body asks for; None where it asks for text."""
+def read_structured(given: Fields) -> tuple[StructuredOutput | None, str]:
+    """What of `STRUCTURED` a body asks for, None where it asks for text, and the name of the field that does. Where
+    none does, tools are all that may bind its answer.
+    """
     found = {
         name: output
         for name, output in {
@@ -83,7 +88,7 @@ def read_structured(given: Fields) -> StructuredOutput | None:
         raise InvalidRequest(
             f"{' and '.join(names)} each ask for structured output; leave all but one out", field=names[-1]
         )
-    return next(iter(found.values()), None)
+    return next(((output, name) for name, output in found.items()), (None, "tools"))
 
 
 def read_format(given: Fields, where: str) -> StructuredOutput | None:
@@ -102,14 +107,14 @@ def _response_format(body_fields: Fields) -> StructuredOutput | None:
     if values is None:
         return None
     where = "response_format"
-    given = Fields(values, known=("type", "json_schema", "structures", "triggers"), where=f"{where}.")
+    given = Fields(values, known=("type", "json_schema", *_TAG_PARTS), where=f"{where}.")
     kind = given.one_of("type", FORMATS)
     if kind is None:
         raise refuse(f"{where}.type", None, f"one of {', '.join(FORMATS)}")
     if kind == "structural_tag":
         _refuse_others(given, where, ("json_schema",))
         return _structural_tag(values, given, where)
-    _refuse_others(given, where, ("structures", "triggers"))
+    _refuse_others(given, where, _TAG_PARTS)
     if kind == "json_schema":
         named = given.object("json_schema")
         if named is None:
@@ -176,9 +181,10 @@ def _choice(given: Fields, name: str) -> StructuredOutput | None:
 
 
 def _structural_tag(values: dict[str, Any], given: Fields, where: str) -> StructuredOutput:
-    for name in ("structures", "triggers"):
-        if not given.list(name, 256):
-            raise refuse(f"{where}.{name}", given.get(name), "a list of 1 to 256")
+    if given.object("format") is None:
+        for name in ("structures", "triggers"):
+            if not given.list(name, 256):
+                raise refuse(f"{where}.{name}", given.get(name), "a list of 1 to 256, or give format instead")
     check_free_form(where, values, most=MOST_SCHEMA_VALUES, deepest=DEEPEST_SCHEMA)
     return _with_text(where, "structural_tag", json.dumps(values))
 

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Reader
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Function, Tools
+from quire.sampling.grammar.lark import Lark
 
 
 class CallFormat(ABC):

@@ -6,10 +6,10 @@ from typing import Self
 from quire.engine.parsers.call_format import CallFormat
 from quire.engine.parsers.json_calls import arguments
 from quire.engine.parsers.json_text import LONGEST_NAME
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Malformed, Part, Reader, captured
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Tools
+from quire.sampling.grammar.lark import Lark
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"

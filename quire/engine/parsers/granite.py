@@ -2,10 +2,10 @@
 
 from quire.engine.parsers.call_format import CallFormat, json_list
 from quire.engine.parsers.json_calls import BRACKETS, json_calls
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Reader
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Tools
+from quire.sampling.grammar.lark import Lark
 
 
 class Granite(CallFormat):

@@ -5,10 +5,10 @@ import re
 from quire.engine.parsers.call_format import CallFormat
 from quire.engine.parsers.json_calls import arguments
 from quire.engine.parsers.json_text import LONGEST_NAME
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Kind, Malformed, Part, Reader, captured
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Tools
+from quire.sampling.grammar.lark import Lark
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 _END, _RETURN, _CALL = "<|end|>", "<|return|>", "<|call|>"

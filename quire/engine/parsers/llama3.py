@@ -5,10 +5,10 @@ Nothing but its shape tells such an object from an answer in JSON, so its name m
 
 from quire.engine.parsers.call_format import CallFormat, json_section
 from quire.engine.parsers.json_calls import BRACKETS, json_calls
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Reader
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Tools
+from quire.sampling.grammar.lark import Lark
 
 
 class Llama3(CallFormat):

@@ -5,10 +5,10 @@ from typing import Self
 from quire.engine.parsers.call_format import CallFormat, json_list
 from quire.engine.parsers.json_calls import BRACKETS, arguments, json_calls
 from quire.engine.parsers.json_text import LONGEST_NAME
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Malformed, Part, Reader
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Tools
+from quire.sampling.grammar.lark import Lark
 
 _ARGUMENTS, _ID = "[ARGS]", "[CALL_ID]"
 

@@ -8,11 +8,11 @@ import json
 from quire.engine.parsers.call_format import CallFormat
 from quire.engine.parsers.flat_arguments import Flat, flat_parameters
 from quire.engine.parsers.json_text import LONGEST_NAME
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Malformed, Part, Reader
 from quire.engine.parsers.python_literal import literal
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Function, Tools
+from quire.sampling.grammar.lark import Lark
 
 
 class Pythonic(CallFormat):

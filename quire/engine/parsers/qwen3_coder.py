@@ -9,10 +9,10 @@ from quire.engine.parsers.call_format import CallFormat
 from quire.engine.parsers.flat_arguments import Flat, flat_parameters
 from quire.engine.parsers.json_calls import loads
 from quire.engine.parsers.json_text import LONGEST_NAME
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.parts import Malformed, Part, Reader, captured, changed
 from quire.engine.parsers.source import Source
 from quire.engine.parsers.tools import Function, Tools
+from quire.sampling.grammar.lark import Lark
 
 _END, _FUNCTION_END, _VALUE_END = "</tool_call>", "</function>", "</parameter>"
 _WORDS = "_-."

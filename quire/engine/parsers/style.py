@@ -5,26 +5,27 @@ from typing import Any
 
 import msgspec
 
+from quire.config.parsers import ParserConfig
 from quire.core.errors import InvalidRequest
 from quire.core.reasoning import ReasoningPart
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
 from quire.engine.parsers.choose import CALL_FORMATS, choose_calls, choose_thinking
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.reading import Reading
 from quire.engine.parsers.tools import Tools
 from quire.engine.parsers.wish import ThinkingWish
 from quire.engine.text.tokenizer import Tokenizer
+from quire.sampling.grammar.lark import Lark
 
 
 class AnswerStyle:
     """The parsers of one model, with its vocabulary's spelling of their markers."""
 
-    def __init__(self, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> None:
-        """`template` is the text of the model's chat template; the parsers are names, auto or none."""
+    def __init__(self, template: str, tokenizer: Tokenizer, parsers: ParserConfig) -> None:
+        """`template` is the text of the model's chat template."""
         self._tokenizer = tokenizer
-        self.form = choose_calls(tool_parser, template)
-        self.thinking = choose_thinking(reasoning_parser, template)
+        self.form = choose_calls(parsers.tool_parser, template)
+        self.thinking = choose_thinking(parsers.reasoning_parser, template)
         calls = () if self.form is None else self.form.markers
         thoughts = () if self.thinking is None else (self.thinking.start, self.thinking.end)
         found = {marker: self._special(marker) for marker in (*calls, *thoughts)}

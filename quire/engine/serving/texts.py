@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from quire.config.parsers import ParserConfig
 from quire.core.errors import Overloaded
 from quire.engine.parsers.style import AnswerStyle
 from quire.engine.text.chat_template import ChatTemplate
@@ -29,13 +30,10 @@ class Texts:
         self,
         path: Path,
         template_file: Path | None,
-        *,
-        tool_parser: str = "auto",
-        reasoning_parser: str = "auto",
+        parsers: ParserConfig,
     ) -> None:
-        """The parsers are names, as `AnswerStyle` takes them."""
         self.tokenizer: Tokenizer = load_tokenizer(path)
-        self._parsers = (tool_parser, reasoning_parser)
+        self._parsers = parsers
         self._style: AnswerStyle | None = None
         self.lower_case = read_sentence_settings(path).lower_case
         """Whether the model was trained to embed texts in lower case, whatever its tokenizer does."""
@@ -57,8 +55,7 @@ class Texts:
         """How the model writes its answers."""
         if self._style is None:
             template = await self._in_thread(self.load_template)
-            tools, thinking = self._parsers
-            self._style = AnswerStyle(template.text, self.tokenizer, tool_parser=tools, reasoning_parser=thinking)
+            self._style = AnswerStyle(template.text, self.tokenizer, self._parsers)
         return self._style
 
     async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:

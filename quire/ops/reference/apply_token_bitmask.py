@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 
-def apply_token_bitmask(logits: Tensor, masks: Tensor, places: Tensor) -> None:
-    vocabulary = logits.shape[1]
+def apply_token_bitmask(logits: Tensor, masks: Tensor, rows: Tensor) -> None:
     bits = torch.arange(32, dtype=torch.int32, device=masks.device)
-    # [masks, words, 32], lowest bit first
-    allowed = ((masks[:, :, None] >> bits) & 1).to(torch.bool).flatten(1)[:, :vocabulary]
-    logits[places] = logits[places].masked_fill(~allowed, float("-inf"))
+    # [n, words, 32], lowest bit first
+    allowed = ((masks[rows][:, :, None] >> bits) & 1).to(torch.bool).flatten(1)[:, : logits.shape[1]]
+    logits.masked_fill_(~allowed, float("-inf"))

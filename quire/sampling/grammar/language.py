@@ -1,17 +1,14 @@
 """From what a client asked for to a grammar as llguidance reads it. Runs where it can be killed before it runs here."""
 
 import json
-import re
 
 from llguidance import LLMatcher, LLTokenizer
-from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from quire.core.structured import StructuredOutput
+from quire.sampling.grammar.context_free import as_lark
 from quire.sampling.grammar.errors import GrammarError
 from quire.sampling.grammar.json_layout import JSON_LAYOUT
 from quire.sampling.grammar.structural_tag import structural_tag_grammar
-
-_GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z_][\w-]*[ \t\n]*::=", re.MULTILINE)
 
 
 def grammar_of(structured: StructuredOutput, tokenizer: LLTokenizer) -> str:
@@ -26,7 +23,7 @@ def grammar_of(structured: StructuredOutput, tokenizer: LLTokenizer) -> str:
         choices = " | ".join(json.dumps(text) for text in structured.choice)
         return LLMatcher.grammar_from_lark(f"start: {choices}")
     if structured.grammar is not None:
-        return _context_free(structured.grammar)
+        return LLMatcher.grammar_from_lark(as_lark(structured.grammar))
     assert structured.structural_tag is not None
     return structural_tag_grammar(structured.structural_tag, tokenizer)
 
@@ -39,13 +36,3 @@ def json_grammar(schema: str) -> str:
         return LLMatcher.grammar_from_json_schema(schema, overrides=JSON_LAYOUT)  # type: ignore[arg-type]
     except ValueError as error:
         raise GrammarError(f"the JSON schema is no JSON object that can be read: {error}") from None
-
-
-def _context_free(text: str) -> str:
-    """Lark's notation, or llama.cpp's GBNF, whose rules are written with ::=."""
-    if not _GBNF_RULE.search(text):
-        return LLMatcher.grammar_from_lark(text)
-    try:
-        return LLMatcher.grammar_from_lark(gbnf_to_lark(text))
-    except Exception as error:  # the library's translator raises nothing more precise
-        raise GrammarError(f"the grammar cannot be read: {error}") from None

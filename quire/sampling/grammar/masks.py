@@ -1,25 +1,26 @@
-"""GrammarMasks: the constrained rows of a worker, and the masks of a step for all of them at once."""
+"""GrammarMasks: the constrained rows of a worker, and the masks of a step for all of them at once.
 
-import os
+Masks lie on the device by row, ones where nothing binds it, so that applying them asks nothing of the host: a CUDA
+graph can do it.
+"""
+
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from llguidance import LLExecutor, LLMatcher
 from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
 from quire.ops.functional import apply_token_bitmask
 from quire.ops.upload import upload
-from quire.sampling.grammar.constraint import Binding, Constraint
+from quire.sampling.grammar.constraint import Constraint
+from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.grammar.thinking import Thinking
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 
-_IN_PARALLEL = 8
-"""Matchers whose masks are worth waking threads for: one takes some tens of microseconds, a thread to wake as long."""
-_MOST_THREADS = 8
+_NO_LIMIT = -1
+"""A word of a mask that allows all of its tokens."""
 
 
 class GrammarMasks(LogitsProcessor):
@@ -27,19 +28,24 @@ class GrammarMasks(LogitsProcessor):
     learns of the tokens tells the constraints.
     """
 
-    def __init__(self, vocab_size: int, device: torch.device, shelf: GrammarShelf | None) -> None:
+    def __init__(self, max_rows: int, vocab_size: int, device: torch.device, shelf: GrammarShelf | None) -> None:
         """Without a shelf there are thinking budgets, but no grammars."""
+        self._max_rows = max_rows
         self._vocab_size = vocab_size
         self._device = device
         self._shelf = shelf
         self._constraints: dict[int, Constraint] = {}
-        self._executor: LLExecutor | None = None
-        self._masks: Tensor | None = None  # int32 [bound rows, words], on the device
-        self._places: Tensor | None = None  # int64 [bound rows]
+        self._maker = MaskMaker(device)
+        self._masks = torch.empty((max_rows, 0), dtype=torch.int32, device=device)  # [rows, words]
 
     @property
     def is_active(self) -> bool:
         return bool(self._constraints)
+
+    @property
+    def width(self) -> int:
+        """Words of a mask; the masks lie elsewhere when it changes."""
+        return self._masks.shape[1]
 
     def admit(self, row: int, newcomer: Newcomer) -> None:
         if is_constrained(newcomer.params):
@@ -47,24 +53,34 @@ class GrammarMasks(LogitsProcessor):
             for token in newcomer.output:
                 constraint.advance(token)
             self._constraints[row] = constraint
+            self._widen(constraint)
 
     def release(self, row: int) -> None:
-        self._constraints.pop(row, None)
+        if self._constraints.pop(row, None) is not None:
+            self._masks[row].fill_(_NO_LIMIT)
+
+    def foresee(self, rows: Sequence[int]) -> None:
+        """Begin with the masks that `bind` is asked for next, if they take long: they are made while the device
+        computes logits. Every token before is known.
+        """
+        if self._maker.is_slow:
+            self._maker.begin([constraint for _, constraint in self._constrained(rows)], self.width)
 
     def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         """Make the masks of a step over these rows; returns its constrained places. Every token before is known."""
-        found = [(place, self._constraints[row]) for place, row in enumerate(rows) if row in self._constraints]
-        bindings = [(place, constraint, constraint.binding) for place, constraint in found]
-        bound = [each for each in bindings if each[2] is not Binding.NOTHING]
-        self._masks = self._places = None
-        if bound:
-            self._masks = self._made([(constraint, binding) for _, constraint, binding in bound])
-            self._places = upload([place for place, _, _ in bound], torch.int64, self._device)
+        found = self._constrained(rows)
+        if found:
+            made = self._maker.masks([constraint for _, constraint in found], self.width)
+            bound = upload([rows[place] for place, _ in found], torch.int64, self._device)
+            self._masks.index_copy_(0, bound, made.to(self._device, non_blocking=True))
         return found
 
     def apply(self, logits: Tensor, rows: Tensor, positions: Tensor) -> None:
-        if self._masks is not None and self._places is not None:
-            apply_token_bitmask(logits, self._masks, self._places)
+        apply_token_bitmask(logits, self._masks, rows)
+
+    def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+        known = self._constraints
+        return [(place, known[row]) for place, row in enumerate(rows) if row in known]
 
     def _constraint(self, params: SamplingParams, stop_ids: frozenset[int]) -> Constraint:
         rule = None
@@ -74,34 +90,16 @@ class GrammarMasks(LogitsProcessor):
             rule = Rule(matcher, stop_ids, tuple(self._shelf.tokenizer().eos_tokens), renew)
         return Constraint(rule, None if params.reasoning is None else Thinking(params.reasoning), stop_ids)
 
-    def _made(self, bound: list[tuple[Constraint, Binding]]) -> Tensor:
-        words_each = self._num_words([constraint for constraint, _ in bound])
-        masks = torch.zeros((len(bound), words_each), dtype=torch.int32, pin_memory=self._device.type == "cuda")
-        matchers = [
-            (constraint.rule.matcher, number)
-            for number, (constraint, binding) in enumerate(bound)
-            if constraint.rule is not None and binding in (Binding.GRAMMAR, Binding.GRAMMAR_OR_THOUGHT)
-        ]
-        self._compute(matchers, masks)
-        for (constraint, binding), words in zip(bound, masks.numpy().view(np.uint32), strict=True):
-            constraint.complete_mask(words, binding)
-        return masks.to(self._device, non_blocking=True)
-
-    def _compute(self, matchers: list[tuple[LLMatcher, int]], masks: Tensor) -> None:
-        row_bytes = masks.shape[1] * masks.element_size()
-        if len(matchers) < _IN_PARALLEL:
-            for matcher, number in matchers:
-                matcher.unsafe_compute_mask_ptr(masks.data_ptr() + number * row_bytes, row_bytes)
-            return
-        if self._executor is None:
-            self._executor = LLExecutor(min(_MOST_THREADS, os.cpu_count() or 1))
-        self._executor.unsafe_compute_mask_ptr(matchers, masks.data_ptr(), row_bytes, len(masks))
-
-    def _num_words(self, constraints: list[Constraint]) -> int:
-        """The tokenizer may have more tokens than the model has logits."""
-        has_rules = self._shelf is not None and any(constraint.rule is not None for constraint in constraints)
-        size = self._shelf.tokenizer().vocab_size if self._shelf is not None and has_rules else 0
-        return -(-max(size, self._vocab_size) // 32)
+    def _widen(self, constraint: Constraint) -> None:
+        """The tokenizer may have more tokens than the model has logits, and is not opened before there is a grammar."""
+        size = self._vocab_size
+        if constraint.rule is not None and self._shelf is not None:
+            size = max(size, self._shelf.tokenizer().vocab_size)
+        width = -(-size // 32)
+        if width > self.width:
+            wider = torch.full((self._max_rows, width), _NO_LIMIT, dtype=torch.int32, device=self._device)
+            wider[:, : self.width] = self._masks
+            self._masks = wider
 
 
 def is_constrained(params: SamplingParams) -> bool:

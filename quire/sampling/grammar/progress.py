@@ -38,16 +38,14 @@ def advance(constrained: Constrained, tokens: Sequence[int], invalid: Sequence[i
     return progress
 
 
-def jump(place: int, constraint: Constraint, progress: Progress, room: int) -> list[int]:
-    """Tokens that must follow what was just drawn, at most `room`; they are noted, and so is an end behind them."""
+def jump(place: int, constraint: Constraint, progress: Progress, room: int) -> None:
+    """Note the tokens that must follow what was just drawn, at most `room`, and an end behind them."""
     if room <= 0 or place in progress.failures or place in progress.ended:
-        return []
-    forced = constraint.take_forced()[:room]
+        return
+    forced = constraint.take_forced()
     if constraint.failure is not None:
         progress.failures[place] = constraint.failure
-        return []
-    if forced:
-        progress.forced[place] = forced
-    if constraint.is_complete:
-        progress.ended.append(place)
-    return forced
+    elif forced:
+        progress.forced[place] = forced[:room]
+        if constraint.is_complete:
+            progress.ended.append(place)

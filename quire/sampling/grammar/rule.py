@@ -1,4 +1,7 @@
-"""Rule: one sequence and the grammar it follows: which tokens may come, whether it may end, whether it must."""
+"""Rule: one sequence and the grammar it follows: which tokens may come, whether it may end, whether it must.
+
+It is asked for every row at every step, so what it knows is kept in plain attributes.
+"""
 
 from collections.abc import Callable
 
@@ -27,81 +30,82 @@ class Rule:
         become full; `renew` gives one with empty tables, where the others may be to blame.
         """
         self.matcher = matcher
+        self.is_complete = matcher.is_stopped()
+        """Satisfied, and nothing may follow."""
+        self.failure: str | None = None
+        """Why it cannot go on, in words for its client."""
         self._renew: Callable[[], LLMatcher | None] | None = renew
         self._said: list[int] = []
         """What the matcher was told."""
         self._stop_ids = stop_ids
-        self._not_ends = [token for token in end_tokens if token not in stop_ids]
-        self._has_ended = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Satisfied, and nothing may follow."""
-        return self._has_ended or (self.matcher.is_stopped() and not self.matcher.is_error())
-
-    @property
-    def failure(self) -> str | None:
-        """Why it cannot go on, in words for its client."""
-        if not self.matcher.is_error():
-            return None
-        first = self.matcher.get_error().strip().partition("\n")[0]
-        return (
-            f"the grammar cannot be followed any further: {first[:200]}. Other settings (allowed_token_ids, bad_words, "
-            "logit_bias) may forbid what it needs"
-        )
+        self._not_ends = frozenset(end_tokens) - stop_ids
+        self._has_other_ends = stop_ids != frozenset(end_tokens)
 
     def allows(self, token: int) -> bool:
         return self.matcher.validate_tokens([token]) == 1
 
     def advance(self, token: int) -> None:
-        """The matcher fails on a token that its mask did not allow."""
-        if self._has_ended or self.matcher.is_stopped():
+        """It fails on a token that its mask did not allow."""
+        if self.is_complete:
             return
         if token in self._stop_ids and self.matcher.is_accepting():
-            self._has_ended = True
-        else:
-            self._said.append(token)
-            self.matcher.consume_token(token)
-            self.recover()
-
-    def recover(self) -> bool:
-        """After a failure: start again with empty tables, once, and read what was said; true where that helped."""
-        if self._renew is None or not self.matcher.is_error():
-            return False
-        fresh, self._renew = self._renew(), None
-        if fresh is None:
-            return False
-        self.matcher = fresh
-        return self.matcher.consume_tokens(self._said)
-
-    def fill(self, mask: Words) -> None:
-        """The matcher's own mask."""
-        self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-
-    def fix_ends(self, mask: Words) -> None:
-        """Correct what the matcher's own mask says of tokens that end: it does not know which end this sequence."""
-        for token in self._not_ends:
-            mask[token // 32] &= ~np.uint32(1 << token % 32)
-        if self._stop_ids and self.matcher.is_accepting():
-            allow(mask, self._stop_ids)
+            self.is_complete = True
+            return
+        self._said.append(token)
+        if not self.matcher.consume_token(token):
+            self._recover()
+        elif self.matcher.is_stopped():
+            self.is_complete = True
 
     def take_forced(self) -> list[int]:
         """Tokens between which and others there is no choice, as the tokenizer itself would write them; it is advanced
         behind them.
         """
-        if self.is_complete or self.matcher.is_error() or self.matcher.is_accepting():
+        if self.is_complete or self.failure is not None or self.matcher.is_accepting():
             return []
         tokens: list[int] = self.matcher.compute_ff_tokens()
         if tokens:
             self._said += tokens
-            self.matcher.consume_tokens(tokens)
-            self.recover()
+            if not self.matcher.consume_tokens(tokens):
+                self._recover()
+            elif self.matcher.is_stopped():
+                self.is_complete = True
         return tokens
+
+    @property
+    def corrects_mask(self) -> bool:
+        """Whether the mask that its matcher has just made is not yet its own."""
+        return self._has_other_ends or self.matcher.is_error()
+
+    def correct_mask(self, mask: Words) -> None:
+        """The matcher does not know which tokens end this sequence, and may have failed."""
+        while self.matcher.is_error() and self._recover():  # again where it was to blame itself
+            self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if self._not_ends:
+            forbid(mask, self._not_ends)
+        if self._stop_ids and self.matcher.is_accepting():
+            allow(mask, self._stop_ids)
 
     def start_over(self) -> None:
         self.matcher.reset()
         self._said = []
-        self._has_ended = False
+        self.is_complete = self.matcher.is_stopped()
+
+    def _recover(self) -> bool:
+        """After a failure: start again with empty tables, once, and read what was said; true where that helped."""
+        fresh = None if self._renew is None else self._renew()
+        self._renew = None
+        if fresh is not None:
+            self.matcher = fresh
+            if fresh.consume_tokens(self._said):
+                self.is_complete = fresh.is_stopped()
+                return True
+        first = self.matcher.get_error().strip().partition("\n")[0]
+        self.failure = (
+            f"the grammar cannot be followed any further: {first[:200]}. Other settings (allowed_token_ids, bad_words, "
+            "logit_bias) may forbid what it needs"
+        )
+        return False
 
 
 def allow(mask: Words, tokens: frozenset[int]) -> None:

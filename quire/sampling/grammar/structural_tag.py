@@ -1,106 +1,161 @@
-"""Structural tags: free text in which certain words begin a constrained region, as vLLM's clients write them.
+"""Structural tags as Lark: free text in which certain words begin constrained regions, and texts made of such parts.
 
-`{"structures": [{"begin": "<function=f>", "schema": {...}, "end": "</function>"}], "triggers": ["<function="]}`: once
-the text says a trigger, one of the structures that begin with it must follow, up to its end.
+Free text has no end of its own: it goes on to the end of the tag that it stands in, or of the answer. So a format is
+written together with the ends of which one must follow it.
 """
 
-import json
-from collections.abc import Sequence
-from typing import Any
+from llguidance import LLTokenizer, regex_to_lark
 
-import msgspec
-from llguidance import LLTokenizer
-
+from quire.sampling.grammar.context_free import as_lark
 from quire.sampling.grammar.errors import GrammarError
-from quire.sampling.grammar.json_layout import JSON_LAYOUT
+from quire.sampling.grammar.lark import Lark
+from quire.sampling.grammar.tag_formats import (
+    ContextFree,
+    Either,
+    Format,
+    FreeText,
+    InOrder,
+    Json,
+    Pattern,
+    Repeated,
+    Separated,
+    Tag,
+    Triggered,
+    Words,
+)
+from quire.sampling.grammar.tag_reading import read_structural_tag
 
-MOST_STRUCTURES = 256
-_FREE_TEXT = r"/(.|\n)*/"
-
-
-class _Structure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    begin: str
-    schema: dict[str, Any] | bool
-    end: str
-
-
-class _StructuralTag(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    structures: list[_Structure]
-    triggers: list[str]
-    type: str = "structural_tag"
+_ANY = r"/(.|\n)*/"
 
 
 def structural_tag_grammar(text: str, tokenizer: LLTokenizer) -> str:
     """As Lark. Words that are special tokens of the model are meant as those tokens."""
-    tag = _read(text)
-    rules = []
-    for number, trigger in enumerate(tag.triggers):
-        bodies = [_body(each, trigger, tokenizer) for each in tag.structures if _first_trigger(each, tag) == trigger]
-        lead = _symbols(trigger, tokenizer)
-        if len(lead) == 1 and lead[0].startswith("<["):
-            rules.append(f"region_{number}: FREE {lead[0]} ({' | '.join(bodies)})")
-        else:
-            rules.append(f"lead_{number}[lazy]: FREE {json.dumps(trigger)}")
-            rules.append(f"region_{number}: lead_{number} ({' | '.join(bodies)})")
-    regions = " | ".join(f"region_{number}" for number in range(len(tag.triggers)))
-    return "\n".join(["%llguidance {}", f"start: ({regions})* rest", "rest: FREE", f"FREE: {_FREE_TEXT}", *rules])
+    writer = _Writer(tokenizer)
+    start = writer.before(read_structural_tag(text), ())
+    return "%llguidance {}\n" + writer.lark.written(start)
 
 
-def _read(text: str) -> _StructuralTag:
-    try:
-        tag = msgspec.json.decode(text, type=_StructuralTag)
-    except msgspec.DecodeError as error:
-        raise GrammarError(
-            f"structural_tag cannot be read: {error}; it is an object of structures, each with begin, schema and end, "
-            "and triggers"
-        ) from None
-    if tag.type != "structural_tag":
-        raise GrammarError(f"structural_tag has the type {tag.type[:64]!r}; it must be structural_tag")
-    if not 1 <= len(tag.structures) <= MOST_STRUCTURES or not 1 <= len(tag.triggers) <= MOST_STRUCTURES:
-        raise GrammarError(
-            f"structural_tag has {len(tag.structures)} structures and {len(tag.triggers)} triggers; it needs 1 to "
-            f"{MOST_STRUCTURES} of each"
-        )
-    if not all(tag.triggers) or len(set(tag.triggers)) != len(tag.triggers):
-        raise GrammarError("structural_tag has a trigger that is empty or comes twice; leave it out")
-    for number, structure in enumerate(tag.structures):
-        if not any(structure.begin.startswith(trigger) for trigger in tag.triggers):
-            raise GrammarError(f"/structures/{number}/begin starts with no trigger; it must start with one of them")
-    for trigger in tag.triggers:
-        if not any(_first_trigger(structure, tag) == trigger for structure in tag.structures):
-            raise GrammarError(f"the trigger {trigger[:64]!r} begins no structure of its own; leave it out")
-    return tag
+class _Writer:
+    def __init__(self, tokenizer: LLTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.lark = Lark(self._special)
+
+    def before(self, form: Format, ends: tuple[str, ...]) -> str:
+        """The format and, behind it, one of `ends`, where there are any."""
+        if isinstance(form, FreeText | Triggered) and "" in ends:
+            raise GrammarError(
+                f"structural_tag at {form.pointer} is free text in a tag whose end is empty; give it one"
+            )
+        match form:
+            case FreeText():
+                return self._text_to(form.excluded, ends)
+            case Triggered():
+                return self._triggered(form, ends)
+            case InOrder():
+                return " ".join([*map(self._closed, form.elements[:-1]), self.before(form.elements[-1], ends)])
+            case Either():
+                return self.lark.either(self.before(each, ends) for each in form.elements)
+        return f"{self._closed(form)} {self._one_of(ends)}"
+
+    def _closed(self, form: Format) -> str:
+        """A format that ends by itself."""
+        match form:
+            case FreeText() | Triggered():
+                where = form.pointer or "its root"
+                raise GrammarError(f"structural_tag at {where} is free text with something behind it; put it in a tag")
+            case InOrder():
+                return " ".join(map(self._closed, form.elements))
+            case Either():
+                return self.lark.either(map(self._closed, form.elements))
+            case Repeated():
+                most = "" if form.most is None else form.most
+                return f"({self._closed(form.content)}){{{form.least},{most}}}"
+            case Tag():
+                return self._tag(form)
+            case Separated():
+                return self._separated(form)
+        return self._leaf(form)
+
+    def _leaf(self, form: Words | Json | Pattern | ContextFree) -> str:
+        match form:
+            case Words():
+                return self._words(form.text)
+            case Json():
+                return self.lark.json(form.schema)
+            case Pattern():
+                return self.lark.rule("PATTERN", f"/{regex_to_lark(form.regex)}/")
+            case ContextFree():
+                return self.lark.rule("grammar", "%lark {\n" + as_lark(form.grammar) + "\n}")
+
+    def _tag(self, tag: Tag, begun: str = "") -> str:
+        """Without what was `begun` of it."""
+        return f"{self._words(tag.begin[len(begun) :])} {self.before(tag.content, tag.ends)}"
+
+    def _separated(self, form: Separated) -> str:
+        tag = self.lark.rule("tag", self.lark.either(map(self._tag, form.tags)))
+        several = tag if form.stop_after_first else f"{tag} ({self._words(form.separator)} {tag})*"
+        return f"({several})" if form.at_least_one else f"({several})?"
+
+    def _triggered(self, form: Triggered, ends: tuple[str, ...]) -> str:
+        regions = [self._region(form, trigger) for trigger in form.triggers]
+        region = self.lark.rule("region", self.lark.either(each for each in regions if each is not None))
+        rest = self._text_to(form.excluded, ends)
+        first = self.lark.either(map(self._tag, form.tags))
+        if form.at_least_one:
+            return f"{first} {self._one_of(ends)}" if form.stop_after_first else f"{first} {region}* {rest}"
+        if form.stop_after_first:
+            return self.lark.either((f"{region} {self._one_of(ends)}", rest))
+        return f"{region}* {rest}"
+
+    def _region(self, form: Triggered, trigger: str) -> str:
+        """Free text up to a trigger, and what may begin with it."""
+        begun = [tag for tag in form.tags if _first_trigger(tag, form) == trigger]
+        if not begun:
+            shown = repr(trigger[:64])
+            raise GrammarError(
+                f"structural_tag at {form.pointer}/triggers has {shown}, which begins no tag of its own; leave it out"
+            )
+        lead = self._text_to(form.excluded, (trigger,))
+        return f"{lead} {self.lark.either(self._tag(tag, trigger) for tag in begun)}"
+
+    def _text_to(self, excluded: tuple[str, ...], ends: tuple[str, ...]) -> str:
+        """Free text and one of `ends`, the first of them that is said."""
+        words = " | ".join(map(self.lark.quoted, excluded))
+        without = f"{_ANY} & ~({_ANY} ({words}) {_ANY})" if excluded else _ANY
+        text = self.lark.rule("TEXT", without)
+        special = [end for end in ends if self.lark.is_special(end)]
+        plain = [self.lark.quoted(end) for end in ends if not self.lark.is_special(end)]
+        ways = [f"{text} {self.lark.marker(end)}" for end in special]
+        if plain:
+            ways.append(self.lark.rule("text_to", f"{text} ({' | '.join(plain)})", "lazy"))
+        return self.lark.either(ways) if ways else text
+
+    def _one_of(self, ends: tuple[str, ...]) -> str:
+        return self.lark.either(map(self._words, ends)) if ends else ""
+
+    def _words(self, text: str) -> str:
+        """Symbols for a text: quoted words, and special tokens by their number."""
+        symbols: list[str] = []
+        plain: list[int] = []
+        for token in self._tokenizer.tokenize_str(text, parse_special=True):
+            if self._tokenizer.is_special_token(token):
+                symbols += self._quoted(plain)
+                symbols.append(f"<[{token}]>")
+                plain = []
+            else:
+                plain.append(token)
+        if not symbols:  # nothing special: the text as it was given, whatever its tokens read
+            return self.lark.quoted(text)
+        return " ".join(symbols + self._quoted(plain))
+
+    def _quoted(self, tokens: list[int]) -> list[str]:
+        return [self.lark.quoted(self._tokenizer.decode_str(tokens))] if tokens else []
+
+    def _special(self, text: str) -> int | None:
+        tokens = self._tokenizer.tokenize_str(text, parse_special=True)
+        return tokens[0] if len(tokens) == 1 and self._tokenizer.is_special_token(tokens[0]) else None
 
 
-def _first_trigger(structure: _Structure, tag: _StructuralTag) -> str:
-    """The trigger that is complete first when the structure begins."""
-    return min((trigger for trigger in tag.triggers if structure.begin.startswith(trigger)), key=len)
-
-
-def _body(structure: _Structure, trigger: str, tokenizer: LLTokenizer) -> str:
-    schema = {} if structure.schema is True else structure.schema
-    if schema is False:
-        raise GrammarError("a structure's schema is false, which no JSON text satisfies")
-    written = json.dumps({**schema, "x-guidance": JSON_LAYOUT})
-    behind = structure.begin[len(trigger) :]
-    return " ".join([*_symbols(behind, tokenizer), f"%json {written}", *_symbols(structure.end, tokenizer)])
-
-
-def _symbols(text: str, tokenizer: LLTokenizer) -> list[str]:
-    """Lark symbols for a text: quoted words, and special tokens by their number."""
-    symbols: list[str] = []
-    plain: list[int] = []
-    for token in tokenizer.tokenize_str(text, parse_special=True):
-        if tokenizer.is_special_token(token):
-            symbols += _quoted(plain, tokenizer)
-            symbols.append(f"<[{token}]>")
-            plain = []
-        else:
-            plain.append(token)
-    if not symbols:  # nothing special: the text as it was given, whatever its tokens read
-        return [json.dumps(text)] if text else []
-    return symbols + _quoted(plain, tokenizer)
-
-
-def _quoted(tokens: Sequence[int], tokenizer: LLTokenizer) -> list[str]:
-    return [json.dumps(tokenizer.decode_str(list(tokens)))] if tokens else []
+def _first_trigger(tag: Tag, form: Triggered) -> str:
+    """The trigger that is complete first when the tag begins."""
+    return min((trigger for trigger in form.triggers if tag.begin.startswith(trigger)), key=len)

@@ -38,7 +38,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         max_tokens=asked.params.max_tokens,
         reading=reading,
     )
-    return Call(MESSAGES, [prompt], [text], params, asked.stream, writer)
+    return Call(MESSAGES, [prompt], [text], params, "tools", asked.stream, writer)
 
 
 async def _create(request: Request) -> Response:

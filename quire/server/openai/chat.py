@@ -35,6 +35,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         prompts=[prompt],
         texts=[text if len(prompt) == len(tokens) else None],
         params=params,
+        structured_field=asked.structured_field,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
     )

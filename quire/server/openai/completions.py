@@ -37,6 +37,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         prompts=prompts,
         texts=texts,
         params=asked.params,
+        structured_field=asked.structured_field,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
     )

@@ -44,6 +44,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     else:
         text, prompt = await whole_prompt(serving, messages, asked.tools, asked.wish)
     reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.wish)
+    structured_field = "tools" if asked.params.structured is None else "text.format"
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()),
@@ -54,7 +55,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         top_logprobs=asked.params.logprobs,
         keep=keeper(history, items, store=asked.store),
     )
-    return Call(RESPONSES, [prompt], [text], params, asked.stream, writer)
+    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer)
 
 
 async def _create(request: Request) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from quire.config.parsers import ParserConfig
 from quire.core.sampling_params import SamplingParams
 from quire.engine.batch.lines import read_lines
 from quire.engine.batch.results import ResultFile
@@ -37,7 +38,7 @@ Run = Callable[..., dict[str, Any]]
 def run(tmp_path: Path, engine: Engine, template: Callable[[], ChatTemplate]) -> Run:
     def run(*lines: bytes, steps: int | None = None) -> dict[str, Any]:
         with ResultFile(tmp_path / "out.jsonl") as results:
-            runner = BatchRunner(engine, template, results, ("tiny", "tiny-chat"))
+            runner = BatchRunner(engine, template, results, ("tiny", "tiny-chat"), ParserConfig())
             for number, _ in enumerate(runner.run(read_lines(lines)), start=1):
                 if number == steps:
                     break
@@ -102,6 +103,7 @@ def test_what_is_refused_stops_nothing(run: Run) -> None:
         line("stream", COMPLETIONS, prompt="x", stream=True),
         line("model", COMPLETIONS, prompt="x", model="gpt"),
         line("empty", COMPLETIONS, prompt=""),
+        line("grammar", COMPLETIONS, prompt="x", guided_regex="("),
         b"nonsense",
         line("good", COMPLETIONS, prompt="the quick", max_tokens=2),
     )
@@ -111,7 +113,8 @@ def test_what_is_refused_stops_nothing(run: Run) -> None:
     assert body_of(found["stream"], 400)["error"]["param"] == "stream"
     assert body_of(found["model"], 404)["error"]["param"] == "model"
     assert body_of(found["empty"], 400)["error"]["param"] == "prompt"
-    assert found[None]["error"]["line"] == 7  # type: ignore[index]
+    assert body_of(found["grammar"], 400)["error"]["param"] == "guided_regex"
+    assert found[None]["error"]["line"] == 8  # type: ignore[index]
     assert len(body_of(found["good"])["choices"]) == 1
 
 
@@ -147,10 +150,10 @@ def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_process: Te
         line("refused", CHAT, **asked, reasoning_effort="low"),
     ]
     with ResultFile(tmp_path / "out.jsonl") as results:
-        runner = BatchRunner(engine, lambda: template, results, ("tiny",))
+        runner = BatchRunner(engine, lambda: template, results, ("tiny",), ParserConfig())
         for _ in runner.run(read_lines(lines)):
             pass
-        unread = BatchRunner(engine, lambda: template, results, ("tiny",), tool_parser="none")
+        unread = BatchRunner(engine, lambda: template, results, ("tiny",), ParserConfig(tool_parser="none"))
         for _ in unread.run(read_lines([line("unread", CHAT, **asked)])):
             pass
     entries = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())

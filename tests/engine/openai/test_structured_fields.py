@@ -11,6 +11,7 @@ from quire.engine.openai.body import read_chat_body, read_completion_body
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TAG = {"type": "structural_tag", "structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}], "triggers": ["<a>"]}
+NESTED_TAG = {"type": "structural_tag", "format": {"type": "any_text"}}
 CHAT = {"messages": [{"role": "user", "content": "x"}]}
 
 
@@ -33,6 +34,7 @@ def asked(**fields: Any) -> StructuredOutput | None:
         ),
         ({"response_format": {"type": "json_schema", "json_schema": {"strict": True}}}, {"json": {}}),
         ({"response_format": TAG}, {"structural_tag": json.dumps(TAG)}),
+        ({"response_format": NESTED_TAG}, {"structural_tag": json.dumps(NESTED_TAG)}),
         ({"structured_outputs": {}}, None),
         ({"structured_outputs": {"json": SCHEMA}}, {"json": SCHEMA}),
         ({"structured_outputs": {"json": json.dumps(SCHEMA), "regex": None}}, {"json": SCHEMA}),
@@ -49,6 +51,8 @@ def asked(**fields: Any) -> StructuredOutput | None:
 )
 def test_every_way_to_ask(fields: dict[str, Any], wanted: dict[str, Any] | None) -> None:
     assert asked(**fields) == (None if wanted is None else StructuredOutput.of(wanted))
+    names = [name for name, value in fields.items() if value not in (None, {}, {"type": "text"})]
+    assert read_chat_body({**CHAT, **fields}).structured_field == (names[0] if names else "tools")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,8 @@ def test_every_way_to_ask(fields: dict[str, Any], wanted: dict[str, Any] | None)
         ({"response_format": {"type": "json_object", "json_schema": {}}}, "response_format"),
         ({"response_format": {"type": "structural_tag", "structures": []}}, "response_format"),
         ({"response_format": TAG | {"json_schema": {}}}, "response_format"),
+        ({"response_format": {"type": "structural_tag", "format": "any_text"}}, "response_format"),
+        ({"response_format": {"type": "json_object", "format": {}}}, "response_format"),
         ({"structured_outputs": {"whitespace_pattern": " *"}}, "structured_outputs"),
         ({"structured_outputs": {"disable_any_whitespace": False, "json": SCHEMA}}, "structured_outputs"),
         ({"structured_outputs": {"json": 5}}, "structured_outputs"),

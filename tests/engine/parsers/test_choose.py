@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from quire.config.model import ReasoningParser, ToolParser
+from quire.config.parsers import ReasoningParser, ToolParser
 from quire.engine.parsers.choose import CALL_FORMATS, THINKINGS, choose_calls, choose_thinking
 
 HERMES = '<tool_call>\\n{\\"name\\": <function-name>, \\"arguments\\": <args-json-object>}\\n</tool_call>'

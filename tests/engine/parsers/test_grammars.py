@@ -12,8 +12,8 @@ from llguidance import LLMatcher, LLTokenizer
 
 from quire.core.errors import InvalidRequest
 from quire.engine.parsers.choose import CALL_FORMATS, choose_calls
-from quire.engine.parsers.lark import Lark
 from quire.engine.parsers.tools import Choice, Function, Tools
+from quire.sampling.grammar.lark import Lark
 from tests.engine.parsers import spoken
 from tests.engine.text import vocabularies
 

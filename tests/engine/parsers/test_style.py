@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from quire.config.parsers import ParserConfig, ToolParser
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
@@ -23,11 +24,11 @@ PARAMS = SamplingParams(max_tokens=9)
 WISH = ThinkingWish()
 
 
-def style(template: str = HERMES, *special: str, tool_parser: str = "auto") -> AnswerStyle:
+def style(template: str = HERMES, *special: str, tool_parser: ToolParser = "auto") -> AnswerStyle:
     backend = vocabularies.byte_level()
     backend.add_special_tokens(list(special))
     tokenizer = Tokenizer(backend, SpecialTokens(), source="a test")
-    return AnswerStyle(template, tokenizer, tool_parser=tool_parser, reasoning_parser="auto")
+    return AnswerStyle(template, tokenizer, ParserConfig(tool_parser=tool_parser))
 
 
 def test_a_plain_request_stays_as_it_is() -> None:

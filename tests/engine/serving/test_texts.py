@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from quire.config.parsers import ParserConfig
 from quire.core.errors import Overloaded
 from quire.engine.serving.texts import MOST_WAITING, Texts
 
 
 def test_too_many_that_wait_are_refused_and_tokenizing_goes_on(tiny_chat: Path) -> None:
-    asyncio.run(_crowd(Texts(tiny_chat, None)))
+    asyncio.run(_crowd(Texts(tiny_chat, None, ParserConfig())))
 
 
 async def _crowd(texts: Texts) -> None:

@@ -1,4 +1,4 @@
-"""What a mask leaves out becomes -inf, bit by bit; the rest, and rows without a mask, stay what they were."""
+"""What a row's mask leaves out becomes -inf, bit by bit; the rest stays what it was."""
 
 import pytest
 import torch
@@ -6,12 +6,12 @@ import torch
 from quire.ops.reference.apply_token_bitmask import apply_token_bitmask
 
 
-def masked(logits: torch.Tensor, masks: torch.Tensor, places: list[int]) -> torch.Tensor:
+def masked(logits: torch.Tensor, masks: torch.Tensor, rows: list[int]) -> torch.Tensor:
     """The same in words."""
     wanted = logits.clone()
-    for number, place in enumerate(places):
+    for place, row in enumerate(rows):
         for token in range(logits.shape[1]):
-            if not (int(masks[number, token // 32]) & 0xFFFFFFFF) >> (token % 32) & 1:
+            if not (int(masks[row, token // 32]) & 0xFFFFFFFF) >> (token % 32) & 1:
                 wanted[place, token] = float("-inf")
     return wanted
 
@@ -19,11 +19,11 @@ def masked(logits: torch.Tensor, masks: torch.Tensor, places: list[int]) -> torc
 @pytest.mark.parametrize("vocabulary", [1, 31, 32, 33, 199])
 def test_bits_are_tokens(vocabulary: int) -> None:
     torch.manual_seed(vocabulary)
-    logits = torch.randn(5, vocabulary)
-    masks = torch.randint(-(1 << 31), 1 << 31, (3, -(-vocabulary // 32)), dtype=torch.int64).to(torch.int32)
-    places = [4, 0, 2]
-    wanted = masked(logits, masks, places)
-    apply_token_bitmask(logits, masks, torch.tensor(places))
+    rows = [4, 0, 2]
+    logits = torch.randn(len(rows), vocabulary)
+    masks = torch.randint(-(1 << 31), 1 << 31, (5, -(-vocabulary // 32)), dtype=torch.int64).to(torch.int32)
+    wanted = masked(logits, masks, rows)
+    apply_token_bitmask(logits, masks, torch.tensor(rows))
     assert torch.equal(logits, wanted)
 
 
@@ -33,7 +33,8 @@ def test_a_mask_may_reach_beyond_the_logits() -> None:
     assert logits.isfinite().sum() == 33
 
 
-def test_no_masks() -> None:
-    logits = torch.zeros(2, 10)
-    apply_token_bitmask(logits, torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, dtype=torch.int64))
-    assert not logits.any()
+def test_a_mask_of_ones_leaves_nothing_out() -> None:
+    logits = torch.randn(2, 40)
+    wanted = logits.clone()
+    apply_token_bitmask(logits, torch.full((3, 2), -1, dtype=torch.int32), torch.tensor([2, 0]))
+    assert torch.equal(logits, wanted)

@@ -7,6 +7,7 @@ import torch
 from quire.core.reasoning import ReasoningPart
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
+from quire.sampling.grammar import mask_maker
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.grammar.progress import advance, jump
@@ -29,7 +30,7 @@ class Rows:
     """A worker's rows, with nothing behind them."""
 
     def __init__(self, shelf: GrammarShelf) -> None:
-        self.masks = GrammarMasks(vocabulary().size, CPU, shelf)
+        self.masks = GrammarMasks(8, vocabulary().size, CPU, shelf)
         self.found: list[tuple[int, Constraint]] = []
 
     def admit(
@@ -67,12 +68,28 @@ def test_only_those_that_asked_are_bound(rows: Rows) -> None:
     assert not rows.masks.is_active
 
 
-def test_many_rows_at_once_and_each_its_own_matcher(rows: Rows) -> None:
+@pytest.mark.parametrize("foreseen", [False, True])
+def test_many_rows_at_once_and_each_its_own_matcher(
+    rows: Rows, foreseen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mask_maker, "_WORTH_THREADS", 0.0 if foreseen else 100.0)
     for row in range(8):
         rows.admit(row, structured=YES_NO, output=(tokens_of("y")[0],) if row % 2 else ())
+    rows.masks.foresee(range(7))
+    rows.masks.foresee(range(6))  # nobody asked for the first: their step threw, and nobody asks for these
     masks = rows.allowed(*range(8))
+    rows.masks.foresee(range(8))
+    assert rows.allowed(*range(8)) == masks
     assert all(mask == masks[row % 2] for row, mask in enumerate(masks))
     assert masks[1] == {*tokens_of("e")}
+
+
+def test_a_row_that_changes_hands_is_free_again(rows: Rows) -> None:
+    rows.admit(0, structured=YES_NO)
+    rows.admit(1, structured=YES_NO)
+    rows.allowed(0, 1)
+    rows.masks.release(0)
+    assert rows.allowed(0, 1)[0] == everything()
 
 
 def test_an_end_is_allowed_exactly_where_the_grammar_is_satisfied(rows: Rows) -> None:
@@ -119,7 +136,8 @@ def test_what_must_follow_is_taken_at_once(rows: Rows) -> None:
     rows.allowed(0)
     first = tokens_of("{")[0]
     progress = advance(rows.found, [first], [0])
-    forced = jump(0, rows.found[0][1], progress, 100)
+    jump(0, rows.found[0][1], progress, 100)
+    forced = progress.forced[0]
     assert tokenizer().decode_str([first, *forced]) == '{"yes": [1, 2]}'
     assert YES in forced  # as the tokenizer writes it
     assert (progress.forced, progress.ended) == ({0: forced}, [0])
@@ -129,10 +147,13 @@ def test_what_must_follow_is_cut_to_the_room_there_is(rows: Rows) -> None:
     rows.admit(0, structured=StructuredOutput(json='{"const": {"yes": [1, 2]}}'))
     rows.allowed(0)
     progress = advance(rows.found, tokens_of("{"), [0])
-    assert len(jump(0, rows.found[0][1], progress, 3)) == 3
+    jump(0, rows.found[0][1], progress, 3)
+    assert len(progress.forced[0]) == 3
     rows.admit(1, structured=StructuredOutput(json='{"const": {"yes": [1, 2]}}'))
     rows.allowed(1)
-    assert jump(0, rows.found[0][1], advance(rows.found, tokens_of("{"), [0]), 0) == []
+    progress = advance(rows.found, tokens_of("{"), [0])
+    jump(0, rows.found[0][1], progress, 0)
+    assert not progress.forced
 
 
 def test_a_grammar_waits_for_the_thoughts_to_end(rows: Rows) -> None:
@@ -177,4 +198,6 @@ def test_the_end_of_a_budget_is_written_at_once(rows: Rows) -> None:
     part = ReasoningPart(start=(THINK,), end=(UNTHINK, BOS), is_open=True, budget=1)
     rows.admit(0, reasoning=part)
     rows.allowed(0)
-    assert jump(0, rows.found[0][1], advance(rows.found, [50], [0]), 100) == [UNTHINK, BOS]
+    progress = advance(rows.found, [50], [0])
+    jump(0, rows.found[0][1], progress, 100)
+    assert progress.forced == {0: [UNTHINK, BOS]}

@@ -38,7 +38,7 @@ def answer(
 ) -> tuple[dict[str, Any], Call, Caller, Account]:
     async def read_call(given: Any, serving: Any, caller: Caller) -> Call:
         params = SamplingParams(priority=given.get("priority", 0))
-        return Call("/v1/chat/completions", [[1]], [None], params, given.get("stream", False), Echo())  # type: ignore[arg-type]
+        return Call("/v1/chat/completions", [[1]], [None], params, "tools", given.get("stream", False), Echo())  # type: ignore[arg-type]
 
     monkeypatch.setattr(module.chat, "read_call", read_call)
     serving, account = FakeServing(), Account()

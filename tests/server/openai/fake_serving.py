@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quire.config.parsers import ParserConfig
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
 from quire.engine.openai.tools import check_tools
@@ -76,7 +77,7 @@ class FakeServing:
         check_tools(tools, self.accepts)
 
     async def style(self) -> AnswerStyle:
-        return AnswerStyle(self.template, self.tokenizer, tool_parser="auto", reasoning_parser="auto")
+        return AnswerStyle(self.template, self.tokenizer, ParserConfig())
 
     async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         self.rendered.append(options)

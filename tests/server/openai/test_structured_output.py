@@ -161,6 +161,16 @@ def test_a_structural_tag(http: httpx.Client) -> None:
     assert set(re.findall(r"<call>(.*?)</call>", text["content"])) <= {"7"}
 
 
+def test_a_structural_tag_of_nested_formats(http: httpx.Client) -> None:
+    content = {"type": "json_schema", "json_schema": {"enum": [7]}}
+    tag = {"type": "tag", "begin": "<call>", "content": content, "end": "</call>"}
+    flags = {"separator": ",", "at_least_one": True, "stop_after_first": True}
+    calls = {"type": "tags_with_separator", "tags": [tag], **flags}
+    form = {"type": "sequence", "elements": [{"type": "const_string", "value": "So: "}, calls]}
+    text = chat(http, response_format={"type": "structural_tag", "format": form})
+    assert text == "So: <call>7</call>"
+
+
 def test_settings_that_forbid_what_a_grammar_needs_are_the_clients_fault(http: httpx.Client) -> None:
     body = {"prompt": "When?", "max_tokens": 5, "guided_regex": "[0-9]+", "allowed_token_ids": [1]}
     answer = http.post("/v1/completions", json=body)
@@ -178,14 +188,20 @@ def test_completions_too(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
-        ({"guided_json": {"properties": {"a": {"not": {}}}}}, "response_format", "/properties/a/not"),
+        ({"guided_json": {"properties": {"a": {"not": {}}}}}, "guided_json", "/properties/a/not"),
         ({"response_format": {"type": "json_schema"}}, "response_format", "json_schema"),
         ({"response_format": {"type": "yaml"}}, "response_format", "one of"),
         ({"response_format": {"type": "text", "json_schema": {}}}, "response_format", "left out"),
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "one language"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "leave all but one out"),
-        ({"guided_regex": "("}, "response_format", "unclosed group"),
-        ({"guided_grammar": "start: nothing"}, "response_format", "unknown name"),
+        ({"guided_regex": "("}, "guided_regex", "unclosed group"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs", "unclosed group"),
+        (
+            {"response_format": {"type": "structural_tag", "format": {"type": "tag"}}},
+            "response_format",
+            "/format/begin",
+        ),
+        ({"guided_grammar": "start: nothing"}, "guided_grammar", "unknown name"),
         ({"guided_decoding_backend": "xgrammar"}, "guided_decoding_backend", "not supported"),
         ({"guided_json": 5}, "guided_json", "a JSON schema"),
     ],

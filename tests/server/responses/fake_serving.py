@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quire.config.parsers import ParserConfig
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
@@ -67,7 +68,7 @@ class FakeServing:
         check_tools(tools, self.accepts)
 
     async def style(self) -> AnswerStyle:
-        return AnswerStyle(self.template, self.tokenizer, tool_parser="auto", reasoning_parser="auto")
+        return AnswerStyle(self.template, self.tokenizer, ParserConfig())
 
     async def render(
         self,
