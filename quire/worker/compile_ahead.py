@@ -4,8 +4,8 @@ import logging
 import time
 
 from quire.config.resolved import KVLayout
-from quire.core.plan import Admission, StepPlan
-from quire.core.sampling_params import SamplingParams
+from quire.core.plan import StepPlan
+from quire.worker.made_up import made_up_sequence
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -27,17 +27,7 @@ def compile_ahead(worker: Worker, layout: KVLayout) -> None:
 
 
 def _plans(layout: KVLayout) -> list[StepPlan]:
-    blocks = [0] * (-(-(_PROMPT + 1) // layout.block_size))  # nobody reads block 0
-    sequence = Admission(
-        row=0,
-        request_id="compiling",
-        index=0,
-        params=SamplingParams(temperature=0.0),
-        tokens=[0] * _PROMPT,
-        num_prompt=_PROMPT,
-        num_computed=0,
-        tables=[blocks for _ in layout.groups],
-    )
+    sequence = made_up_sequence(0, _PROMPT, layout)
     return [
         StepPlan(step=0, admitted=[sequence], rows=[0], counts=[_PROMPT - 2]),
         StepPlan(step=0, rows=[0], counts=[2], num_sampling=1),

@@ -26,6 +26,7 @@ from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.state import SamplingState
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.cpu_core import CpuCore, start_core
+from quire.worker.largest_step import check_memory
 from quire.worker.worker import KVHeads, Worker
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,9 @@ def start_worker(
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
         clock.done("compiling layers")
+    if device.type == "cuda":
+        check_memory(worker, resolved, device)
+        clock.done("the largest step")
     return worker
 
 
