@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import Move
+from quire.kvcache.host_blocks import HostBlocks, cuda_lock, cuda_unlock, zeroed_on_touch
 from quire.ops.upload import upload
 
 _STAGED_BLOCKS = 32
@@ -33,10 +33,11 @@ class KVStorage:
         self._device = _zeros((2 * depth, layout.num_blocks + 1, *block), dtype, device)
         self._blocks = self._device.transpose(0, 1)
         """The same by block, as the host has them."""
-        self._host: Tensor | None = None
+        self._host: HostBlocks | None = None
         if layout.num_cpu_blocks:
             shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
-            self._host = _zeros(shape, dtype, torch.device("cpu"), pinned=device.type == "cuda")
+            by_gpu = (cuda_lock, cuda_unlock) if device.type == "cuda" else ()
+            self._host = HostBlocks(shape, dtype, *by_gpu)
         self._offload: torch.cuda.Stream | None = None
         """On a GPU what goes to the host goes beside the steps that follow: they need not wait for a slower bus."""
         if self._host is not None and device.type == "cuda":
@@ -66,7 +67,7 @@ class KVStorage:
             staged = self._blocks.index_select(0, self._ids([move.source for move in part]))
             with self._beside_steps(staged):
                 for block, move in zip(staged, part, strict=True):
-                    self._host[move.target].copy_(block, non_blocking=True)
+                    self._host.block(move.target).copy_(block, non_blocking=True)
 
     def _to_device(self, moves: list[Move]) -> None:
         assert self._host is not None, "there is no CPU tier"
@@ -75,7 +76,7 @@ class KVStorage:
         for part in _parts(moves):
             staged = self._device.new_empty((len(part), *self._host.shape[1:]))
             for block, move in zip(staged, part, strict=True):
-                block.copy_(self._host[move.source], non_blocking=True)
+                block.copy_(self._host.block(move.source), non_blocking=True)
             self._blocks.index_copy_(0, self._ids([move.target for move in part]), staged)
 
     @contextmanager
@@ -98,14 +99,11 @@ def _parts(moves: list[Move]) -> list[list[Move]]:
     return [moves[start : start + _STAGED_BLOCKS] for start in range(0, len(moves), _STAGED_BLOCKS)]
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, *, pinned: bool = False) -> Tensor:
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeroed, so that nothing a mask hides is ever NaN."""
-    if device.type != "cpu" or pinned:
-        return torch.zeros(shape, dtype=dtype, device=device, pin_memory=pinned)
-    # pages that the system zeroes when they are first touched: half a machine's memory is there at once, and costs
-    # nothing until it holds tokens (torch.zeros writes every byte)
-    size = math.prod(shape) * dtype.itemsize
-    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return zeroed_on_touch(math.prod(shape) * dtype.itemsize).view(dtype).view(shape)
 
 
 def _independent(copies: list[Move]) -> list[list[Move]]:

@@ -1,0 +1,79 @@
+"""HostBlocks: blocks in host memory. A GPU reads and writes locked pages at full speed and beside its steps; they are
+locked piece by piece as blocks are first used, since all at once it takes seconds, which a start need not wait for."""
+
+import logging
+import math
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PIECE = 16 << 20
+"""Bytes that are locked at once: some milliseconds."""
+_PAGE = 4096
+_log = logging.getLogger(__name__)
+
+Lock = Callable[[int, int], bool]
+"""Locks the pages of an address and a number of bytes; whether it could."""
+Unlock = Callable[[int], object]
+
+
+class HostBlocks:
+    """[blocks, ...], zeroed. `lock` and `unlock` are the device's; without them pages stay as they are."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: torch.dtype, lock: Lock | None = None, unlock: Unlock | None = None
+    ) -> None:
+        size = math.prod(shape) * dtype.itemsize
+        self.shape = shape
+        self._room = zeroed_on_touch(size + _PAGE)
+        self._start = -self._room.data_ptr() % _PAGE
+        self._size = size
+        self._blocks = self._room[self._start : self._start + size].view(dtype).view(shape)
+        self._lock = lock
+        self._seen: set[int] = set()
+        locked: list[int] = []
+        self._locked = locked
+        if unlock is not None:
+            weakref.finalize(self, _unlock_all, locked, unlock, self._room)
+
+    def block(self, index: int) -> Tensor:
+        """One block, on locked pages where that is possible."""
+        if self._lock is not None:
+            bytes_each = self._size // self.shape[0]
+            for piece in range(index * bytes_each // PIECE, ((index + 1) * bytes_each - 1) // PIECE + 1):
+                if piece not in self._seen:
+                    self._lock_piece(piece, self._lock)
+        return self._blocks[index]
+
+    def _lock_piece(self, piece: int, lock: Lock) -> None:
+        self._seen.add(piece)
+        address = self._room.data_ptr() + self._start + piece * PIECE
+        if lock(address, min(PIECE, self._size - piece * PIECE)):
+            self._locked.append(address)
+        else:
+            _log.warning("the system locks no more memory for KV on the host: moves to and from it are slower")
+            self._lock = None
+
+
+def _unlock_all(locked: list[int], unlock: Unlock, room: Tensor) -> None:
+    """`room` is held until all of it is unlocked."""
+    for address in locked:
+        unlock(address)
+
+
+def zeroed_on_touch(size: int) -> Tensor:
+    """Bytes on pages that the system zeroes when they are first touched: half a machine's memory is there at once, and
+    costs nothing until it holds tokens (torch.zeros writes every byte)."""
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8))
+
+
+def cuda_lock(address: int, size: int) -> bool:
+    """Of the CUDA driver."""
+    return bool(torch.cuda.cudart().cudaHostRegister(address, size, 0) == 0)  # type: ignore[no-untyped-call]
+
+
+def cuda_unlock(address: int) -> object:
+    return torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]

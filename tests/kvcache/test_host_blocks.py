@@ -1,0 +1,79 @@
+"""Blocks on the host: their numbers stay, and pages are locked when a block of theirs is first used."""
+
+import gc
+
+import pytest
+import torch
+
+from quire.kvcache import host_blocks
+from quire.kvcache.host_blocks import HostBlocks
+
+SHAPE = (40, 3, 256)  # 3,072 bytes a block
+
+
+class Device:
+    """Remembers what it locked; refuses from some number of pieces on."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.most = most
+        self.locked: dict[int, int] = {}
+
+    def lock(self, address: int, size: int) -> bool:
+        if len(self.locked) == self.most:
+            return False
+        assert address not in self.locked
+        self.locked[address] = size
+        return True
+
+    def unlock(self, address: int) -> None:
+        del self.locked[address]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_blocks, "PIECE", 8192)
+
+
+@pytest.mark.parametrize("most", [0, 4, 1000])
+def test_numbers_stay_whatever_is_locked(most: int) -> None:
+    device = Device(most)
+    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    assert not blocks.block(39).any()
+    for index in range(40):
+        blocks.block(index).fill_(index)
+    assert all((blocks.block(index) == index).all() for index in range(40))
+
+
+def test_only_what_is_used_is_locked_and_only_once() -> None:
+    device = Device()
+    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    assert device.locked == {}
+    begin = blocks.block(0).data_ptr()
+    assert device.locked == {begin: 8192}
+    assert begin % 4096 == 0
+    blocks.block(1)
+    assert len(device.locked) == 1
+    blocks.block(2)  # bytes 6,144 to 9,216
+    assert device.locked == {begin: 8192, begin + 8192: 8192}
+    blocks.block(39)
+    assert device.locked[begin + 14 * 8192] == 40 * 3072 - 14 * 8192  # no further than there are blocks
+
+
+def test_all_is_unlocked_in_the_end() -> None:
+    device = Device()
+    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    for index in range(40):
+        blocks.block(index)
+    assert len(device.locked) == 15
+    del blocks
+    gc.collect()
+    assert device.locked == {}
+
+
+def test_a_system_that_locks_no_more_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    device = Device(most=2)
+    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    for index in range(40):
+        blocks.block(index)
+    assert len(caplog.records) == 1
+    assert "locks no more memory" in caplog.text
