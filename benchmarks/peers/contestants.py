@@ -52,7 +52,7 @@ class Places:
 
 
 def all_contestants(places: Places) -> dict[str, Contestant]:
-    found = [_quire(places, compute) for compute in ("fast", "fastest")]
+    found = [_quire(places)]
     if places.llama_programs is not None:
         found += [_llama(places, places.llama_programs, kind) for kind in ("", "Q4_0", "Q8_0")]
     if places.vllm_python is not None:
@@ -61,11 +61,10 @@ def all_contestants(places: Places) -> dict[str, Contestant]:
     return {contestant.name: contestant for contestant in found}
 
 
-def _quire(places: Places, compute: str) -> Contestant:
-    """`compute` is its --cpu-compute."""
-    options = [str(places.gguf), compute]
+def _quire(places: Places) -> Contestant:
+    options = [str(places.gguf)]
     return Contestant(
-        "quire" if compute == "fast" else f"quire {compute}",
+        "quire",
         read_work(places.gguf).bytes_per_token(),
         partial(
             _open_child, places, Path(sys.executable), quire_peer.MODULE, options, prefixes_option=[quire_peer.PREFIXES]

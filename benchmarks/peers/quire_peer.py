@@ -1,6 +1,6 @@
 """quire itself: `LLM` in a child process, and `quire serve`.
 
-python -m benchmarks.peers.quire_peer MODEL COMPUTE [--prefixes]
+python -m benchmarks.peers.quire_peer MODEL [--prefixes]
 """
 
 import sys
@@ -16,12 +16,12 @@ PREFIXES = "--prefixes"
 _MOST_STREAMS = 64
 
 
-def load(model: str, compute: str, prefixes: bool) -> Generate:
+def load(model: str, prefixes: bool) -> Generate:
     """A quire as wide as the widest case, with or without its prefix cache."""
     from quire import LLM, SamplingParams
 
     sizes = {"max_num_seqs": _MOST_STREAMS, "max_model_len": CONTEXT}
-    llm = LLM(model, cpu_compute=compute, enable_prefix_caching=prefixes, **sizes)
+    llm = LLM(model, enable_prefix_caching=prefixes, **sizes)
 
     def generate(prompts: list[list[int]], output: int) -> Timing:
         params = SamplingParams(temperature=0, max_tokens=output, ignore_eos=True)
@@ -35,12 +35,12 @@ def load(model: str, compute: str, prefixes: bool) -> Generate:
     return generate
 
 
-def server(model: str, compute: str, case: Case, port: int, python: Path = Path(sys.executable)) -> ServerCommand:
-    command = [str(python), "-m", "quire.cli.main", "serve", model, "--port", str(port), "--cpu-compute", compute]
+def server(model: str, case: Case, port: int, python: Path = Path(sys.executable)) -> ServerCommand:
+    command = [str(python), "-m", "quire.cli.main", "serve", model, "--port", str(port)]
     sizes = ["--max-num-seqs", str(case.streams), "--max-model-len", str(CONTEXT)]
     caching = "--enable-prefix-caching" if case.shared else "--no-enable-prefix-caching"
     return ServerCommand([*command, *sizes, caching], model_name=model)
 
 
 if __name__ == "__main__":
-    answer_lines(lambda: load(sys.argv[1], sys.argv[2], PREFIXES in sys.argv[3:]))
+    answer_lines(lambda: load(sys.argv[1], PREFIXES in sys.argv[2:]))

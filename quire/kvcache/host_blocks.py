@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 PIECE = 16 << 20
-"""Bytes that are locked at once: some milliseconds."""
-_PAGE = 4096
+"""Bytes that are locked at once, about: some milliseconds."""
+PAGE = 4096
 _log = logging.getLogger(__name__)
 
 Lock = Callable[[int, int], bool]
@@ -28,9 +28,10 @@ class HostBlocks:
     ) -> None:
         size = math.prod(shape) * dtype.itemsize
         self.shape = shape
-        self._room = zeroed_on_touch(size + _PAGE)
-        self._start = -self._room.data_ptr() % _PAGE
+        self._room = zeroed_on_touch(size + PAGE)
+        self._start = -self._room.data_ptr() % PAGE
         self._size = size
+        self._piece = _whole_blocks(size // shape[0])
         self._blocks = self._room[self._start : self._start + size].view(dtype).view(shape)
         self._lock = lock
         self._seen: set[int] = set()
@@ -42,20 +43,25 @@ class HostBlocks:
     def block(self, index: int) -> Tensor:
         """One block, on locked pages where that is possible."""
         if self._lock is not None:
-            bytes_each = self._size // self.shape[0]
-            for piece in range(index * bytes_each // PIECE, ((index + 1) * bytes_each - 1) // PIECE + 1):
-                if piece not in self._seen:
-                    self._lock_piece(piece, self._lock)
+            piece = index * (self._size // self.shape[0]) // self._piece
+            if piece not in self._seen:
+                self._lock_piece(piece, self._lock)
         return self._blocks[index]
 
     def _lock_piece(self, piece: int, lock: Lock) -> None:
         self._seen.add(piece)
-        address = self._room.data_ptr() + self._start + piece * PIECE
-        if lock(address, min(PIECE, self._size - piece * PIECE)):
+        address = self._room.data_ptr() + self._start + piece * self._piece
+        if lock(address, min(self._piece, self._size - piece * self._piece)):
             self._locked.append(address)
         else:
             _log.warning("the system locks no more memory for KV on the host: moves to and from it are slower")
             self._lock = None
+
+
+def _whole_blocks(block_bytes: int) -> int:
+    """Bytes of a piece: whole blocks, as a GPU's copy may not touch two pieces, and whole pages, as those are locked."""
+    smallest = math.lcm(block_bytes, PAGE)
+    return max(1, PIECE // smallest) * smallest
 
 
 def _unlock_all(locked: list[int], unlock: Unlock, room: Tensor) -> None:

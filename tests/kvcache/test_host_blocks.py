@@ -1,6 +1,7 @@
 """Blocks on the host: their numbers stay, and pages are locked when a block of theirs is first used."""
 
 import gc
+import itertools
 
 import pytest
 import torch
@@ -44,19 +45,35 @@ def test_numbers_stay_whatever_is_locked(most: int) -> None:
     assert all((blocks.block(index) == index).all() for index in range(40))
 
 
+@pytest.mark.parametrize("width", [1, 96, 256, 1000, 4096])
+def test_no_block_lies_in_two_pieces(width: int) -> None:
+    device = Device()
+    blocks = HostBlocks((40, width), torch.float32, device.lock, device.unlock)
+    for index in (3, 39, 0, 17, *range(40)):
+        begin = blocks.block(index).data_ptr()
+        assert any(at <= begin and begin + 4 * width <= at + size for at, size in device.locked.items()), index
+    assert all(address % 4096 == 0 for address in device.locked)
+    pieces = sorted(device.locked.items())
+    assert all(at + size <= following for (at, size), (following, _) in itertools.pairwise(pieces))
+
+
 def test_only_what_is_used_is_locked_and_only_once() -> None:
     device = Device()
     blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
     assert device.locked == {}
     begin = blocks.block(0).data_ptr()
-    assert device.locked == {begin: 8192}
-    assert begin % 4096 == 0
-    blocks.block(1)
+    assert device.locked == {begin: 12288}  # four blocks are the fewest that fill pages
+    blocks.block(3)
     assert len(device.locked) == 1
-    blocks.block(2)  # bytes 6,144 to 9,216
-    assert device.locked == {begin: 8192, begin + 8192: 8192}
-    blocks.block(39)
-    assert device.locked[begin + 14 * 8192] == 40 * 3072 - 14 * 8192  # no further than there are blocks
+    blocks.block(4)
+    assert device.locked == {begin: 12288, begin + 12288: 12288}
+
+
+def test_nothing_behind_the_blocks_is_locked() -> None:
+    device = Device()
+    blocks = HostBlocks((6, 3, 256), torch.float32, device.lock, device.unlock)
+    begin = blocks.block(5).data_ptr() - 5 * 3072
+    assert device.locked == {begin + 12288: 6 * 3072 - 12288}
 
 
 def test_all_is_unlocked_in_the_end() -> None:
@@ -64,7 +81,7 @@ def test_all_is_unlocked_in_the_end() -> None:
     blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
     for index in range(40):
         blocks.block(index)
-    assert len(device.locked) == 15
+    assert len(device.locked) == 10
     del blocks
     gc.collect()
     assert device.locked == {}
