@@ -59,7 +59,7 @@ class HostBlocks:
 
 
 def _whole_blocks(block_bytes: int) -> int:
-    """Bytes of a piece: whole blocks, as a GPU's copy may not touch two pieces, and whole pages, as those are locked."""
+    """Bytes of a piece: whole blocks, as no copy may touch two pieces, and whole pages, as those are what is locked."""
     smallest = math.lcm(block_bytes, PAGE)
     return max(1, PIECE // smallest) * smallest
 
