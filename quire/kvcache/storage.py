@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import Move
-from quire.kvcache.host_blocks import HostBlocks, cuda_lock, cuda_unlock, zeroed_on_touch
+from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
 from quire.ops.upload import upload
 
 _STAGED_BLOCKS = 32
@@ -33,11 +33,11 @@ class KVStorage:
         self._device = _zeros((2 * depth, layout.num_blocks + 1, *block), dtype, device)
         self._blocks = self._device.transpose(0, 1)
         """The same by block, as the host has them."""
-        self._host: HostBlocks | None = None
+        self._host: SwapSpace | None = None
         if layout.num_cpu_blocks:
             shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
             by_gpu = (cuda_lock, cuda_unlock) if device.type == "cuda" else ()
-            self._host = HostBlocks(shape, dtype, *by_gpu)
+            self._host = SwapSpace(shape, dtype, *by_gpu)
         self._offload: torch.cuda.Stream | None = None
         """On a GPU what goes to the host goes beside the steps that follow: they need not wait for a slower bus."""
         if self._host is not None and device.type == "cuda":

@@ -1,4 +1,4 @@
-"""HostBlocks: blocks in host memory. A GPU reads and writes locked pages at full speed and beside its steps; they are
+"""SwapSpace: blocks in host memory. A GPU reads and writes locked pages at full speed and beside its steps; they are
 locked piece by piece as blocks are first used, since all at once it takes seconds, which a start need not wait for."""
 
 import logging
@@ -20,7 +20,7 @@ Lock = Callable[[int, int], bool]
 Unlock = Callable[[int], object]
 
 
-class HostBlocks:
+class SwapSpace:
     """[blocks, ...], zeroed. `lock` and `unlock` are the device's; without them pages stay as they are."""
 
     def __init__(

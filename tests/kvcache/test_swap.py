@@ -6,8 +6,8 @@ import itertools
 import pytest
 import torch
 
-from quire.kvcache import host_blocks
-from quire.kvcache.host_blocks import HostBlocks
+from quire.kvcache import swap
+from quire.kvcache.swap import SwapSpace
 
 SHAPE = (40, 3, 256)  # 3,072 bytes a block
 
@@ -32,13 +32,13 @@ class Device:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_blocks, "PIECE", 8192)
+    monkeypatch.setattr(swap, "PIECE", 8192)
 
 
 @pytest.mark.parametrize("most", [0, 4, 1000])
 def test_numbers_stay_whatever_is_locked(most: int) -> None:
     device = Device(most)
-    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace(SHAPE, torch.float32, device.lock, device.unlock)
     assert not blocks.block(39).any()
     for index in range(40):
         blocks.block(index).fill_(index)
@@ -48,7 +48,7 @@ def test_numbers_stay_whatever_is_locked(most: int) -> None:
 @pytest.mark.parametrize("width", [1, 96, 256, 1000, 4096])
 def test_no_block_lies_in_two_pieces(width: int) -> None:
     device = Device()
-    blocks = HostBlocks((40, width), torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace((40, width), torch.float32, device.lock, device.unlock)
     for index in (3, 39, 0, 17, *range(40)):
         begin = blocks.block(index).data_ptr()
         assert any(at <= begin and begin + 4 * width <= at + size for at, size in device.locked.items()), index
@@ -59,7 +59,7 @@ def test_no_block_lies_in_two_pieces(width: int) -> None:
 
 def test_only_what_is_used_is_locked_and_only_once() -> None:
     device = Device()
-    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace(SHAPE, torch.float32, device.lock, device.unlock)
     assert device.locked == {}
     begin = blocks.block(0).data_ptr()
     assert device.locked == {begin: 12288}  # four blocks are the fewest that fill pages
@@ -71,14 +71,14 @@ def test_only_what_is_used_is_locked_and_only_once() -> None:
 
 def test_nothing_behind_the_blocks_is_locked() -> None:
     device = Device()
-    blocks = HostBlocks((6, 3, 256), torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace((6, 3, 256), torch.float32, device.lock, device.unlock)
     begin = blocks.block(5).data_ptr() - 5 * 3072
     assert device.locked == {begin + 12288: 6 * 3072 - 12288}
 
 
 def test_all_is_unlocked_in_the_end() -> None:
     device = Device()
-    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace(SHAPE, torch.float32, device.lock, device.unlock)
     for index in range(40):
         blocks.block(index)
     assert len(device.locked) == 10
@@ -89,7 +89,7 @@ def test_all_is_unlocked_in_the_end() -> None:
 
 def test_a_system_that_locks_no_more_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     device = Device(most=2)
-    blocks = HostBlocks(SHAPE, torch.float32, device.lock, device.unlock)
+    blocks = SwapSpace(SHAPE, torch.float32, device.lock, device.unlock)
     for index in range(40):
         blocks.block(index)
     assert len(caplog.records) == 1
