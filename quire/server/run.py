@@ -67,7 +67,7 @@ class _Run:
         from quire.server.store.store import Store
 
         folder = _store_folder(self._config.server.store)
-        serving = Serving(llm, _names(self._config), Store(folder), Drain(), self._startup.seconds)
+        serving = Serving(llm, _names(self._config), Store(folder), Drain(), self._startup.parts)
         ring, everyone = keys.ring, Account()
         batches = Batches(
             serving.store,

@@ -21,6 +21,7 @@ from quire.engine.parsers.tools import Tools
 from quire.engine.serving.generation import Generation
 from quire.engine.text.tokenizer import Tokenizer
 from quire.observe.metrics import Metrics
+from quire.observe.start_clock import Parts
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
@@ -33,9 +34,7 @@ from quire.server.streams import EventStream, TextStream, until_gone
 class Serving:
     """One model behind the routes. Lives on the event loop."""
 
-    def __init__(
-        self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain, start_seconds: Mapping[str, float]
-    ) -> None:
+    def __init__(self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain, start_seconds: Parts) -> None:
         """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow."""
         self.llm = llm
         self.names = names

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from quire.engine.serving.messages import Started
-from quire.observe.start_clock import StartClock, parts_table
+from quire.observe.start_clock import Parts, StartClock, parts_table
 
 
 class StartUp:
@@ -15,9 +15,9 @@ class StartUp:
         self._clock = StartClock(time.monotonic() - _process_age())
 
     @property
-    def seconds(self) -> dict[str, float]:
-        """Of every phase that is over, in their order."""
-        return dict(self._clock.parts)
+    def parts(self) -> Parts:
+        """Of every phase that is over, in their order; it grows while more of them end."""
+        return self._clock.parts
 
     def done(self, phase: str) -> None:
         """Everything since the last call was `phase`."""
