@@ -78,7 +78,7 @@ def zeroed_on_touch(size: int) -> Tensor:
 
 def cuda_lock(address: int, size: int) -> bool:
     """Of the CUDA driver."""
-    return bool(torch.cuda.cudart().cudaHostRegister(address, size, 0) == 0)  # type: ignore[no-untyped-call]
+    return int(torch.cuda.cudart().cudaHostRegister(address, size, 0)) == 0  # type: ignore[no-untyped-call]
 
 
 def cuda_unlock(address: int) -> object:

@@ -23,7 +23,7 @@ from tests.worker.test_cpu_core import resolved_for
 SHARE = 1_000_000
 
 
-def replace_elapsed(result: StepResult) -> StepResult:
+def without_its_time(result: StepResult) -> StepResult:
     return msgspec.structs.replace(result, elapsed=0.0)
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_left_behind(worker: Worker, resolved: Resolved, tmp_path: Pa
     first = StepPlan(step=1, admitted=[sequence], rows=[0], counts=[6], num_sampling=1)
     fresh = start_worker(tmp_path, resolved, device=torch.device("cpu"))
     take_largest_step(worker, resolved, lambda: 0)
-    found, wanted = (replace_elapsed(each.start(first).result()) for each in (worker, fresh))
+    found, wanted = (without_its_time(each.start(first).result()) for each in (worker, fresh))
     assert found == wanted
 
 
