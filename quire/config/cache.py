@@ -22,7 +22,8 @@ class CacheConfig:
     kv_cache_dtype: KVCacheDtype = "auto"
     """How KV is stored. auto: as the model computes; fp8 halves it on devices that have fp8."""
     swap_space: float | None = None
-    """GiB of host memory a device may swap KV blocks to. Unset: 4 on a GPU, none on a CPU."""
+    """GiB of host memory a device may swap KV blocks to. Unset: 4 on a GPU, none on a CPU. From a sixteenth of the
+    device's own blocks on, it also keeps prefixes that the device evicts."""
     enable_prefix_caching: bool = True
     """Keep the KV of finished prompts and reuse it for prompts that begin the same way."""
     num_gpu_blocks_override: int | None = None

@@ -14,19 +14,23 @@ from quire.kvcache.tier import Tier
 MOST_KEPT_A_STEP = 16
 """Evicted blocks that one step copies here. Steady decoding evicts fewer; a large prompt may evict hundreds, and
 copying all of them would take longer than computing it."""
+LEAST_SHARE_FOR_PREFIXES = 16
+"""Evicted prefixes are kept where there is at least one block here for so many on the device. In a smaller pool they
+would be overwritten moments later, and every step would pay for the copies."""
 
 
 class HostTier(Tier):
     """Stores what leaves the device and brings it back."""
 
-    def __init__(self, num_blocks: int, num_groups: int) -> None:
+    def __init__(self, num_blocks: int, num_device_blocks: int, num_groups: int) -> None:
         super().__init__(num_blocks, num_groups, on_evict=lambda entry: None)
+        self._keeps_prefixes = num_blocks * LEAST_SHARE_FOR_PREFIXES >= num_device_blocks
         self._swapped: dict[int, tuple[BlockTable, int]] = {}
         """By sequence id: its table of CPU blocks, and the step that moved it here."""
 
     def keep(self, entry: CachedBlock, moves: StepMoves, step: int, now: float) -> None:
         """Take in a full block that the device evicts, when there is room and time and it is not here already."""
-        if entry.name is None or self.pool.num_free == 0:
+        if not self._keeps_prefixes or entry.name is None or self.pool.num_free == 0:
             return
         here = self.index.find(entry.group, entry.name)
         if here is not None:

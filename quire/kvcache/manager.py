@@ -34,7 +34,7 @@ class KVManager:
         self._step = 0
         self._now = 0.0
         self.device = Tier(layout.num_blocks, len(self.groups), self._evicted)
-        self.host = HostTier(layout.num_cpu_blocks, len(self.groups))
+        self.host = HostTier(layout.num_cpu_blocks, layout.num_blocks, len(self.groups))
         self._moves = StepMoves(self.device.pool, self.host.pool)
         self._finder = PrefixFinder(self.groups, self.block_size, self.device, self.host)
 

@@ -251,6 +251,15 @@ def test_a_step_that_evicts_very_much_keeps_only_some_of_it():
     assert book.kv.stats.evictions == 40
 
 
+@pytest.mark.parametrize(("num_cpu_blocks", "kept"), [(2, 0), (3, 2)])
+def test_a_cpu_tier_much_smaller_than_the_device_is_left_to_sequences(num_cpu_blocks, kept):
+    book = Book(num_blocks=40, num_cpu_blocks=num_cpu_blocks)
+    book.kv.release(book.compute(book.open(range(160))))
+    book.kv.grow(book.open([900, 901, 902]), 8)
+    assert book.kv.stats.evictions == 2
+    assert len(book.kv.take_moves()[0]) == kept
+
+
 def test_swap_out_and_in_keeps_what_was_computed():
     book = Book(num_blocks=8, num_cpu_blocks=8)
     seq = book.compute(book.open(range(10)))

@@ -35,11 +35,13 @@ def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsi
     num_warps = 4 if num_rows <= 64 else 8
     if itemsize == 4:  # more stages would spill kilobytes
         return SplitTiling(32, num_warps, 1, 4)
-    if num_sequences < 8:  # few parts for many multiprocessors: small ones
-        return SplitTiling(32, num_warps // 2, 2, 4)
     if head_dim > 128:
-        return SplitTiling(32, num_warps, 3, 4)
-    return SplitTiling(64 if num_sequences < 128 else 128, num_warps, 3, 4)
+        return SplitTiling(32, num_warps, 3 if num_sequences >= 8 else 2, 4)
+    if num_sequences < 8:  # few parts for many multiprocessors: small ones
+        return SplitTiling(32, num_warps, 2, 8)
+    if num_sequences < 24:
+        return SplitTiling(64, num_warps, 2, 16)
+    return SplitTiling(128, num_warps, 3, 4)
 
 
 @cache
