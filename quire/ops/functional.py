@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
 
+from quire.ops.attention.base import Attend
 from quire.ops.compiled import implementation
 from quire.ops.head_norms import HeadNorms
 from quire.ops.step_tensors import RowStates, StepTensors
@@ -110,6 +112,12 @@ def paged_attention(
     result: Tensor = implementation("paged_attention", query.device.type)(
         query, keys, values, tables, query_starts, lengths, scale, window, softcap
     )
+    return result
+
+
+def attention_of_beginnings(device: torch.device) -> Attend:
+    """`paged_attention` for all layers of a step of decodes, many of whose sequences have the same blocks in front."""
+    result: Attend = implementation("attention_of_beginnings", device.type)()
     return result
 
 

@@ -21,8 +21,9 @@ from quire.worker.out_of_memory import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
-Compute = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Of these rows: logits [rows, vocabulary] behind one token more, and how long they are with it. On the device."""
+Compute = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
+"""Of these rows, and whether many begin alike: logits [rows, vocabulary] behind one token more, and how long they are
+with it. On the device."""
 Draw = Callable[[Tensor, Tensor, Tensor], SampledTokens]
 """A token for each of these rows, by their logits and lengths."""
 Replay = Callable[[], None]
@@ -43,6 +44,7 @@ class _Place:
 
     size: int
     way: Hashable
+    alike: bool
     in_parts: bool
 
 
@@ -73,19 +75,25 @@ class DecodeGraphs:
         """Places whose graph did not fit into memory; their steps run without one."""
 
     def run(
-        self, rows: Sequence[int], way: Hashable, before_drawing: Callable[[], None] | None = None
+        self,
+        rows: Sequence[int],
+        way: Hashable,
+        before_drawing: Callable[[], None] | None = None,
+        *,
+        alike: bool = False,
     ) -> SampledTokens:
         """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one.
 
-        `before_drawing` is what the host has to do between logits and tokens.
+        `before_drawing` is what the host has to do between logits and tokens; `alike` tells whether many rows begin
+        alike.
         """
         size = self._sizes[bisect_left(self._sizes, len(rows))]
-        place = _Place(size, way, in_parts=before_drawing is not None)
+        place = _Place(size, way, alike, in_parts=before_drawing is not None)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
         if captured is None:
-            return self._at_once(upload(rows, torch.int64, self._device), before_drawing)
+            return self._at_once(upload(rows, torch.int64, self._device), place, before_drawing)
         padded = [*rows, *[self._spare_row] * (size - len(rows))]
         captured.rows.copy_(upload(padded, torch.int64, self._device))
         captured.parts[0]()
@@ -95,8 +103,8 @@ class DecodeGraphs:
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
-    def _at_once(self, rows: Tensor, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
-        logits, lengths = self._compute(rows)
+    def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
+        logits, lengths = self._compute(rows, place.alike)
         if before_drawing is not None:
             before_drawing()
         return self._draw(rows, logits, lengths)
@@ -104,7 +112,7 @@ class DecodeGraphs:
     def _graph(self, place: _Place) -> _Captured | None:
         if place not in self._captured:
             try:
-                self._captured[place] = self._capture(place.size, in_parts=place.in_parts)
+                self._captured[place] = self._capture(place)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -113,16 +121,16 @@ class DecodeGraphs:
                 _log.warning("no memory for the graph of %d rows; such steps go without one: %s", place.size, error)
         return self._captured.get(place)
 
-    def _capture(self, size: int, *, in_parts: bool) -> _Captured:
-        rows = torch.full((size,), self._spare_row, dtype=torch.int64, device=self._device)
-        self._at_once(rows)  # compiles what is not compiled yet, which may not happen within a capture
-        if not in_parts:
-            replay, sampled = self._record(lambda: self._at_once(rows))
+    def _capture(self, place: _Place) -> _Captured:
+        rows = torch.full((place.size,), self._spare_row, dtype=torch.int64, device=self._device)
+        self._at_once(rows, place)  # compiles what is not compiled yet, which may not happen within a capture
+        if not place.in_parts:
+            replay, sampled = self._record(lambda: self._at_once(rows, place))
             return _Captured(rows, (replay,), sampled)
-        room = self._room(rows)[:size]
+        room = self._room(rows, place)
 
         def compute() -> Tensor:
-            logits, lengths = self._compute(rows)
+            logits, lengths = self._compute(rows, place.alike)
             room.copy_(logits)
             return lengths
 
@@ -130,11 +138,11 @@ class DecodeGraphs:
         second, sampled = self._record(lambda: self._draw(rows, room, lengths))
         return _Captured(rows, (first, second), sampled)
 
-    def _room(self, rows: Tensor) -> Tensor:
+    def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
-            logits, _ = self._compute(rows)
+            logits, _ = self._compute(rows, place.alike)
             self._logits = logits.new_empty((self._sizes[-1], logits.shape[1]))
-        return self._logits
+        return self._logits[: place.size]
 
     def _record(self, work: Callable[[], _T]) -> tuple[Replay, _T]:
         """What does the work again, and the result that is written anew each time."""

@@ -14,13 +14,14 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.ops.attention.base import Attend, AttentionBackend
-from quire.ops.functional import decode_inputs, finish_step, paged_attention
+from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
+from quire.worker.beginnings import SharedBeginnings
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
@@ -79,6 +80,7 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda":
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
+        self._beginnings = _beginnings_to_look_for(layout, heads, limits) if device.type == "cuda" else None
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
@@ -135,22 +137,25 @@ class Worker:
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
         grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
+        alike = self._beginnings is not None and self._beginnings.are_worth_it(plan.rows)
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
                 (self._sampling.needs, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
+                alike=alike,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.needs)
+            sampled = graphs.run(plan.rows, self._sampling.needs, alike=alike)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running
 
-    def _compute(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
-        hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv))
+        attend = attention_of_beginnings(self._device) if alike else paged_attention
+        hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
         return self._logits(hidden), step.lengths
 
     def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
@@ -178,10 +183,14 @@ class Worker:
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
+        if self._beginnings is not None:
+            self._beginnings.change(plan.table_deltas)
 
     def _admit(self, admission: Admission) -> None:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
+        if self._beginnings is not None:
+            self._beginnings.admit(admission)
         self._constrained.admit(admission)
         self._prompts.admit(admission)
         self._lengths[row] = admission.num_computed
@@ -221,3 +230,13 @@ class Worker:
                 begin, end = begin if end else start, start + count
             start += count
         return range(begin, end)
+
+
+def _beginnings_to_look_for(layout: KVLayout, heads: KVHeads, limits: StepLimits) -> SharedBeginnings | None:
+    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
+    itemsize = getattr(torch, layout.dtype).itemsize
+    group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
+    if group is None or itemsize > 2:
+        return None
+    bytes_per_position = 2 * heads.count * heads.size * itemsize
+    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, bytes_per_position)

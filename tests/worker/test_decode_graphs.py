@@ -27,15 +27,15 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     asked: list[list[int]] = []
     captures: list[int] = []
 
-    def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
         asked.append(rows.tolist())
         return rows[:, None].float(), rows
 
     def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
         return SampledTokens(lengths * 2, rows < 0, None)
 
-    def full(size: int, *, in_parts: bool) -> None:
-        captures.append(size)
+    def full(place: Any) -> None:
+        captures.append(place.size)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     graphs = DecodeGraphs(compute, draw, most_rows=8, spare_row=9, device=torch.device("cpu"))
@@ -73,7 +73,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
     added = torch.zeros(1, dtype=torch.int64, device=device)
     """What the host says between the two parts of a step."""
 
-    def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
         return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
@@ -95,3 +95,19 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
         assert said == ([number] if in_parts else [])
         assert found.tokens.tolist() == [expected[row] + 1000 * number * in_parts for row in rows]
         assert found.invalid.tolist() == [expected[row] % 2 == 0 for row in rows]
+
+
+def test_rows_that_begin_alike_have_graphs_of_their_own() -> None:
+    told: list[bool] = []
+
+    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+        told.append(alike)
+        return (rows + 100 * alike)[:, None].float(), rows
+
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+        return SampledTokens(logits[:, 0].long(), rows < 0, None)
+
+    graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
+    for alike in (False, True, False, True, False, True):
+        assert graphs.run([3, 1], "greedy", alike=alike).tokens.tolist() == [3 + 100 * alike, 1 + 100 * alike]
+    assert told[:2] == [False, True]  # neither has a graph yet

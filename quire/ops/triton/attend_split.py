@@ -5,6 +5,7 @@ many parts there are depends on shapes alone; which positions they hold, on each
 """
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -58,9 +59,12 @@ def choose_parts(device: torch.device, wanted: int, num_programs: int, most_tile
 
 
 @triton.jit
-def share_tiles(length, num_parts, window: tl.constexpr, tile_size: tl.constexpr):
-    """The first tile that the last position sees, the one behind the last, and how many each part takes."""
-    first = 0
+def share_tiles(begin, length, num_parts, window: tl.constexpr, tile_size: tl.constexpr):
+    """The first tile from `begin` on that the last position sees, the one behind the last, and how many a part takes.
+
+    `begin` is a multiple of the tile's size.
+    """
+    first = begin // tile_size
     if window > 0:
         first = tl.maximum(length - window, 0) // tile_size
     last = tl.cdiv(length, tile_size)
@@ -76,12 +80,14 @@ def attend_part_kernel(
     values_at,
     tables_at,
     lengths_at,
+    begins_at,  # int32 [sequences]: positions before these are attended to elsewhere, in `parts_before` parts
     query_stride,  # of tokens
     head_stride,  # of the query
     slot_stride,
     table_stride,
     inner,
     outer,
+    parts_before: tl.constexpr,
     whole: tl.constexpr,
     window: tl.constexpr,
     capped: tl.constexpr,
@@ -101,7 +107,10 @@ def attend_part_kernel(
     part = tl.program_id(2)
     num_parts = tl.num_programs(2)
     length = tl.load(lengths_at + sequence).to(tl.int32)
-    first_tile, last_tile, tiles_each = share_tiles(length, num_parts, window, tile_size)
+    begin = 0
+    if parts_before > 0:
+        begin = tl.load(begins_at + sequence)
+    first_tile, last_tile, tiles_each = share_tiles(begin, length, num_parts, window, tile_size)
     begin_tile = first_tile + part * tiles_each
     end_tile = tl.minimum(begin_tile + tiles_each, last_tile)
     if not whole and begin_tile >= end_tile:
@@ -112,7 +121,6 @@ def attend_part_kernel(
     query_rows = sequence * query_stride + heads * head_stride
     query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim).to(product)
     query_positions = tl.zeros([num_rows], tl.int32) + (length - 1)
-    begin = 0
     if window > 0:
         begin = tl.maximum(length - window, 0)
 
@@ -131,7 +139,7 @@ def attend_part_kernel(
         )  # fmt: skip
 
     mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]  # a sequence of length 0 gives zeros
-    results = (sequence * tl.num_programs(0) * group + heads) * num_parts + part
+    results = (sequence * tl.num_programs(0) * group + heads) * (parts_before + num_parts) + parts_before + part
     dims = tl.arange(0, padded_dim)
     tl.store(
         mixed_at + results[:, None] * head_dim + dims[None, :],
@@ -149,7 +157,10 @@ def merge_parts_kernel(
     mixed_at,
     weights_at,
     lengths_at,
+    begins_at,
     num_parts,
+    parts_before: tl.constexpr,
+    tile_before: tl.constexpr,
     window: tl.constexpr,
     head_dim: tl.constexpr,
     padded_dim: tl.constexpr,
@@ -160,21 +171,40 @@ def merge_parts_kernel(
     """The mean of what parts found for one head of one sequence, each by the weight of its positions."""
     wait_for_inputs(overlapped)
     sequence = tl.program_id(1).to(tl.int64)
-    result = sequence * tl.num_programs(0) + tl.program_id(0)
+    head = sequence * tl.num_programs(0) + tl.program_id(0)
     length = tl.load(lengths_at + sequence).to(tl.int32)
-    first_tile, last_tile, tiles_each = share_tiles(length, num_parts, window, tile_size)
     parts = tl.arange(0, padded_parts)
-    is_used = (parts < num_parts) & (first_tile + parts * tiles_each < last_tile)  # no one wrote the others
-    weights = tl.load(weights_at + result * num_parts + parts, mask=is_used, other=float("-inf"))
+    begin = 0
+    is_used = parts < 0
+    if parts_before > 0:
+        begin = tl.load(begins_at + sequence)
+        _, tiles_before, tiles_each = share_tiles(0, begin, parts_before, 0, tile_before)
+        is_used = (parts < parts_before) & (parts * tiles_each < tiles_before)
+    first_tile, last_tile, tiles_each = share_tiles(begin, length, num_parts, window, tile_size)
+    own = parts - parts_before
+    is_used |= (own >= 0) & (own < num_parts) & (first_tile + own * tiles_each < last_tile)  # no one wrote the others
+    results = head * (parts_before + num_parts) + parts
+    weights = tl.load(weights_at + results, mask=is_used, other=float("-inf"))
     largest = tl.max(weights, 0)
     weights = tl.exp2(weights - tl.where(largest == float("-inf"), 0.0, largest))
 
     dims = tl.arange(0, padded_dim)
-    places = mixed_at + (result * num_parts + parts)[:, None] * head_dim + dims[None, :]
+    places = mixed_at + results[:, None] * head_dim + dims[None, :]
     mixed = tl.load(places, mask=is_used[:, None] & (dims < head_dim)[None, :], other=0.0)
     weight = tl.sum(weights, 0)
     mean = tl.sum(mixed * weights[:, None], 0) / tl.where(weight == 0.0, 1.0, weight)
-    tl.store(output_at + result * head_dim + dims, mean.to(output_at.dtype.element_ty), mask=dims < head_dim)
+    tl.store(output_at + head * head_dim + dims, mean.to(output_at.dtype.element_ty), mask=dims < head_dim)
+
+
+class PartsBefore(NamedTuple):
+    """What attends to the first positions of each sequence, before its own parts."""
+
+    begins: Tensor  # int32 [sequences]: how many positions that are, a multiple of `tile`
+    tile: int
+    num_parts: int
+    """They may be empty: they share tiles as `share_tiles` has it."""
+    attend: Callable[[Tensor, Tensor], None]
+    """Writes the first `num_parts` parts of `mixed` and `weights` as `attend_part_kernel` writes its own."""
 
 
 def attend_split(
@@ -187,8 +217,12 @@ def attend_split(
     scale: float,
     window: int | None,
     softcap: float | None,
+    before: PartsBefore | None = None,
 ) -> None:
-    """`paged_attention` into a contiguous `output`, for steps in which each sequence has exactly one new token."""
+    """`paged_attention` into a contiguous `output`, for steps in which each sequence has exactly one new token.
+
+    With `before` there is no window.
+    """
     num_sequences, num_heads, head_dim = query.shape
     _, block_size, num_kv_heads, _ = keys.shape
     group = num_heads // num_kv_heads
@@ -196,14 +230,19 @@ def attend_split(
     tiling = choose_split_tiling(num_sequences, num_rows, head_dim, keys.element_size())
     tile = tiling.positions
     most_positions = min(tables.shape[1] * block_size, window or sys.maxsize)
-    num_parts = choose_parts(query.device, tiling.programs, num_sequences * num_kv_heads, -(-most_positions // tile))
+    own_parts = choose_parts(query.device, tiling.programs, num_sequences * num_kv_heads, -(-most_positions // tile))
+    parts_before = before.num_parts if before is not None else 0
+    num_parts = parts_before + own_parts
     inner, outer = exponents(scale, softcap)
     if num_parts == 1:
         mixed = weights = output
     else:
         mixed = torch.empty(num_sequences, num_heads, num_parts, head_dim, dtype=torch.float32, device=query.device)
         weights = torch.empty(num_sequences, num_heads, num_parts, dtype=torch.float32, device=query.device)
-    attend_part_kernel[(num_kv_heads, num_sequences, num_parts)](
+    if before is not None:
+        before.attend(mixed, weights)
+    begins = before.begins if before is not None else lengths  # of no use there
+    attend_part_kernel[(num_kv_heads, num_sequences, own_parts)](
         mixed,
         weights,
         query,
@@ -211,12 +250,14 @@ def attend_split(
         values,
         tables,
         lengths,
+        begins,
         query.stride(0),
         query.stride(1),
         keys.stride(1),
         tables.stride(0),
         inner,
         outer,
+        parts_before=parts_before,
         whole=num_parts == 1,
         window=window or 0,
         capped=softcap is not None,
@@ -232,17 +273,21 @@ def attend_split(
         **overlap(query),
     )
     if num_parts > 1:
+        padded_parts = 1 << (num_parts - 1).bit_length()
         merge_parts_kernel[(num_heads, num_sequences)](
             output,
             mixed,
             weights,
             lengths,
-            num_parts,
+            begins,
+            own_parts,
+            parts_before=parts_before,
+            tile_before=before.tile if before is not None else 1,
             window=window or 0,
             head_dim=head_dim,
             padded_dim=padded_dim,
-            padded_parts=1 << (num_parts - 1).bit_length(),
+            padded_parts=padded_parts,
             tile_size=tile,
-            num_warps=4,
+            num_warps=1 if padded_parts <= 16 else 4,
             **overlap(query),
         )
