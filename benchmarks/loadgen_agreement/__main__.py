@@ -3,12 +3,14 @@
 python -m benchmarks.loadgen_agreement --guidellm-python build/loadgen_venv/bin/python \
     --json benchmarks/results/loadgen_agreement_x86_64.json
 
-A real server with the real model, the same prompts for both, in turns. The server's prefix cache is off, so whoever
-comes second finds nothing in it.
+A real server with the real model, the same prompts for both, in turns, of which each begins every other one. The
+server's prefix cache is off, so whoever comes second finds nothing in it. With --apart the server has the first half of
+the machine's cores to itself, so that a generator's own work does not slow what it measures.
 """
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -40,6 +42,7 @@ def main() -> None:
         "machine": this_machine(),
         "model": asked.model,
         "threads": asked.threads,
+        "apart": asked.apart,
         "guidellm": version(asked.guidellm_python),
         "about": str(workload),
         "workload": asdict(workload),
@@ -47,7 +50,12 @@ def main() -> None:
     }
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        cores = sorted(os.sched_getaffinity(0))
+        if asked.apart:  # processes keep to the cores of who starts them
+            os.sched_setaffinity(0, cores[: len(cores) // 2])
         with running(partial(_server, asked, workload), asked.threads, folder / "server.log") as server:
+            if asked.apart:
+                os.sched_setaffinity(0, cores[len(cores) // 2 :])
             for _ in _measured_rounds(asked, workload, server, folder, record["rounds"]):
                 if asked.json is not None:  # an interrupted run keeps its whole rounds
                     asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -74,7 +82,7 @@ def _measured_rounds(
             ),
         }
         found = {}
-        for name, run in generators.items():
+        for name, run in sorted(generators.items(), reverse=number % 2 == 0):
             wait_until_quiet(patience=asked.patience)
             figures, others = watched(run)
             found[name] = asdict(figures) | {"others": others}
@@ -95,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--guidellm-python", type=Path, default=Path(sys.executable), help="the Python that has it")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--apart", action="store_true", help="server and generators on cores of their own")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--at-once", type=int, default=8, help="requests under way")

@@ -10,8 +10,9 @@ from benchmarks.paired import difference, middle
 def tables(record: Mapping[str, Any]) -> list[str]:
     """With a line about what was sent. The difference is quire's from guidellm's, round by round."""
     ours, theirs = record["rounds"]["quire"], record["rounds"]["guidellm"]
+    where = ", server and generators on cores of their own" if record.get("apart") else ""
     lines = [
-        f"{record['about']}; {len(ours)} rounds of each, in turns, guidellm {record['guidellm']}.",
+        f"{record['about']}; {len(ours)} rounds of each, in turns{where}, guidellm {record['guidellm']}.",
         "",
         "| median of the rounds (spread) | quire bench | guidellm | quire bench differs by |",
         "|---|---|---|---|",
