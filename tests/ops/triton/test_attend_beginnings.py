@@ -33,7 +33,7 @@ def assert_as_reference(step: Step, softcap: float | None = None, window: int | 
 
 
 def common_positions(step: Step, group: int) -> list[int]:
-    from quire.ops.triton.attend_beginnings import find_beginnings
+    from quire.ops.triton.find_beginnings import find_beginnings
 
     return find_beginnings(step.tables, step.lengths, BLOCK, group).begins.tolist()
 
@@ -55,7 +55,7 @@ def test_nothing_in_common() -> None:
 
 
 def test_sequences_of_two_beginnings_one_after_the_other_come_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quire.ops.triton.attend_beginnings.MOST_SEQUENCES", 4)
+    monkeypatch.setattr("quire.ops.triton.find_beginnings.MOST_SEQUENCES", 4)
     step = make_step(tuple((300 + 9 * index, 1) for index in range(8)), (1, 2, 32))
     step = begin_alike(step, {0: [2, 4, 6], 1: [3, 5, 7]}, 272)
     assert common_positions(step, 2) == [256] * 8
@@ -63,7 +63,7 @@ def test_sequences_of_two_beginnings_one_after_the_other_come_side_by_side(monke
 
 
 def test_a_tile_reads_what_its_least_alike_sequence_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quire.ops.triton.attend_beginnings.MOST_SEQUENCES", 4)
+    monkeypatch.setattr("quire.ops.triton.find_beginnings.MOST_SEQUENCES", 4)
     step = make_step(tuple((900, 1) for _ in range(9)), (1, 1, 32))
     step = begin_alike(step, {0: [1, 2, 3]}, 896)
     step = begin_alike(step, {4: [5, 6]}, 640)
