@@ -1,8 +1,8 @@
 """What sequences of a step have in front in common, found on the device from their tables and lengths.
 
-Sequences with the same block at some depth are a group, and groups are cut into tiles of sequences that will be attended
-to together. Every sequence is compared with every other, block by block at one depth only, which is quick for as many
-as run at a time.
+Sequences with the same block at one depth are a group, and groups are cut into tiles of sequences that will attend
+together. For that every sequence is compared with every other, which is quick for as many as run at a time; how far a
+tile's sequences are alike is then read block by block.
 """
 
 from dataclasses import dataclass
