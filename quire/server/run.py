@@ -1,6 +1,7 @@
 """From settings to a server that answers, and back to a free port."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -106,6 +107,7 @@ class _Run:
     async def _tell_when_ready(self, llm: AsyncLLM, url: str) -> None:
         _log.info("listening on %s while the engine loads", url)
         started = await llm.ready()
+        gc.freeze()  # routes and libraries never go: no collection need go through them again
         _log.info("ready on %s, %s", url, self._startup.told(started))
 
     def _finished(self, record: FinishedRequest) -> None:
