@@ -1,4 +1,4 @@
-"""Paged attention on a GPU, in bfloat16: decodes and prompts."""
+"""Paged attention on a GPU, in bfloat16: decodes, those that begin alike, and prompts."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,12 @@ import torch
 from quire.bench.kernels.attention_cases import AttentionCase, AttentionInputs, make_inputs
 from quire.bench.kernels.gpu_timing import time_calls
 from quire.bench.kernels.result import KernelResult
-from quire.ops.functional import paged_attention
+from quire.ops.attention.base import Attend
+from quire.ops.functional import attention_of_beginnings, paged_attention
 
 CASES = (
     *(AttentionCase(sequences, 1024, 1, 32, 8, 128) for sequences in (1, 16, 64, 256)),
+    AttentionCase(256, 1152, 1, 32, 8, 128, common=1024),
     AttentionCase(8, 2048, 2048, 32, 8, 128),
 )
 """Heads of llama-8b."""
@@ -20,12 +22,14 @@ def results(seconds: float) -> Iterator[KernelResult]:
     """`seconds` is for CPUs: a graph's replays take as long as they take."""
     for case in CASES:
         given = make_inputs(case, torch.bfloat16, "cuda")
-        times = time_calls([lambda g=given, c=case: _attend(g, c)])  # type: ignore[misc]
+        attend: Attend = paged_attention
+        if case.common:
+            attend = attention_of_beginnings(given.query.device)
+            _attend(attend, given, case)  # which finds out what is in common, once a step for all layers
+        times = time_calls([lambda a=attend, g=given, c=case: _attend(a, g, c)])  # type: ignore[misc]
         yield KernelResult("attention", str(case), times, case.bytes(2), case.operations())
 
 
-def _attend(given: AttentionInputs, case: AttentionCase) -> object:
+def _attend(attend: Attend, given: AttentionInputs, case: AttentionCase) -> object:
     scale = case.head_dim**-0.5
-    return paged_attention(
-        given.query, given.keys, given.values, given.tables, given.starts, given.lengths, scale=scale
-    )
+    return attend(given.query, given.keys, given.values, given.tables, given.starts, given.lengths, scale=scale)
