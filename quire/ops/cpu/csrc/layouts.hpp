@@ -61,17 +61,33 @@ struct Matrix {
 
 // In which numbers activations meet a matrix.
 //   f32:  the columns themselves
-//   i8:   int8 columns; then, each for all groups of 32, as floats: the scale, the sum of the group's int8 columns, and
-//         that sum times the scale
-//   bf16: bfloat16 columns, for 16 rows together as tiles take them: their first 32 columns, then the next 32, and so on
+//   i8:   int8 columns with their scales, for 16 rows together as tiles take them: a ByteGroup for each 32 columns
+//   bf16: bfloat16 columns, for 16 rows together likewise: their first 32 columns, then the next 32, and so on
 // Columns are padded with zeros to a multiple of 32.
 enum class Format : int { f32 = 0, i8 = 1, bf16 = 2 };
+
+// Rows of activations that lie together, as many as a tile has.
+constexpr int64_t kRowTile = 16;
+
+// What a row needs to know of 32 columns in int8.
+struct GroupNumbers {
+    float scale;
+    float count;  // the sum of the int8 columns
+    float sum;    // that times the scale
+};
+
+// 32 columns of 16 rows of activations. A row of it is in two cache lines, so a single row reads little more than its own.
+struct ByteGroup {
+    int8_t columns[kRowTile][kGroup];
+    GroupNumbers numbers[kRowTile];
+};
+static_assert(sizeof(ByteGroup) % 64 == 0, "a tile's rows must not lie across cache lines");
 
 constexpr int64_t row_bytes(Format format, int64_t columns) {
     const int64_t padded = round_up(columns, kGroup);
     switch (format) {
         case Format::f32: return round_up(padded * 4, 64);
-        case Format::i8: return round_up(padded + padded / kGroup * 12, 64);
+        case Format::i8: return padded / kGroup * static_cast<int64_t>(sizeof(ByteGroup)) / kRowTile;
         default: return padded * 2;
     }
 }
@@ -80,21 +96,26 @@ constexpr int64_t row_bytes(Format format, int64_t columns) {
 constexpr int64_t most_row_bytes(int64_t columns) { return row_bytes(Format::bf16, columns); }
 
 // Bytes from 32 columns of a row to the next 32 in bf16.
-constexpr int64_t kBrainStep = 16 * 64;
+constexpr int64_t kBrainStep = kRowTile * 64;
 
-// Bytes from the first row to where row `index` begins.
+// Bytes from the first row to where the columns of row `index` begin.
 constexpr int64_t row_offset(Format format, int64_t columns, int64_t index) {
-    if (format != Format::bf16) return index * row_bytes(format, columns);
-    return index / 16 * 16 * row_bytes(format, columns) + index % 16 * 64;
+    if (format == Format::f32) return index * row_bytes(format, columns);
+    const int64_t tile = index / kRowTile * kRowTile * row_bytes(format, columns);
+    return tile + index % kRowTile * (format == Format::i8 ? kGroup : 64);
 }
 
-// Packed rows of activations. Those in bf16 have room for a multiple of 16.
+// Packed rows of activations. There is room for a multiple of 16, f32 aside.
 struct Activations {
     Format format;
     const uint8_t* data;
     int64_t columns;
 
     const uint8_t* row(int64_t index) const { return data + row_offset(format, columns, index); }
+    // The 16 rows from `first_row` (a multiple of 16) on, in i8.
+    const ByteGroup* byte_groups(int64_t first_row) const {
+        return reinterpret_cast<const ByteGroup*>(row(first_row));
+    }
 };
 
 // In which numbers keys and values are kept.

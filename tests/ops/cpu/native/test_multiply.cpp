@@ -82,18 +82,20 @@ private:
     }
 };
 
-// The values that a packed row stands for.
-std::vector<double> unpacked(const uint8_t* packed, Format format, int64_t columns) {
+// The first `columns` values that a packed row stands for.
+std::vector<double> unpacked(const Activations& x, int64_t row, int64_t columns) {
     std::vector<double> values(columns);
-    const auto* scales = reinterpret_cast<const float*>(packed + round_up(columns, kGroup));
     for (int64_t column = 0; column < columns; column++) {
-        if (format == Format::f32) {
-            values[column] = reinterpret_cast<const float*>(packed)[column];
-        } else if (format == Format::bf16) {
-            const auto* group = reinterpret_cast<const uint16_t*>(packed + column / kGroup * kBrainStep);
-            values[column] = decoded(group[column % kGroup], kBrainMantissa);
+        const int64_t group = column / kGroup, within = column % kGroup;
+        if (x.format == Format::f32) {
+            values[column] = reinterpret_cast<const float*>(x.row(row))[column];
+        } else if (x.format == Format::bf16) {
+            const auto* brains = reinterpret_cast<const uint16_t*>(x.row(row) + group * kBrainStep);
+            values[column] = decoded(brains[within], kBrainMantissa);
         } else {
-            values[column] = static_cast<double>(scales[column / kGroup]) * static_cast<int8_t>(packed[column]);
+            const int64_t place = row % kRowTile;
+            const ByteGroup& bytes = x.byte_groups(row - place)[group];
+            values[column] = static_cast<double>(bytes.numbers[place].scale) * bytes.columns[place][within];
         }
     }
     return values;
@@ -120,7 +122,7 @@ void check_product(const Sample& sample, const Packed& packed, int64_t rows, con
     const bool in_tiles = packed.activations.format == Format::bf16;  // weights are rounded to bfloat16, too
     const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);
     for (int64_t row = 0; row < rows; row++) {
-        const auto x = unpacked(packed.activations.row(row), packed.activations.format, matrix.columns);
+        const auto x = unpacked(packed.activations, row, matrix.columns);
         for (int64_t output = 0; output < matrix.rows; output++) {
             double sum = 0, magnitude = 0;
             for (int64_t column = 0; column < matrix.columns; column++) {
@@ -140,18 +142,34 @@ void check_product(const Sample& sample, const Packed& packed, int64_t rows, con
     }
 }
 
+// Row `row` as the first of rows that begin at `to`.
+void copy_row(const Activations& from, int64_t row, uint8_t* to) {
+    const int64_t groups = round_up(from.columns, kGroup) / kGroup;
+    const uint8_t* at = from.row(row);
+    if (from.format == Format::f32) {
+        std::copy(at, at + row_bytes(from.format, from.columns), to);
+    } else if (from.format == Format::bf16) {
+        for (int64_t group = 0; group < groups; group++) {
+            std::copy(at + group * kBrainStep, at + group * kBrainStep + 64, to + group * kBrainStep);
+        }
+    } else {
+        const ByteGroup* given = from.byte_groups(row - row % kRowTile);
+        auto* copies = reinterpret_cast<ByteGroup*>(to);
+        for (int64_t group = 0; group < groups; group++) {
+            std::copy(given[group].columns[row % kRowTile], given[group].columns[row % kRowTile] + kGroup,
+                      copies[group].columns[0]);
+            copies[group].numbers[0] = given[group].numbers[row % kRowTile];
+        }
+    }
+}
+
 // A row's result is the same bits whatever other rows are multiplied with it.
 void check_alone(const Kernels& kernels, const Sample& sample, const Packed& packed, int64_t row, const float* together,
                  Checks& checks) {
     const Matrix& matrix = sample.matrix;
     const Format format = packed.activations.format;
-    const int64_t size = row_bytes(format, matrix.columns);
-    const int64_t piece = format == Format::bf16 ? 64 : size, step = format == Format::bf16 ? kBrainStep : size;
-    Exact<uint8_t> x(round_up(1, 16) * size);
-    for (int64_t i = 0; i < size / piece; i++) {
-        const uint8_t* from = packed.activations.row(row) + i * step;
-        std::copy(from, from + piece, x.get() + i * step);
-    }
+    Exact<uint8_t> x(kRowTile * row_bytes(format, matrix.columns));
+    copy_row(packed.activations, row, x.get());
     Exact<float> out(matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
     const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows, {}};
@@ -188,21 +206,21 @@ void check_matrix_rows(const Kernels& kernels, const Sample& sample, Checks& che
     }
 }
 
-void check_packed_bytes(const uint8_t* packed, const float* x, int64_t columns, Checks& checks) {
-    const int64_t padded = round_up(columns, kGroup), groups = padded / kGroup;
-    const auto* scales = reinterpret_cast<const float*>(packed + padded);
-    for (int64_t group = 0; group < groups; group++) {
+void check_packed_bytes(const ByteGroup* groups, const float* x, int64_t columns, int64_t row, Checks& checks) {
+    for (int64_t group = 0; group < round_up(columns, kGroup) / kGroup; group++) {
+        const GroupNumbers& numbers = groups[group].numbers[row];
         int64_t sum = 0;
-        for (int64_t column = group * kGroup; column < (group + 1) * kGroup; column++) {
-            const auto q = static_cast<int8_t>(packed[column]);
+        for (int64_t within = 0; within < kGroup; within++) {
+            const int64_t column = group * kGroup + within;
+            const int8_t q = groups[group].columns[row][within];
             sum += q;
             checks.expect(q != -128, "pack_row i8 gives -128");
-            const double step = scales[group], given = column < columns ? x[column] : 0;
+            const double step = numbers.scale, given = column < columns ? x[column] : 0;
             checks.near(step * q, given, step * 0.501 + 1e-30, "pack_row i8 column " + std::to_string(column));
         }
-        checks.near(scales[groups + group], static_cast<double>(sum), 0, "pack_row i8 sum");
-        const double wanted = static_cast<double>(scales[group]) * static_cast<double>(sum);
-        checks.near(scales[2 * groups + group], wanted, std::abs(wanted) * 1e-6 + 1e-38, "pack_row i8 scaled sum");
+        checks.near(numbers.count, static_cast<double>(sum), 0, "pack_row i8 sum");
+        const double wanted = static_cast<double>(numbers.scale) * static_cast<double>(sum);
+        checks.near(numbers.sum, wanted, std::abs(wanted) * 1e-6 + 1e-38, "pack_row i8 scaled sum");
     }
 }
 
@@ -211,12 +229,14 @@ void check_pack_row(const Kernels& kernels, int64_t columns, float magnitude, Nu
     x.fill(numbers, -magnitude, magnitude);
     for (const Format format : {Format::f32, Format::i8, Format::bf16}) {
         Exact<uint8_t> packed(16 * row_bytes(format, columns));
-        kernels.pack_row(x.get(), columns, format, packed.get(), 0);
+        const int64_t row = columns % kRowTile;
+        kernels.pack_row(x.get(), columns, format, packed.get(), row);
+        const Activations activations{format, packed.get(), columns};
         if (format == Format::i8) {
-            check_packed_bytes(packed.get(), x.get(), columns, checks);
+            check_packed_bytes(activations.byte_groups(0), x.get(), columns, row, checks);
             continue;
         }
-        const auto found = unpacked(packed.get(), format, round_up(columns, kGroup));
+        const auto found = unpacked(activations, row, round_up(columns, kGroup));
         for (int64_t column = 0; column < round_up(columns, kGroup); column++) {
             const double given = column < columns ? x[column] : 0;
             checks.near(found[column], format == Format::f32 ? given : nearest(given, kBrainMantissa), 0,
@@ -258,7 +278,7 @@ void test_multiply(const Kernels& kernels, Checks& checks) {
         for (const auto& shape : shapes) {
             const Sample sample(layout, shape[0], shape[1], shape[0] % 2 == 1, numbers);
             check_matrix_rows(kernels, sample, checks);
-            for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 24, 33, 64}) {
+            for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 24, 31, 33, 64}) {
                 for (const bool is_prompt : {false, true}) check_rows(kernels, sample, rows, is_prompt, numbers, checks);
             }
         }

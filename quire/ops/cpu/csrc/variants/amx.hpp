@@ -21,7 +21,7 @@ struct alignas(64) TileShapes {
 };
 
 // Fewest rows of packed weights' products that are faster in tiles than in vectors.
-constexpr int64_t kFewestRowsInTiles = 12;
+constexpr int64_t kFewestRowsInTiles = 9;
 
 // Tiles belong to a thread while it multiplies.
 struct TilesInUse {

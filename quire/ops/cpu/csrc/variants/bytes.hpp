@@ -122,14 +122,14 @@ inline Ints dot(Ints sums, Bytes weights, const int8_t* x) {
     return kIsNibbles<Group> ? dot_nibbles(sums, weights, for_all_rows(x)) : dot_bytes(sums, weights, for_all_rows(x));
 }
 
-// kCount parts of a group's 8 columns from 8 * chunk on times those of kRows rows; the group begins at `first_column`.
+// kCount parts of a group's 8 columns from 8 * chunk on times those of kRows rows.
 template <int kRows, int kCount, typename Group>
-inline void dot_chunk(const Group& group, int64_t chunk, int first_part, const int8_t* const (&rows)[kRows],
-                      int64_t first_column, Ints (&sums)[kRows][kCount]) {
+inline void dot_chunk(const Group& group, int64_t chunk, int first_part, const int8_t (*rows)[kGroup],
+                      Ints (&sums)[kRows][kCount]) {
     for (int part = 0; part < kCount; part++) {
         const EightColumns weights = eight_columns(group, chunk, first_part + part);
         for (int row = 0; row < kRows; row++) {
-            const int8_t* x = rows[row] + first_column + 8 * chunk;
+            const int8_t* x = rows[row] + 8 * chunk;
             sums[row][part] = dot<Group>(sums[row][part], weights.first, x);
             sums[row][part] = dot<Group>(sums[row][part], weights.last, x + 4);
         }
@@ -137,16 +137,15 @@ inline void dot_chunk(const Group& group, int64_t chunk, int first_part, const i
 }
 
 template <int kRows, int kCount, typename Group>
-inline void dot_group(const Group& group, int first_part, const int8_t* const (&rows)[kRows], int64_t first_column,
-                      Ints (&sums)[kRows][kCount]) {
+inline void dot_group(const Group& group, int first_part, const int8_t (*rows)[kGroup], Ints (&sums)[kRows][kCount]) {
     if constexpr (kWidth == 16 || kRows == 1) {
-        dot_chunk(group, 0, first_part, rows, first_column, sums);
-        dot_chunk(group, 1, first_part, rows, first_column, sums);
-        dot_chunk(group, 2, first_part, rows, first_column, sums);
-        dot_chunk(group, 3, first_part, rows, first_column, sums);
+        dot_chunk(group, 0, first_part, rows, sums);
+        dot_chunk(group, 1, first_part, rows, sums);
+        dot_chunk(group, 2, first_part, rows, sums);
+        dot_chunk(group, 3, first_part, rows, sums);
     } else {  // with 16 registers, GCC spills what it unrolls
 #pragma GCC unroll 1
-        for (int64_t chunk = 0; chunk < 4; chunk++) dot_chunk(group, chunk, first_part, rows, first_column, sums);
+        for (int64_t chunk = 0; chunk < 4; chunk++) dot_chunk(group, chunk, first_part, rows, sums);
     }
 }
 

@@ -16,29 +16,33 @@ inline Floats scale_of(const Q4Group& group, int part) { return load_half(group.
 inline Floats scale_of(const Q8Group& group, int part) { return load_half(group.scale + kWidth * part); }
 inline Floats minimum_of(const Q4Group& group, int part) { return load_half(group.minimum + kWidth * part); }
 
+// Whether these groups are a matrix's own, read from memory, rather than what was made of them.
+template <typename Group>
+constexpr bool kIsStored = std::is_same<Group, Q4Group>::value || std::is_same<Group, Q8Group>::value;
+
 template <typename Group>
 constexpr bool kHasMinimum = true;
 template <>
 constexpr bool kHasMinimum<Q8Group> = false;
 
-// Where kRows packed int8 rows lie. Two pointers a row: registers for more are not to be had.
-template <int kRows>
+// A group of neighbouring packed int8 rows. Rows that are multiplied together lie in one ByteGroup, because their number
+// divides 16 and so does the first of them: one pointer to columns and one to numbers serve them all.
 struct IntegerRows {
-    int64_t groups;
-    const int8_t* columns[kRows];
-    const float* scales[kRows];
+    const int8_t (*columns)[kGroup];
+    const GroupNumbers* numbers;
 
-    IntegerRows(const Activations& x, int64_t first_row, int64_t groups) : groups(groups) {
-        for (int row = 0; row < kRows; row++) {
-            const uint8_t* packed = x.row(first_row + row);
-            columns[row] = reinterpret_cast<const int8_t*>(packed);
-            scales[row] = reinterpret_cast<const float*>(packed + groups * kGroup);
-        }
+    IntegerRows(const Activations& x, int64_t first_row) {
+        const int64_t within = first_row % kRowTile;
+        const ByteGroup* group = x.byte_groups(first_row - within);
+        columns = group->columns + within;
+        numbers = group->numbers + within;
     }
 
-    float scale(int row, int64_t group) const { return scales[row][group]; }
-    float count(int row, int64_t group) const { return scales[row][groups + group]; }
-    float sum(int row, int64_t group) const { return scales[row][2 * groups + group]; }
+    // On to the next 32 columns.
+    void next() {
+        columns += sizeof(ByteGroup) / sizeof(*columns);
+        numbers = reinterpret_cast<const GroupNumbers*>(reinterpret_cast<const uint8_t*>(numbers) + sizeof(ByteGroup));
+    }
 };
 
 // Few rows take weights as fast as memory gives them, so they are asked for this early. What hardware fetches on its own
@@ -56,25 +60,27 @@ inline void fetch_ahead(const void* weights, const Reading& reading) {
 // rows.
 template <int kRows, int kCount>
 struct Tile {
+    static constexpr bool kTakesBytes = kRowTile % kRows == 0;
     Floats out[kRows][kCount] = {};
 
     template <typename Group>
     void add_groups(const Group* weights, int64_t groups, const Product& product, int64_t first_row, int first_part) {
-        const IntegerRows<kRows> rows(product.x, first_row, groups);
-        const bool is_first = first_row == 0 && first_part == 0;
+        static_assert(kTakesBytes, "rows of one ByteGroup");
+        IntegerRows rows(product.x, first_row);
+        const bool is_first = kIsStored<Group> && first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};  // unlike the member, GCC keeps this in registers
-        for (int64_t group = 0; group < groups; group++, weights++) {
+        for (int64_t group = 0; group < groups; group++, weights++, rows.next()) {
             if (is_first) fetch_ahead<sizeof(Group)>(weights, product.reading);
             Ints sums[kRows][kCount] = {};
-            dot_group<kRows, kCount>(*weights, first_part, rows.columns, kGroup * group, sums);
+            dot_group<kRows, kCount>(*weights, first_part, rows.columns, sums);
             for (int part = 0; part < kCount; part++) {
                 const Floats scale = scale_of(*weights, first_part + part);
                 for (int row = 0; row < kRows; row++) {
                     Floats dots = __builtin_convertvector(sums[row][part], Floats);
-                    if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.count(row, group);
-                    totals[row][part] += dots * (scale * rows.scale(row, group));
+                    if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.numbers[row].count;
+                    totals[row][part] += dots * (scale * rows.numbers[row].scale);
                     if constexpr (kHasMinimum<Group>) {
-                        totals[row][part] += minimum_of(*weights, first_part + part) * rows.sum(row, group);
+                        totals[row][part] += minimum_of(*weights, first_part + part) * rows.numbers[row].sum;
                     }
                 }
             }
@@ -110,12 +116,15 @@ struct Tile {
         const auto* q8 = reinterpret_cast<const Q8Group*>(data);
         const auto* floats = reinterpret_cast<const float*>(data);
         const auto* halves = reinterpret_cast<const uint16_t*>(data);
+        if constexpr (kTakesBytes) {
+            if (product.matrix->layout == Layout::q4) return add_groups(q4, groups, product, first_row, first_part);
+            if (product.matrix->layout == Layout::q8) return add_groups(q8, groups, product, first_row, first_part);
+        }
         switch (product.matrix->layout) {
-            case Layout::q4: return add_groups(q4, groups, product, first_row, first_part);
-            case Layout::q8: return add_groups(q8, groups, product, first_row, first_part);
             case Layout::f32: return add_floats(floats, product, first_row, first_part, load);
             case Layout::f16: return add_floats(halves, product, first_row, first_part, load_half);
             case Layout::bf16: return add_floats(halves, product, first_row, first_part, load_brain);
+            default: return;  // comes in bytes
         }
     }
 
@@ -163,7 +172,7 @@ inline void multiply_rows(const Product& product, int64_t panel, int64_t first_r
 // Rows of activations and parts of a panel that fit the registers together: for floats, where nothing but sums takes
 // registers for long, and for bytes.
 #if defined(__AVX512F__)
-constexpr int kFloatRows = 12, kByteRows = 12, kTileParts = 1;
+constexpr int kFloatRows = 12, kByteRows = 8, kTileParts = 1;
 #elif defined(__AVX2__)
 constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 1;
 #elif defined(__aarch64__)
@@ -172,9 +181,9 @@ constexpr int kFloatRows = 8, kByteRows = 4, kTileParts = 2;
 constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 2;
 #endif
 
+// One panel times the rows from `row` on, a multiple of 16.
 template <int kTileRows>
-inline void multiply_panel(const Product& product, int64_t panel) {
-    int64_t row = 0;
+inline void multiply_panel(const Product& product, int64_t panel, int64_t row = 0) {
     for (; row + kTileRows <= product.rows; row += kTileRows) {
         multiply_rows<kTileRows, kTileParts>(product, panel, row);
     }

@@ -78,9 +78,11 @@ inline void expand_panel(const Matrix& matrix, int64_t panel, const Reading& rea
     }
 }
 
-// 32 rows of activations times two expanded panels. `out` is [32][32].
+// 32 rows of activations times two expanded panels. `out` is [32][32]. Vectors have no part in it, so `meanwhile` is
+// called at every step.
+template <typename Meanwhile>
 inline void tiles_2x2(const uint8_t* above, const uint8_t* below, const uint8_t* left, const uint8_t* right,
-                      int64_t steps, float* out) {
+                      int64_t steps, float* out, Meanwhile meanwhile) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -94,6 +96,7 @@ inline void tiles_2x2(const uint8_t* above, const uint8_t* below, const uint8_t*
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        meanwhile();
     }
     _tile_stored(0, out, 128);
     _tile_stored(1, out + 16, 128);
@@ -102,7 +105,9 @@ inline void tiles_2x2(const uint8_t* above, const uint8_t* below, const uint8_t*
 }
 
 // The same for the last 16 rows.
-inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* right, int64_t steps, float* out) {
+template <typename Meanwhile>
+inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* right, int64_t steps, float* out,
+                      Meanwhile meanwhile) {
     _tile_zero(0);
     _tile_zero(1);
     for (int64_t step = 0; step < steps; step++) {
@@ -111,6 +116,7 @@ inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* righ
         _tile_loadd(7, right + kBrainStep * step, 64);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
+        meanwhile();
     }
     _tile_stored(0, out, 128);
     _tile_stored(1, out + 16, 128);
@@ -118,33 +124,46 @@ inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* righ
 
 // Where a panel's sums go, and what is done to them on the way.
 struct PanelOut {
-    const Product& product;
-    const int64_t first_output, outputs;  // of the matrix's rows
+    const Product* product;
+    int64_t first_output, outputs;  // of the matrix's rows
     Floats bias = {};
 
     PanelOut(const Product& product, int64_t panel)
-        : product(product),
+        : product(&product),
           first_output(panel * kPanel),
           outputs(std::min(kPanel, product.matrix->rows - first_output)) {
         const float* biases = product.matrix->bias;
         for (int64_t i = 0; biases != nullptr && i < outputs; i++) bias[i] = biases[first_output + i];
     }
 
-    float* row(int64_t index) const { return product.out + index * product.stride + first_output; }
+    float* row(int64_t index) const { return product->out + index * product->stride + first_output; }
 
     // Memory that is about to be written comes meanwhile.
     void fetch(int64_t first, int64_t rows) const {
         for (int64_t index = first; index < first + rows; index++) __builtin_prefetch(row(index), 1);
     }
 
-    void write(const float* sums, int64_t stride, int64_t first, int64_t rows) const {
-        for (int64_t index = first; index < first + rows; index++, sums += stride) {
-            const Floats value = load(sums) * product.matrix->factor + bias;
-            if (outputs == kPanel) {
-                store(row(index), value);
-            } else {
-                std::memcpy(row(index), &value, outputs * sizeof(float));
-            }
+    void write(const float* sums, int64_t index) const {
+        const Floats value = load(sums) * product->matrix->factor + bias;
+        if (outputs == kPanel) {
+            store(row(index), value);
+        } else {
+            std::memcpy(row(index), &value, outputs * sizeof(float));
+        }
+    }
+};
+
+// Rows of sums that tiles have left, [rows][32], for one panel or two. A few are written at each step of the next
+// block: all at once they would hold up the tiles behind them, as memory takes long to be written.
+struct WaitingRows {
+    PanelOut out[2];
+    int64_t panels;
+    const float* sums;
+    int64_t row, last;
+
+    void write(int64_t most) {
+        for (const int64_t end = std::min(last, row + most); row < end; row++, sums += 32) {
+            for (int64_t half = 0; half < panels; half++) out[half].write(sums + half * kPanel, row);
         }
     }
 };
@@ -153,7 +172,11 @@ inline void multiply_in_tiles(const Product& product, int64_t first, int64_t las
     const TilesInUse tiles(whole_tiles());
     const Matrix& matrix = *product.matrix;
     const int64_t size = expanded_bytes(matrix.columns), steps = matrix.padded_columns() / kGroup;
-    alignas(64) float sums[32 * 32];
+    const int64_t rows_a_step = (32 + steps - 1) / steps;
+    alignas(64) float sums[2][32 * 32];
+    float *coming = sums[0], *written = sums[1];
+    WaitingRows waiting{{{product, first}, {product, first}}, 0, written, 0, 0};
+    const auto write_some = [&] { waiting.write(rows_a_step); };
     for (int64_t panel = first; panel < last; panel += 2) {
         const int64_t panels = std::min<int64_t>(2, last - panel);
         for (int64_t half = 0; half < panels; half++) {
@@ -165,13 +188,15 @@ inline void multiply_in_tiles(const Product& product, int64_t first, int64_t las
             const int64_t rows = std::min<int64_t>(32, product.rows - row);
             for (const PanelOut& to : out) to.fetch(row, rows);
             if (rows > 16) {
-                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, sums);
+                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, coming, write_some);
             } else {
-                tiles_1x2(product.x.row(row), scratch, right, steps, sums);
+                tiles_1x2(product.x.row(row), scratch, right, steps, coming, write_some);
             }
-            for (int64_t half = 0; half < panels; half++) out[half].write(sums + half * kPanel, 32, row, rows);
+            waiting = {{out[0], out[1]}, panels, coming, row, row + rows};
+            std::swap(coming, written);
         }
     }
+    waiting.write(32);
 }
 
 #endif

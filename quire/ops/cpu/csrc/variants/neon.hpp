@@ -19,11 +19,10 @@ inline Ints dot_lane(Ints sums, Bytes weights, Bytes x) {
 }
 
 template <int kRows, int kCount, typename Group>
-inline void dot_group(const Group& group, int first_part, const int8_t* const (&rows)[kRows], int64_t first_column,
-                      Ints (&sums)[kRows][kCount]) {
+inline void dot_group(const Group& group, int first_part, const int8_t (*rows)[kGroup], Ints (&sums)[kRows][kCount]) {
     for (int64_t half = 0; half < 2; half++) {
         Bytes x[kRows];
-        for (int row = 0; row < kRows; row++) x[row] = load_bytes(rows[row] + first_column + 16 * half);
+        for (int row = 0; row < kRows; row++) x[row] = load_bytes(rows[row] + 16 * half);
         for (int part = 0; part < kCount; part++) {
             const EightColumns left = eight_columns(group, 2 * half, first_part + part);
             const EightColumns right = eight_columns(group, 2 * half + 1, first_part + part);
@@ -59,13 +58,12 @@ struct Shorts {
 // 16 bits hold 8 products of nibbles with bytes, 8 * 15 * 127, but only 2 of bytes with bytes, since neither packed
 // weights nor activations are ever -128.
 template <int kRows, int kCount, typename Group>
-inline void dot_group(const Group& group, int first_part, const int8_t* const (&rows)[kRows], int64_t first_column,
-                      Ints (&sums)[kRows][kCount]) {
+inline void dot_group(const Group& group, int first_part, const int8_t (*rows)[kGroup], Ints (&sums)[kRows][kCount]) {
     for (int row = 0; row < kRows; row++) {
         Shorts shorts[kCount] = {};
         int32x4_t low[kCount] = {}, high[kCount] = {};
         for (int64_t half = 0; half < 2; half++) {
-            const Bytes x = load_bytes(rows[row] + first_column + 16 * half);
+            const Bytes x = load_bytes(rows[row] + 16 * half);
             const int8x16_t quads[4] = {for_all_rows<0>(x), for_all_rows<1>(x), for_all_rows<2>(x), for_all_rows<3>(x)};
             for (int64_t quarter = 0; quarter < 2; quarter++) {
                 for (int part = 0; part < kCount; part++) {

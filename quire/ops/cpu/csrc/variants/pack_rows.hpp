@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 // One group to int8, with the scale that maps its largest magnitude to 127.
-inline void pack_group(const float* x, int8_t* columns, float* scale, float* count, float* sum) {
+inline GroupNumbers pack_group(const float* x, int8_t* columns) {
     Floats largest = {}, poison = {};
     for (int64_t column = 0; column < kGroup; column += kWidth) {
         const Floats value = load(x + column);
@@ -19,8 +19,7 @@ inline void pack_group(const float* x, int8_t* columns, float* scale, float* cou
     }
     if (sum_of(poison) != 0) {  // bytes cannot hold it: the scale must
         std::fill(columns, columns + kGroup, int8_t{1});
-        *scale = *count = *sum = NAN;
-        return;
+        return {NAN, NAN, NAN};
     }
     const float magnitude = largest_of(largest);
     const float step = magnitude / 127.0f;
@@ -34,24 +33,20 @@ inline void pack_group(const float* x, int8_t* columns, float* scale, float* cou
     }
     int32_t counted = 0;
     for (int64_t lane = 0; lane < kWidth; lane++) counted += total[lane];
-    *scale = step;
-    *count = static_cast<float>(counted);
-    *sum = step * *count;
+    const auto count = static_cast<float>(counted);
+    return {step, count, step * count};
 }
 
-inline void pack_i8(const float* x, int64_t columns, uint8_t* packed) {
-    const int64_t groups = round_up(columns, kGroup) / kGroup;
-    auto* bytes = reinterpret_cast<int8_t*>(packed);
-    auto* scales = reinterpret_cast<float*>(packed + groups * kGroup);
-    float *counts = scales + groups, *sums = counts + groups;
-    const int64_t whole = columns / kGroup;
-    for (int64_t group = 0; group < whole; group++) {
-        pack_group(x + group * kGroup, bytes + group * kGroup, scales + group, counts + group, sums + group);
+// Row `row` of 16 that lie together.
+inline void pack_i8(const float* x, int64_t columns, ByteGroup* groups, int64_t row) {
+    int64_t first = 0;
+    for (; first + kGroup <= columns; first += kGroup, groups++) {
+        groups->numbers[row] = pack_group(x + first, groups->columns[row]);
     }
-    if (whole < groups) {
+    if (first < columns) {
         float last[kGroup] = {};
-        std::copy(x + whole * kGroup, x + columns, last);
-        pack_group(last, bytes + whole * kGroup, scales + whole, counts + whole, sums + whole);
+        std::copy(x + first, x + columns, last);
+        groups->numbers[row] = pack_group(last, groups->columns[row]);
     }
 }
 
@@ -70,7 +65,8 @@ inline void pack_row(const float* x, int64_t columns, Format format, uint8_t* pa
     const int64_t padded = round_up(columns, kGroup);
     uint8_t* row = packed + row_offset(format, columns, index);
     if (format == Format::i8) {
-        pack_i8(x, columns, row);
+        const int64_t within = index % kRowTile;
+        pack_i8(x, columns, reinterpret_cast<ByteGroup*>(row - within * kGroup), within);
     } else if (format == Format::f32) {
         auto* out = reinterpret_cast<float*>(row);
         std::copy(x, x + columns, out);

@@ -62,16 +62,15 @@ inline Floats both(float first, float second) {
 template <bool kMinimum>
 inline Tile<4, kParts> multiply_four(const WideGroup<kMinimum>* weights, int64_t groups, const Activations& x,
                                      int64_t first_row) {
-    const IntegerRows<4> rows(x, first_row, groups);
+    IntegerRows rows(x, first_row);
     Floats totals[8][2] = {};
-    for (int64_t group = 0; group < groups; group++, weights++) {
+    for (int64_t group = 0; group < groups; group++, weights++, rows.next()) {
         int32x4_t sums[8][2] = {};
         for (int64_t half = 0; half < 2; half++) {
             int64x2_t pairs[2][2];  // [8 columns][rows]
             for (int pair = 0; pair < 2; pair++) {
-                const int64_t at = kGroup * group + 16 * half;
-                const int64x2_t even = vreinterpretq_s64_s8(vld1q_s8(rows.columns[2 * pair] + at));
-                const int64x2_t odd = vreinterpretq_s64_s8(vld1q_s8(rows.columns[2 * pair + 1] + at));
+                const int64x2_t even = vreinterpretq_s64_s8(vld1q_s8(rows.columns[2 * pair] + 16 * half));
+                const int64x2_t odd = vreinterpretq_s64_s8(vld1q_s8(rows.columns[2 * pair + 1] + 16 * half));
                 pairs[0][pair] = vzip1q_s64(even, odd);
                 pairs[1][pair] = vzip2q_s64(even, odd);
             }
@@ -85,8 +84,8 @@ inline Tile<4, kParts> multiply_four(const WideGroup<kMinimum>* weights, int64_t
         }
         for (int pair = 0; pair < 2; pair++) {
             const int row = 2 * pair;
-            const Floats scales = both(rows.scale(row, group), rows.scale(row + 1, group));
-            const Floats offsets = both(rows.sum(row, group), rows.sum(row + 1, group));
+            const Floats scales = both(rows.numbers[row].scale, rows.numbers[row + 1].scale);
+            const Floats offsets = both(rows.numbers[row].sum, rows.numbers[row + 1].sum);
             for (int part = 0; part < 8; part++) {
                 const Floats dots = vcvtq_f32_s32(sums[part][pair]);
                 totals[part][pair] += dots * (load(weights->scale + 4 * part) * scales);
@@ -151,7 +150,7 @@ inline void multiply_wide_panel(const Product& product, int64_t panel, const Wid
     for (int64_t row = 0; row < product.rows; row += 4) {
         for (int part = 0; part < kParts; part += 2) {
             Tile<4, 2> tile;
-            tile.add_groups(weights, groups, product.x, row, part);
+            tile.add_groups(weights, groups, product, row, part);
             tile.finish(product, panel, row, product.rows - row, part);
         }
     }
