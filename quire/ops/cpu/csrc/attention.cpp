@@ -39,17 +39,20 @@ void AttentionPlan::make(const Run& run) {
     num_kept = 0;
     const int64_t count = *run.input<int64_t>(sequences.count);
     const int64_t* starts = run.input<int64_t>(sequences.starts);
-    int64_t undivided = 0;
+    int64_t tiles = 0;
     for (int64_t sequence = 0; sequence < count; sequence++) {
         const int64_t queries = starts[sequence + 1] - starts[sequence];
-        undivided += (queries + queries_at_once() - 1) / queries_at_once() * kv_heads;
+        tiles += (queries + queries_at_once() - 1) / queries_at_once();
     }
-    // With too few tasks for all threads, positions are divided too.
-    const bool divide = run.pool.size() > 1 && undivided < 4 * run.pool.size();
-    for (int64_t sequence = 0; sequence < count; sequence++) add_sequence(run, sequence, divide);
+    // With too few tasks for all threads, heads and then positions are divided too.
+    const int64_t enough = run.pool.size() > 1 ? 4 * run.pool.size() : 0;
+    const Division division = tiles >= enough              ? Division::heads_together
+                              : tiles * kv_heads >= enough ? Division::heads
+                                                           : Division::parts;
+    for (int64_t sequence = 0; sequence < count; sequence++) add_sequence(run, sequence, division);
 }
 
-void AttentionPlan::add_sequence(const Run& run, int64_t sequence, bool divide) {
+void AttentionPlan::add_sequence(const Run& run, int64_t sequence, Division division) {
     const int64_t* starts = run.input<int64_t>(sequences.starts);
     const int64_t queries = starts[sequence + 1] - starts[sequence];
     const int64_t first_position = run.input<int64_t>(sequences.lengths)[sequence] - queries;
@@ -60,14 +63,18 @@ void AttentionPlan::add_sequence(const Run& run, int64_t sequence, bool divide) 
         const int64_t end = first_position + first + taken;
         const int64_t begin = window > 0 ? std::max<int64_t>(0, first_position + first - window + 1) : 0;
         const int64_t first_part = begin / kPart, last_part = (end + kPart - 1) / kPart;
+        if (division == Division::heads_together) {
+            tasks.push_back({sequence, 0, kv_heads, first, taken, begin, end, first_part, last_part, -1});
+            continue;
+        }
         for (int64_t head = 0; head < kv_heads; head++) {
-            if (!divide || last_part - first_part == 1) {
-                tasks.push_back({sequence, head, first, taken, begin, end, first_part, last_part, -1});
+            if (division == Division::heads || last_part - first_part == 1) {
+                tasks.push_back({sequence, head, head + 1, first, taken, begin, end, first_part, last_part, -1});
                 continue;
             }
             merges.push_back({static_cast<int64_t>(tasks.size()), last_part - first_part});
             for (int64_t part = first_part; part < last_part; part++) {
-                tasks.push_back({sequence, head, first, taken, begin, end, part, part + 1, num_kept++});
+                tasks.push_back({sequence, head, head + 1, first, taken, begin, end, part, part + 1, num_kept++});
             }
         }
     }
@@ -99,41 +106,66 @@ AttentionPart Attention::kept(int64_t index) {
 void Attention::run(const Run& run, int thread) {
     const auto tasks = static_cast<int64_t>(plan_->tasks.size());
     const auto merges = static_cast<int64_t>(plan_->merges.size());
-    for (int64_t index = next_task_++; index < tasks; index = next_task_++) attend(run, plan_->tasks[index], thread);
+    const auto take = [&]() -> const AttentionPlan::Task* {
+        const int64_t index = next_task_++;
+        return index < tasks ? &plan_->tasks[index] : nullptr;
+    };
+    const AttentionPlan::Task* next = take();
+    while (const AttentionPlan::Task* task = next) {
+        next = take();
+        attend(run, *task, next, thread);
+    }
     if (merges == 0) return;
     run.pool.meet();
     for (int64_t index = next_merge_++; index < merges; index = next_merge_++) merge(run, plan_->merges[index]);
 }
 
-void Attention::attend(const Run& run, const AttentionPlan::Task& task, int thread) {
-    const int64_t rows = task.num_queries * plan_->group(), head_dim = cache_.head_dim;
+AttentionTask Attention::given(const Run& run, const AttentionPlan::Task& task, int64_t head, int64_t part) const {
     const int64_t* starts = run.input<int64_t>(plan_->sequences.starts) + task.sequence;
     const int64_t length = run.input<int64_t>(plan_->sequences.lengths)[task.sequence];
     AttentionTask given{};
     given.cache = &cache_;
     given.table = run.input<int32_t>(plan_->sequences.tables, task.sequence);
-    given.kv_head = task.kv_head;
+    given.kv_head = head;
     given.group = plan_->group();
-    given.queries = run.floats(query_, starts[0] + task.first_query) + task.kv_head * given.group * head_dim;
+    given.queries = run.floats(query_, starts[0] + task.first_query) + head * given.group * cache_.head_dim;
     given.query_stride = run.stride(query_) / 4;
     given.num_queries = task.num_queries;
     given.first_position = length - (starts[1] - starts[0]) + task.first_query;
+    given.begin = std::max(task.begin, part * kPart);
+    given.end = std::min(task.end, (part + 1) * kPart);
     given.window = shape_.window;
     given.scale = shape_.scale;
     given.softcap = shape_.softcap;
     given.is_prompt = run.parts.of(starts[0]).is_prompt;
-    const int64_t own = part_floats(rows, head_dim) * 4;
-    uint8_t* scratch = run.pool.scratch(thread, 2 * own + run.kernels.attend_scratch(rows, head_dim));
-    const AttentionPart first = part_at(reinterpret_cast<float*>(scratch), rows, head_dim);
-    const AttentionPart next = part_at(reinterpret_cast<float*>(scratch + own), rows, head_dim);
+    return given;
+}
+
+void Attention::attend(const Run& run, const AttentionPlan::Task& task, const AttentionPlan::Task* next, int thread) {
+    const int64_t rows = task.num_queries * plan_->group(), head_dim = cache_.head_dim;
+    const int64_t floats = part_floats(rows, head_dim), results = task.num_heads() + 1;
+    uint8_t* scratch = run.pool.scratch(thread, results * floats * 4 + run.kernels.attend_scratch(rows, head_dim));
+    const auto result = [&](int64_t index) {
+        return part_at(reinterpret_cast<float*>(scratch) + index * floats, rows, head_dim);
+    };
     for (int64_t part = task.first_part; part < task.last_part; part++) {
-        given.begin = std::max(task.begin, part * kPart);
-        given.end = std::min(task.end, (part + 1) * kPart);
-        const bool is_first = part == task.first_part;
-        run.kernels.attend(given, task.kept >= 0 ? kept(task.kept) : is_first ? first : next, scratch + 2 * own);
-        if (!is_first) join(first, next, rows, head_dim);
+        const bool is_first = part == task.first_part, is_last = part + 1 == task.last_part;
+        AttentionTask coming{};
+        const bool goes_on = !is_last || next != nullptr;
+        if (goes_on) coming = is_last ? given(run, *next, 0, next->first_part) : given(run, task, 0, part + 1);
+        for (int64_t head = task.first_head; head < task.last_head; head++) {
+            const AttentionPart sum = task.kept >= 0 ? kept(task.kept) : result(head - task.first_head);
+            const AttentionPart here = is_first ? sum : result(task.num_heads());
+            AttentionTask now = given(run, task, head, part);
+            if (goes_on && task.num_heads() == plan_->kv_heads) now.next = &coming;
+            run.kernels.attend(now, here, scratch + results * floats * 4);
+            if (!is_first) join(sum, here, rows, head_dim);
+        }
     }
-    if (task.kept < 0) finish(run, task, first);
+    if (task.kept >= 0) return;
+    for (int64_t head = task.first_head; head < task.last_head; head++) {
+        finish(run, task, head, result(head - task.first_head));
+    }
 }
 
 void Attention::merge(const Run& run, const AttentionPlan::Merge& merge) {
@@ -141,15 +173,14 @@ void Attention::merge(const Run& run, const AttentionPlan::Merge& merge) {
     const int64_t rows = task.num_queries * plan_->group();
     const AttentionPart first = kept(task.kept);
     for (int64_t other = 1; other < merge.count; other++) join(first, kept(task.kept + other), rows, cache_.head_dim);
-    finish(run, task, first);
+    finish(run, task, task.first_head, first);
 }
 
-void Attention::finish(const Run& run, const AttentionPlan::Task& task, const AttentionPart& part) const {
+void Attention::finish(const Run& run, const AttentionPlan::Task& task, int64_t head, const AttentionPart& part) const {
     const int64_t first_row = run.input<int64_t>(plan_->sequences.starts)[task.sequence] + task.first_query;
     const int64_t head_dim = cache_.head_dim, group = plan_->group();
     for (int64_t row = 0; row < task.num_queries * group; row++) {
-        const int64_t head = task.kv_head * group + row % group;
-        float* out = run.floats(to_, first_row + row / group) + head * head_dim;
+        float* out = run.floats(to_, first_row + row / group) + (head * group + row % group) * head_dim;
         const float inverse = 1.0f / part.total[row];
         for (int64_t i = 0; i < head_dim; i++) out[i] = part.mixed[row * head_dim + i] * inverse;
     }

@@ -29,13 +29,16 @@ struct SequenceInputs {
 // order, by whomever they were computed: neither the batch nor the number of threads changes a result.
 class AttentionPlan {
 public:
-    // Some queries of a sequence with one KV head, over parts [first_part, last_part) of the positions.
+    // Some queries of a sequence with KV heads [first_head, last_head), over parts [first_part, last_part) of the
+    // positions: one head, or one part after the other with all heads, whose keys and values lie side by side.
     struct Task {
-        int64_t sequence, kv_head;
+        int64_t sequence, first_head, last_head;
         int64_t first_query, num_queries;  // within the sequence's new tokens
         int64_t begin, end;                // positions that any of them sees
         int64_t first_part, last_part;
         int64_t kept;  // where a part's result waits for the others; -1: the task has all parts
+
+        int64_t num_heads() const { return last_head - first_head; }
     };
     // Neighbouring tasks with parts of the same queries and head.
     struct Merge {
@@ -56,7 +59,8 @@ public:
     int64_t num_kept = 0;
 
 private:
-    void add_sequence(const Run& run, int64_t sequence, bool divide);
+    enum class Division { heads_together, heads, parts };
+    void add_sequence(const Run& run, int64_t sequence, Division division);
 };
 
 // The plans of one program, each made once for all layers that are divided alike.
@@ -80,9 +84,11 @@ public:
     void run(const Run& run, int thread) override;
 
 private:
-    void attend(const Run& run, const AttentionPlan::Task& task, int thread);
+    // `next` is the task that the thread takes after this one, or null.
+    void attend(const Run& run, const AttentionPlan::Task& task, const AttentionPlan::Task* next, int thread);
+    AttentionTask given(const Run& run, const AttentionPlan::Task& task, int64_t head, int64_t part) const;
     void merge(const Run& run, const AttentionPlan::Merge& merge);
-    void finish(const Run& run, const AttentionPlan::Task& task, const AttentionPart& part) const;
+    void finish(const Run& run, const AttentionPlan::Task& task, int64_t head, const AttentionPart& part) const;
     AttentionPart kept(int64_t index);
 
     const Place query_, to_;

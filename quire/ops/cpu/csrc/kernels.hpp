@@ -57,6 +57,7 @@ struct AttentionTask {
     float scale;
     float softcap;  // 0: none
     bool is_prompt;
+    const AttentionTask* next;  // what the thread attends to next, with all KV heads: it comes meanwhile; may be null
 };
 
 // Softmax over a part of the positions: sum of exp(score - peak) * value, not divided by the sum of exp(score - peak).

@@ -67,9 +67,11 @@ struct KVRows {
     }
 
     // Rows of one head lie apart and blocks lie anywhere, which hardware does not foresee: while others are computed
-    // with, these come.
-    void fetch(const uint8_t* row) const {
-        for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+    // with, these come. To the second cache, which can wait for three times as many lines at once as the first.
+    void fetch(const uint8_t* row) const { fetch(row, bytes); }
+
+    static void fetch(const uint8_t* row, int64_t bytes) {
+        for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
     }
 };
 
