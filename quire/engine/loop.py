@@ -111,6 +111,15 @@ class EngineLoop:
             self.holds.forget(seq.request.id)
         return update, finished
 
+    def make_ready(self) -> bool:
+        """Have the device do something ahead of requests, while there are none; False when nothing is left."""
+        try:
+            return self._executor.make_ready()
+        except Exception:  # requests that need it will find out, with someone to tell
+            _log.warning("what could be made ready ahead of requests was not", exc_info=True)
+            self._executor.reset()
+            return False
+
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
         """Within, every step is read before the next is planned. The engine must have no work when it begins."""

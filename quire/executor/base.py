@@ -24,6 +24,10 @@ class Executor(ABC):
     def execute(self, plan: StepPlan) -> StepHandle:
         """Start a step; raises an OutOfDeviceMemory, at once or by its result, where the device is full."""
 
+    def make_ready(self) -> bool:
+        """Do one thing that later steps will not have to, while there are no requests; False when nothing is left."""
+        return False
+
     @abstractmethod
     def device_memory(self) -> tuple[int, int]:
         """Bytes in use on the device and bytes it has; zeros where the device is the CPU."""

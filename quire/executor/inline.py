@@ -39,6 +39,10 @@ class InlineExecutor(Executor):
         worker = self._worker
         return _Started(telling_out_of_memory(lambda: worker.start(plan)))
 
+    def make_ready(self) -> bool:
+        assert self._worker is not None, "the executor is closed"
+        return telling_out_of_memory(self._worker.make_ready)
+
     def device_memory(self) -> tuple[int, int]:
         return used_memory(this_device())
 

@@ -185,8 +185,11 @@ class Decoder(nn.Module):
         assert added is not None, "a model has layers"
         return self._norm.add(x, added)[1]
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[rows, vocabulary], in the type of the head's products: who draws from them widens what it must."""
+    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+        """[rows, vocabulary], in the type of the head's products: who draws from them widens what it must.
+
+        Which rows are of `prompts` makes a difference only to a recorded model.
+        """
         return self.cap(self.project(hidden))
 
     def project(self, hidden: Tensor) -> Tensor:

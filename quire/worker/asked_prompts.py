@@ -20,9 +20,9 @@ class _Asked:
 class AskedPrompts:
     """Of one worker."""
 
-    def __init__(self, logits: Callable[[Tensor], Tensor], vocab_size: int) -> None:
-        """`logits` of hidden states; `vocab_size` of them are tokens."""
-        self._logits = logits
+    def __init__(self, logits: Callable[[Tensor, range], Tensor], vocab_size: int) -> None:
+        """`logits` of hidden states, some of which are a prompt's; `vocab_size` of them are tokens."""
+        self._logits: Callable[[Tensor], Tensor] = lambda hidden: logits(hidden, range(len(hidden)))
         self._vocab_size = vocab_size
         self._asked: dict[int, _Asked] = {}
 

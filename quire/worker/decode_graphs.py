@@ -1,9 +1,9 @@
 """DecodeGraphs: whole decode steps as CUDA graphs, sampling included, so that a step is one launch.
 
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
-reads. Graphs are captured when a size is used for the second time: none delays the start, and a size that comes once
-costs nothing. Where the host has to say something before tokens can be drawn, a step is two graphs, and the device
-computes logits while the host thinks.
+reads. Graphs are captured when a size is used for the second time, or before it is used at all while there is nothing
+else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. Where the host has to
+say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host thinks.
 """
 
 import logging
@@ -62,7 +62,7 @@ class DecodeGraphs:
     def __init__(self, compute: Compute, draw: Draw, most_rows: int, spare_row: int, device: torch.device) -> None:
         self._compute = compute
         self._draw = draw
-        self._sizes = ladder(most_rows)
+        self.sizes = ladder(most_rows)
         self._spare_row = spare_row
         self._device = device
         self._pool: Any = None
@@ -87,7 +87,7 @@ class DecodeGraphs:
         `before_drawing` is what the host has to do between logits and tokens; `alike` tells whether many rows begin
         alike.
         """
-        size = self._sizes[bisect_left(self._sizes, len(rows))]
+        size = self.sizes[bisect_left(self.sizes, len(rows))]
         place = _Place(size, way, alike, in_parts=before_drawing is not None)
         is_first = place not in self._seen
         self._seen.add(place)
@@ -102,6 +102,12 @@ class DecodeGraphs:
             captured.parts[1]()
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
+
+    def make_ready(self, size: int, way: Hashable, *, alike: bool = False) -> None:
+        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be of this way."""
+        place = _Place(size, way, alike, in_parts=False)
+        self._seen.add(place)
+        self._graph(place)
 
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
         logits, lengths = self._compute(rows, place.alike)
@@ -141,7 +147,7 @@ class DecodeGraphs:
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
             logits, _ = self._compute(rows, place.alike)
-            self._logits = logits.new_empty((self._sizes[-1], logits.shape[1]))
+            self._logits = logits.new_empty((self.sizes[-1], logits.shape[1]))
         return self._logits[: place.size]
 
     def _record(self, work: Callable[[], _T]) -> tuple[Replay, _T]:

@@ -51,12 +51,12 @@ class RecordedModel:
         self._program.run(self._machine, x.shape[0], given, batch.prompts)
         return hidden
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[rows, vocabulary] of hidden states that a call gave, one or more."""
+    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+        """[rows, vocabulary] of hidden states that a call gave, one or more; `prompts` of them are of prompts."""
         if self._head is None:
             self._head, self._vocabulary = record_head(self._model, hidden.shape[1])
         logits = torch.empty((hidden.shape[0], self._vocabulary))
-        self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits})
+        self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits}, prompts)
         return self._model.cap(logits)
 
 

@@ -1,6 +1,6 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.ready_ahead import ready_ahead
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
 """Tokens, their positions and the step's batch to hidden states."""
+_NOTHING_LEFT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,10 @@ class Worker:
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
+        self._ahead: Iterator[object] = iter(())
+        if self._graphs is not None:
+            alike = self._beginnings is not None
+            self._ahead = ready_ahead(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -110,6 +116,11 @@ class Worker:
         running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running
+
+    @torch.inference_mode()
+    def make_ready(self) -> bool:
+        """Do one thing that later steps will not have to, while no row is admitted; False when nothing is left."""
+        return next(self._ahead, _NOTHING_LEFT) is not _NOTHING_LEFT
 
     @torch.inference_mode()
     def reset(self) -> None:
@@ -166,7 +177,7 @@ class Worker:
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[SampledTokens, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._logits(last)
+        logits = self._logits(last, self._ends_of_prompts(plan))
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
@@ -226,10 +237,19 @@ class Worker:
         """Where the step's prompt chunks lie, which a plan has side by side."""
         begin = end = start = 0
         for row, count in zip(plan.rows, plan.counts, strict=True):
-            if self._lengths[row] <= self._prompt_lengths[row]:
+            if self._is_in_prompt(row):
                 begin, end = begin if end else start, start + count
             start += count
         return range(begin, end)
+
+    def _ends_of_prompts(self, plan: StepPlan) -> range:
+        """Which of the rows that sample do so behind their prompt: a plan has them behind the answers."""
+        ends = sum(self._is_in_prompt(row) for row in plan.rows[: plan.num_sampling])
+        return range(plan.num_sampling - ends, plan.num_sampling)
+
+    def _is_in_prompt(self, row: int) -> bool:
+        """Whether the step's last token of this row is its prompt's."""
+        return self._lengths[row] <= self._prompt_lengths[row]
 
 
 def _beginnings_to_look_for(layout: KVLayout, heads: KVHeads, limits: StepLimits) -> SharedBeginnings | None:

@@ -184,3 +184,18 @@ def test_steps_one_at_a_time_are_read_before_the_next_is_planned():
         assert [len(loop.step()[0].tokens) for _ in range(3)] == [1, 1, 1]
     assert len(loop.step()[0].tokens) == 0  # and now the first of two under way is not read yet
     assert run(loop)["a", 0][0] is Status.LENGTH
+
+
+def test_what_cannot_be_made_ready_ahead_harms_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = make_scheduler()
+
+    class Unready(ThrowingExecutor):
+        def make_ready(self) -> bool:
+            raise RuntimeError("no kernel image")
+
+    loop = EngineLoop(scheduler, Unready(scheduler, {}))
+    assert not loop.make_ready()
+    assert "no kernel image" in caplog.text
+    request = make_request("a", [1, 2, 3])
+    loop.add(request)
+    assert run(loop)["a", 0][1] == expected_tokens(request, 0, 3 + 8)

@@ -69,6 +69,7 @@ class Runner:
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
         self._closing = False
+        self._is_all_ready = loop is None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
             End: self._end,
@@ -96,6 +97,8 @@ class Runner:
                 done = self._profiler.finished()
                 if done is not None:
                     self._send(done)
+            elif self._loop is not None and not self._is_all_ready and not self._embeds:
+                self._is_all_ready = not self._loop.make_ready()
             self._report(update, ended)
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -106,7 +109,9 @@ class Runner:
             return 0
         if self._loop is not None and self._loop.is_preparing:
             return 0  # the loop itself waits, for a moment at a time
-        return _HELD_MS if self._loop is not None and self._loop.has_work else _IDLE_MS
+        if self._loop is not None and self._loop.has_work:
+            return _HELD_MS
+        return _IDLE_MS if self._is_all_ready else 0
 
     def _read(self, timeout: int) -> None:
         if not self._inbox.poll(timeout):

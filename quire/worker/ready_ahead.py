@@ -1,0 +1,44 @@
+"""What requests will want and a GPU has not done yet, done while there are none: graphs captured, kernels compiled."""
+
+from collections.abc import Callable, Iterator
+
+from quire.config.resolved import KVLayout
+from quire.core.plan import StepPlan
+from quire.core.sampling_params import SamplingParams
+from quire.sampling.state import SamplingState
+from quire.worker.beginnings import FEWEST
+from quire.worker.decode_graphs import DecodeGraphs
+from quire.worker.made_up import made_up_sequence
+from quire.worker.running_step import RunningStep
+
+_WAYS = (
+    SamplingParams(temperature=0.0),
+    SamplingParams(temperature=1.0),
+    SamplingParams(temperature=1.0, top_p=0.9),
+)
+"""How most requests sample; others have their graphs captured when they come."""
+_PROMPTS = (2, 4, 8, 16)
+"""Tokens: attention has kernels of its own for short chunks, and which one it takes depends on the model's heads."""
+
+
+def ready_ahead(
+    run: Callable[[StepPlan], RunningStep],
+    graphs: DecodeGraphs,
+    sampling: SamplingState,
+    layout: KVLayout,
+    *,
+    may_begin_alike: bool,
+) -> Iterator[None]:
+    """Makes one thing ready each time it is advanced, and leaves no row admitted. Small batches come first."""
+    for count in _PROMPTS:
+        sequence = made_up_sequence(0, count, layout)
+        run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[count], num_sampling=1)).result()
+        run(StepPlan(step=0, released=[0]))
+        yield
+    for size in graphs.sizes:
+        for params in _WAYS:
+            for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
+                run(StepPlan(step=0, admitted=[made_up_sequence(0, 1, layout, params)]))
+                graphs.make_ready(size, sampling.needs, alike=alike)
+                run(StepPlan(step=0, released=[0]))
+                yield
