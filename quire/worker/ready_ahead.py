@@ -29,13 +29,16 @@ def ready_ahead(
     *,
     may_begin_alike: bool,
 ) -> Iterator[None]:
-    """Makes one thing ready each time it is advanced, and leaves no row admitted. Small batches come first."""
+    """Makes one thing ready each time it is advanced, and leaves no row admitted.
+
+    The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
+    """
     for count in _PROMPTS:
         sequence = made_up_sequence(0, count, layout)
         run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[count], num_sampling=1)).result()
         run(StepPlan(step=0, released=[0]))
         yield
-    for size in graphs.sizes:
+    for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
         for params in _WAYS:
             for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
                 run(StepPlan(step=0, admitted=[made_up_sequence(0, 1, layout, params)]))
