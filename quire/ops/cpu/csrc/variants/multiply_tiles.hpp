@@ -88,14 +88,19 @@ inline void tiles_2x2(const uint8_t* above, const uint8_t* below, const uint8_t*
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t step = 0; step < steps; step++) {
-        _tile_loadd(4, above + kBrainStep * step, 64);
-        _tile_loadd(6, left + kBrainStep * step, 64);
-        _tile_loadd(7, right + kBrainStep * step, 64);
-        _tile_loadd(5, below + kBrainStep * step, 64);
+        const int64_t here = kBrainStep * step, next = here + kBrainStep;
+        _tile_loadd(4, above + here, 64);
+        _tile_loadd(6, left + here, 64);
+        _tile_loadd(7, right + here, 64);
+        _tile_loadd(5, below + here, 64);
         _tile_dpbf16ps(0, 4, 6);
+        fetch_tile(above + next);
         _tile_dpbf16ps(1, 4, 7);
+        fetch_tile(left + next);
         _tile_dpbf16ps(2, 5, 6);
+        fetch_tile(below + next);
         _tile_dpbf16ps(3, 5, 7);
+        fetch_tile(right + next);
         meanwhile();
     }
     _tile_stored(0, out, 128);
@@ -111,11 +116,14 @@ inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* righ
     _tile_zero(0);
     _tile_zero(1);
     for (int64_t step = 0; step < steps; step++) {
-        _tile_loadd(4, x + kBrainStep * step, 64);
-        _tile_loadd(6, left + kBrainStep * step, 64);
-        _tile_loadd(7, right + kBrainStep * step, 64);
+        const int64_t here = kBrainStep * step, next = here + kBrainStep;
+        _tile_loadd(4, x + here, 64);
+        _tile_loadd(6, left + here, 64);
+        _tile_loadd(7, right + here, 64);
         _tile_dpbf16ps(0, 4, 6);
+        fetch_tile(left + next);
         _tile_dpbf16ps(1, 4, 7);
+        fetch_tile(right + next);
         meanwhile();
     }
     _tile_stored(0, out, 128);
@@ -137,11 +145,6 @@ struct PanelOut {
     }
 
     float* row(int64_t index) const { return product->out + index * product->stride + first_output; }
-
-    // Memory that is about to be written comes meanwhile.
-    void fetch(int64_t first, int64_t rows) const {
-        for (int64_t index = first; index < first + rows; index++) __builtin_prefetch(row(index), 1);
-    }
 
     void write(const float* sums, int64_t index) const {
         const Floats value = load(sums) * product->matrix->factor + bias;
@@ -168,6 +171,19 @@ struct WaitingRows {
     }
 };
 
+// Rows of a block that is being computed: the memory they will be written to comes meanwhile, a few at each step. All
+// asked for at once, tiles would wait behind them.
+struct ComingRows {
+    const PanelOut (&out)[2];
+    int64_t row, last;
+
+    void fetch(int64_t most) {
+        for (const int64_t end = std::min(last, row + most); row < end; row++) {
+            for (const PanelOut& panel : out) __builtin_prefetch(panel.row(row), 1);
+        }
+    }
+};
+
 inline void multiply_in_tiles(const Product& product, int64_t first, int64_t last, uint8_t* scratch) {
     const TilesInUse tiles(whole_tiles());
     const Matrix& matrix = *product.matrix;
@@ -176,7 +192,6 @@ inline void multiply_in_tiles(const Product& product, int64_t first, int64_t las
     alignas(64) float sums[2][32 * 32];
     float *coming = sums[0], *written = sums[1];
     WaitingRows waiting{{{product, first}, {product, first}}, 0, written, 0, 0};
-    const auto write_some = [&] { waiting.write(rows_a_step); };
     for (int64_t panel = first; panel < last; panel += 2) {
         const int64_t panels = std::min<int64_t>(2, last - panel);
         for (int64_t half = 0; half < panels; half++) {
@@ -186,11 +201,15 @@ inline void multiply_in_tiles(const Product& product, int64_t first, int64_t las
         const PanelOut out[2] = {{product, panel}, {product, panel + panels - 1}};
         for (int64_t row = 0; row < product.rows; row += 32) {
             const int64_t rows = std::min<int64_t>(32, product.rows - row);
-            for (const PanelOut& to : out) to.fetch(row, rows);
+            ComingRows of_this{out, row, row + rows};
+            const auto meanwhile = [&] {
+                waiting.write(rows_a_step);
+                of_this.fetch(rows_a_step);
+            };
             if (rows > 16) {
-                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, coming, write_some);
+                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, coming, meanwhile);
             } else {
-                tiles_1x2(product.x.row(row), scratch, right, steps, coming, write_some);
+                tiles_1x2(product.x.row(row), scratch, right, steps, coming, meanwhile);
             }
             waiting = {{out[0], out[1]}, panels, coming, row, row + rows};
             std::swap(coming, written);
