@@ -32,8 +32,9 @@ class Rows:
         """Fill a row from scratch."""
         row, tokens = admission.row, admission.tokens
         self.states.tokens[row, : len(tokens)] = upload(tokens, torch.int32, self._device)
-        self.states.num_computed[row] = admission.num_computed
-        self.states.lengths_for_angles[row] = admission.length_for_angles
+        # filled, since an assignment would wait for the device
+        self.states.num_computed[row].fill_(admission.num_computed)
+        self.states.lengths_for_angles[row].fill_(admission.length_for_angles)
         for table, blocks in zip(self.states.tables, admission.tables, strict=True):
             table[row, : len(blocks)] = upload(blocks, torch.int32, self._device)
 

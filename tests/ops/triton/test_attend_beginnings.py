@@ -9,7 +9,7 @@ from quire.ops.reference.paged_attention import paged_attention as reference
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 from tests.ops.triton.test_paged_attention import Step, make_step
 
-pytestmark = needs_triton
+pytestmark = [needs_triton, pytest.mark.sanitize]
 
 BLOCK = 16
 
