@@ -42,7 +42,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
     kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
-    seqs, tokens = decide_step_size(asked.scheduler, device, choices)
+    seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)

@@ -38,7 +38,7 @@ def resolve_embedding(
             "--tensor-parallel-size and --pipeline-parallel-size out."
         )
     dtype = decide_dtype(asked.model.dtype, model, device, choices)
-    seqs, tokens = decide_step_size(asked.scheduler, device, choices)
+    seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
     longest = _longest(asked.model.max_model_len, model, trained_length, choices)
     return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices), asked.model.cpu_threads)
 

@@ -16,9 +16,10 @@ class SchedulerConfig:
     """Who runs in a step, in which order, and what happens when memory runs out."""
 
     max_num_seqs: int | None = None
-    """Sequences in one step at most. Unset: 256 on a GPU, 16 on a CPU."""
+    """Sequences in one step at most. Unset: 256 on a GPU, 64 on a CPU."""
     max_num_batched_tokens: int | None = None
-    """Tokens in one step at most, prompts and answers together. Unset: 8192 on a GPU, 512 on a CPU."""
+    """Tokens in one step at most, prompts and answers together. Unset: 8192 on a GPU, 16384 there for models of fewer
+    than 2 billion parameters, 512 on a CPU."""
     scheduling_policy: Policy = "fcfs"
     """Order of waiting: first come, shortest job, equal slices in turn, by priority, or fair by tokens a tenant."""
     preemption_mode: AskedPreemption = "auto"

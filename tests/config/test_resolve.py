@@ -135,8 +135,14 @@ def test_dtype_the_device_lacks_is_refused() -> None:
 def test_asked_limit_pushes_the_other_one() -> None:
     few = resolve(asked(max_num_batched_tokens=64), TINY, H100).limits
     assert (few.max_num_seqs, few.max_num_batched_tokens) == (64, 64)
-    many = resolve(asked(max_num_seqs=10_000), TINY, H100).limits
-    assert (many.max_num_seqs, many.max_num_batched_tokens) == (10_000, 10_000)
+    many = resolve(asked(max_num_seqs=20_000), TINY, H100).limits
+    assert (many.max_num_seqs, many.max_num_batched_tokens) == (20_000, 20_000)
+
+
+def test_a_small_model_has_longer_steps_on_a_gpu() -> None:
+    resolved = resolve(asked(), TINY, H100)
+    assert (resolved.limits.max_num_seqs, resolved.limits.max_num_batched_tokens) == (256, 16_384)
+    assert "2 billion parameters" in reason(resolved, "max_num_batched_tokens")
 
 
 def test_cpu_is_modest() -> None:
