@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.loadgen_agreement.guidellm_run import run_guidellm, version
+from benchmarks.loadgen_agreement.quantities import MissingAnswers
 from benchmarks.loadgen_agreement.quire_run import run_quire
 from benchmarks.loadgen_agreement.table import tables
 from benchmarks.loadgen_agreement.workload import Workload
@@ -82,10 +83,14 @@ def _measured_rounds(
             ),
         }
         found = {}
-        for name, run in sorted(generators.items(), reverse=number % 2 == 0):
-            wait_until_quiet(patience=asked.patience)
-            figures, others = watched(run)
-            found[name] = asdict(figures) | {"others": others}
+        try:
+            for name, run in sorted(generators.items(), reverse=number % 2 == 0):
+                wait_until_quiet(patience=asked.patience)
+                figures, others = watched(run)
+                found[name] = asdict(figures) | {"others": others}
+        except MissingAnswers as error:  # guidellm now and then gives one up at the end of a run
+            print(f"round {number} does not count: {error}", file=sys.stderr)
+            continue
         if number != _WARM_ROUND:
             for name, each in found.items():
                 kept[name].append(each)

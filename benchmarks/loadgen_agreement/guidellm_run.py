@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from benchmarks.loadgen_agreement.quantities import Agreed, Answer, agreed
+from benchmarks.loadgen_agreement.quantities import Agreed, Answer, MissingAnswers, agreed
 from benchmarks.loadgen_agreement.workload import Workload
 
 INSTALL = "python -m venv build/loadgen_venv && build/loadgen_venv/bin/pip install guidellm"
@@ -47,7 +47,7 @@ def read_guidellm(report: dict[str, Any], workload: Workload) -> Agreed:
     (benchmark,) = report["benchmarks"]
     done = benchmark["requests"]["successful"]
     if len(done) != workload.requests or any(each["output_tokens"] != workload.answer for each in done):
-        raise RuntimeError(
+        raise MissingAnswers(
             f"guidellm got {len(done)} whole answers of {workload.requests}, of "
             f"{sorted({each['output_tokens'] for each in done})} tokens; {len(benchmark['requests']['errored'])} failed"
         )

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 
+class MissingAnswers(RuntimeError):
+    """A generator did not get all answers whole: what it measured is of another workload."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One request that was answered; times in seconds from its sending."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.loadgen_agreement.guidellm_run import read_guidellm, version
-from benchmarks.loadgen_agreement.quantities import Answer, agreed
+from benchmarks.loadgen_agreement.quantities import Answer, MissingAnswers, agreed
 from benchmarks.loadgen_agreement.quire_run import read_quire
 from benchmarks.loadgen_agreement.table import tables
 from benchmarks.loadgen_agreement.workload import Workload
@@ -62,11 +62,11 @@ def test_the_two_meanings_of_time_per_token_differ() -> None:
 def test_answers_that_are_missing_are_an_error() -> None:
     report = guidellm_report()
     report["benchmarks"][0]["requests"]["successful"].pop()
-    with pytest.raises(RuntimeError, match="1 whole answers of 2"):
+    with pytest.raises(MissingAnswers, match="1 whole answers of 2"):
         read_guidellm(report, WORKLOAD)
     report = quire_report()
     report["points"][0]["runs"][0] |= {"completed": 1, "errors": {"timeout": 1}}
-    with pytest.raises(RuntimeError, match=r"1 whole answers of 2.*timeout"):
+    with pytest.raises(MissingAnswers, match=r"1 whole answers of 2.*timeout"):
         read_quire(report, WORKLOAD)
 
 
