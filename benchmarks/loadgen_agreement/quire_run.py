@@ -30,7 +30,9 @@ def read_quire(report: dict[str, Any], workload: Workload) -> Agreed:
     (point,) = report["points"]
     (run,) = point["runs"]
     if run["completed"] != workload.requests or run["output_tokens"] != workload.requests * workload.answer:
-        raise MissingAnswers(f"quire bench got {run['completed']} whole answers of {workload.requests}: {run['errors']}")
+        raise MissingAnswers(
+            f"quire bench got {run['completed']} whole answers of {workload.requests}: {run['errors']}"
+        )
     samples = {measure["name"]: measure["runs"][0] for measure in point["measures"]}
     pairs = zip(samples["ttft"], samples["e2e"], strict=True)
     return agreed([Answer(first, last, workload.answer) for first, last in pairs], run["seconds"])

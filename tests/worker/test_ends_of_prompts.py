@@ -30,7 +30,9 @@ def test_an_answer_s_first_token_is_drawn_from_its_prompt_s_logits(
     monkeypatch.setattr(worker, "_logits", logits)
 
     def admission(row: int, **given: object) -> Admission:
-        return msgspec.structs.replace(made_up_sequence(row, 6, resolved.kv), tables=[[2 * row + 1, 2 * row + 2]], **given)
+        return msgspec.structs.replace(
+            made_up_sequence(row, 6, resolved.kv), tables=[[2 * row + 1, 2 * row + 2]], **given
+        )
 
     for plan in (
         StepPlan(step=0, admitted=[admission(0), admission(1)], rows=[0, 1], counts=[6, 4], num_sampling=1),
