@@ -30,8 +30,8 @@ class Runner:
         self._logits: list[torch.Tensor] = []
         project = worker._logits
 
-        def recorded(hidden: torch.Tensor) -> torch.Tensor:
-            logits = project(hidden)
+        def recorded(hidden: torch.Tensor, prompts: range = range(0)) -> torch.Tensor:
+            logits = project(hidden, prompts)
             self._logits.append(logits.clone())
             return logits
 
