@@ -68,6 +68,9 @@ def _memory_table(plan: MemoryPlan) -> Table:
     table.add_row("sampling", decimal_size(budget.sampler), "logits of a full batch, an estimate")
     if budget.swap:
         table.add_row("swap space", decimal_size(budget.swap), "comes out of the same memory")
+    if budget.runtime:
+        table.add_row("driver, libraries", decimal_size(budget.runtime), "context, workspaces, kernels, an estimate")
+        table.add_row("graphs", decimal_size(budget.graphs), "decode steps of every size, an estimate")
     left = decimal_size(budget.kv) if budget.kv >= 0 else f"[red]{decimal_size(budget.kv)}[/red]"
     table.add_row("left for KV", left, "" if budget.kv >= 0 else "[red]too little[/red]")
     return table

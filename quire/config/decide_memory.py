@@ -5,8 +5,10 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
 from quire.config.memory import (
+    GPU_RUNTIME,
     MemoryBudget,
     activation_bytes,
+    graph_bytes,
     layer_bytes,
     sampler_bytes,
     weights_on_device,
@@ -83,13 +85,16 @@ def memory_budget(
     max_num_seqs, max_num_batched_tokens = step
     # of the layers in host memory one at a time is on the device, and the next on its way
     away = max(0, offloaded - 2) * layer_bytes(model, dtype, asked.parallel)
+    ranks, is_gpu = asked.parallel.tensor_parallel_size, device.kind == "cuda"
     return MemoryBudget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
         weights=weights_on_device(model, dtype, asked.parallel) - away,
-        activations=activation_bytes(model, dtype, max_num_batched_tokens, asked.parallel.tensor_parallel_size),
+        activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
         sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
-        swap=swap_bytes if device.kind == "cpu" else 0,
+        swap=0 if is_gpu else swap_bytes,
+        runtime=GPU_RUNTIME if is_gpu else 0,
+        graphs=graph_bytes(model, dtype, max_num_seqs, ranks) if is_gpu else 0,
     )
 
 
@@ -134,14 +139,30 @@ def decide_num_blocks(
             f"--num-gpu-blocks-override is {asked.num_gpu_blocks_override}, but only {fits} blocks of "
             f"{shape.block_bytes:,} bytes fit {device.name}; lower it or leave it out."
         )
+    _check_free(device, budget, (blocks + 1) * shape.block_bytes)
     choices.append(Choice("num_gpu_blocks", f"{blocks:,}", reason))
     return blocks
+
+
+def _check_free(device: DeviceFacts, budget: MemoryBudget, kv: int) -> None:
+    """Whether what a plan takes is there to be taken; the runtime's part partly is when free memory is known."""
+    needed = budget.spent - budget.runtime + kv
+    if device.free_bytes is None or needed <= device.free_bytes:
+        return
+    most = (device.free_bytes + budget.runtime) / budget.total
+    raise ConfigError(
+        f"quire would take {decimal_size(needed)} of {device.name}, but {decimal_size(device.free_bytes)} of its "
+        f"{decimal_size(budget.total)} are free, as someone else uses the rest; end who does (`nvidia-smi` lists them), "
+        f"or use --gpu-memory-utilization {int(100 * most) / 100} at most."
+    )
 
 
 def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
     parts = {"weights": budget.weights, "activations": budget.activations, "sampling": budget.sampler}
     if budget.swap:
         parts["swap space"] = budget.swap
+    if budget.runtime:
+        parts["the driver and libraries"], parts["graphs"] = budget.runtime, budget.graphs
     spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items())
     return (
         f"the model does not fit: {spent} leave no room for KV in the {decimal_size(budget.share)} that are "

@@ -80,3 +80,5 @@ class DeviceFacts:
     """Whether it is a CPU for which quire's native core is installed."""
     has_tiles: bool = False
     """Whether that core multiplies bfloat16 in tiles (AMX)."""
+    free_bytes: int | None = None
+    """Bytes of a GPU's memory that nobody uses; None where there is no GPU to ask."""

@@ -6,6 +6,7 @@ from quire.config.dtypes import DTYPE_BYTES, PLAIN_FLOATS, dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
+from quire.config.sizes import GIB
 from quire.core.ggml_types import PACKED
 
 # Widest point of a layer, in multiples of the hidden size: the residual stream, its norm, attention's output and input
@@ -15,6 +16,15 @@ _CUT_WIDTHS = 12
 
 _SAMPLER_COPIES = 3
 """float32 logits, their sorted copy and the sort's indices."""
+
+GPU_RUNTIME = GIB
+"""What a process takes of a GPU besides its tensors: the driver's context, libraries' workspaces, compiled kernels. An
+H200 has 757 MiB in use with all of quire's kernels loaded, 527 of them before any process came."""
+
+MOST_GRAPHS = 256
+"""Decode steps that are kept as CUDA graphs. Those of the usual ways to sample are fewer (`worker/ready_ahead.py`)."""
+_GRAPH_BYTES_OF_LAYER = 40 << 10
+"""What the driver keeps of a layer of each, which an H200 showed to be 36 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,9 @@ class MemoryBudget:
     sampler: int
     swap: int = 0
     """Swap space that comes out of the same memory, which only a CPU's does."""
+    runtime: int = 0
+    graphs: int = 0
+    """These two are a GPU's alone."""
 
     @property
     def share(self) -> int:
@@ -37,7 +50,12 @@ class MemoryBudget:
     @property
     def spent(self) -> int:
         """Everything but KV."""
-        return self.weights + self.activations + self.sampler + self.swap
+        return self.weights + self.activations + self.sampler + self.swap + self.runtime + self.graphs
+
+    @property
+    def of_tensors(self) -> int:
+        """What weights, KV and the largest step may take together."""
+        return self.share - self.runtime - self.graphs
 
     @property
     def kv(self) -> int:
@@ -84,3 +102,9 @@ def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_para
 def sampler_bytes(model: ModelFacts, num_rows: int) -> int:
     """Bytes that turning `num_rows` rows of logits into tokens takes."""
     return num_rows * model.vocab_size * dtype_bytes("float32") * _SAMPLER_COPIES
+
+
+def graph_bytes(model: ModelFacts, dtype: str, num_rows: int, tensor_parallel_size: int) -> int:
+    """Bytes of decode steps of up to `num_rows` rows as graphs: they share what one of them computes in."""
+    shared = activation_bytes(model, dtype, num_rows, tensor_parallel_size) + sampler_bytes(model, num_rows)
+    return shared + MOST_GRAPHS * model.num_layers * _GRAPH_BYTES_OF_LAYER

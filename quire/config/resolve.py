@@ -68,7 +68,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         target_itl_ms=_target_itl(asked.scheduler, choices),
         queue_timeout=_queue_timeout(asked.scheduler, choices),
         weight_bytes=budget.weights,
-        device_share=budget.share,
+        tensor_share=budget.of_tensors,
         choices=tuple(choices),
         keep_packed=keep_packed,
         random_weights=asked.model.load_format == "dummy",

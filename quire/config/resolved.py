@@ -97,8 +97,8 @@ class Resolved:
     weight_bytes: int
     """Bytes of weights on one device."""
     choices: tuple[Choice, ...]
-    device_share: int = 0
-    """Bytes of a device's memory that quire may use."""
+    tensor_share: int = 0
+    """Bytes of a device's memory that weights, KV and the largest step may take together."""
     keep_packed: bool = False
     """Whether weights that are stored packed stay so in memory."""
     random_weights: bool = False

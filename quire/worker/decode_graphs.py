@@ -2,7 +2,8 @@
 
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
 reads. Graphs are captured when a size is used for the second time, or before it is used at all while there is nothing
-else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. Where the host has to
+else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. There are at most as
+many as memory was planned for; one more takes the place of the one that has not been used for longest. Where the host has to
 say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host thinks.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from quire.config.memory import MOST_GRAPHS
 from quire.ops.upload import upload
 from quire.sampling.sampler import SampledTokens
 from quire.worker.out_of_memory import is_out_of_memory
@@ -59,7 +61,15 @@ class _Captured:
 class DecodeGraphs:
     """Runs decode steps, by graph where there is one."""
 
-    def __init__(self, compute: Compute, draw: Draw, most_rows: int, spare_row: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        compute: Compute,
+        draw: Draw,
+        most_rows: int,
+        spare_row: int,
+        device: torch.device,
+        most_graphs: int = MOST_GRAPHS,
+    ) -> None:
         self._compute = compute
         self._draw = draw
         self.sizes = ladder(most_rows)
@@ -69,7 +79,9 @@ class DecodeGraphs:
         """Memory that all graphs share: they never run at once."""
         self._logits: Tensor | None = None  # [most rows, vocabulary]
         """What the first part of a step leaves to the second, of whatever size: they would be much memory together."""
+        self._most_graphs = most_graphs
         self._captured: dict[_Place, _Captured] = {}
+        """The last used come last."""
         self._seen: set[_Place] = set()
         self._too_large: set[_Place] = set()
         """Places whose graph did not fit into memory; their steps run without one."""
@@ -104,10 +116,14 @@ class DecodeGraphs:
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
     def make_ready(self, size: int, way: Hashable, *, alike: bool = False) -> None:
-        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be of this way."""
+        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be of this way.
+
+        None that is there makes room for it.
+        """
         place = _Place(size, way, alike, in_parts=False)
         self._seen.add(place)
-        self._graph(place)
+        if len(self._captured) < self._most_graphs:
+            self._graph(place)
 
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
         logits, lengths = self._compute(rows, place.alike)
@@ -116,16 +132,26 @@ class DecodeGraphs:
         return self._draw(rows, logits, lengths)
 
     def _graph(self, place: _Place) -> _Captured | None:
-        if place not in self._captured:
+        captured = self._captured.pop(place, None)
+        if captured is None:
             try:
-                self._captured[place] = self._capture(place)
+                self._make_room()
+                captured = self._capture(place)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
                 # nothing was computed for a row that someone reads, so the step can still be taken without a graph
                 self._too_large.add(place)
                 _log.warning("no memory for the graph of %d rows; such steps go without one: %s", place.size, error)
-        return self._captured.get(place)
+        if captured is not None:
+            self._captured[place] = captured
+        return captured
+
+    def _make_room(self) -> None:
+        """For one more graph. A device that runs the one to go must end with it first."""
+        if len(self._captured) >= self._most_graphs:
+            torch.cuda.synchronize(self._device)
+            self._captured.pop(next(iter(self._captured)))
 
     def _capture(self, place: _Place) -> _Captured:
         rows = torch.full((place.size,), self._spare_row, dtype=torch.int64, device=self._device)

@@ -39,9 +39,9 @@ def take_largest_step(worker: Worker, resolved: Resolved, peak_bytes: Callable[[
         raise ConfigError(f"{told} does not fit into the device's memory ({error}); {advice}.") from None
     worker.start(StepPlan(step=0, released=numbers))
     peak = peak_bytes()
-    if peak > resolved.device_share:
-        over, share = decimal_size(peak - resolved.device_share), decimal_size(resolved.device_share)
-        _log.warning("%s took %s more than the %s that quire may use; %s.", told, over, share, advice)
+    if peak > resolved.tensor_share:
+        over, share = decimal_size(peak - resolved.tensor_share), decimal_size(resolved.tensor_share)
+        _log.warning("%s took %s more than the %s planned; %s.", told, over, share, advice)
     else:
-        share = decimal_size(resolved.device_share)
+        share = decimal_size(resolved.tensor_share)
         _log.info("%s takes the memory to %s of the %s planned", told, decimal_size(peak), share)

@@ -1,4 +1,4 @@
-"""Decisions about packed and offloaded weights."""
+"""Decisions about packed and offloaded weights, and memory that others use."""
 
 from dataclasses import replace
 
@@ -45,3 +45,15 @@ def test_offloaded_layers_leave_their_room_to_kv() -> None:
 def test_a_cpu_has_nowhere_to_offload_to() -> None:
     with pytest.raises(ConfigError, match="--offload-gb is 1, but a CPU's weights are in host memory already"):
         resolve(asked(offload_gb=1.0), LLAMA_3_8B, replace(DEVICES["cpu"], memory_bytes=1 << 40))
+
+
+def test_a_gpu_whose_memory_others_use_is_refused_with_the_share_that_fits() -> None:
+    h100 = DEVICES["h100"]
+    alone = replace(h100, free_bytes=h100.memory_bytes - (621 << 20))
+    resolve(asked(), LLAMA_3_8B, alone)
+    resolve(asked(gpu_memory_utilization=1.0), LLAMA_3_8B, alone)  # the driver's own part is planned for
+    shared = replace(h100, free_bytes=h100.memory_bytes // 2)
+    with pytest.raises(ConfigError, match=r"42\.\d+ GB of its 84\.9\d GB are free.*--gpu-memory-utilization 0\.51 at most"):
+        resolve(asked(), LLAMA_3_8B, shared)
+    resolve(asked(gpu_memory_utilization=0.51), LLAMA_3_8B, shared)
+    resolve(asked(num_gpu_blocks_override=1000), LLAMA_3_8B, shared)  # takes less than its share

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quire.config.memory import MemoryBudget, activation_bytes, sampler_bytes, weights_on_device
+from quire.config.memory import MemoryBudget, activation_bytes, graph_bytes, sampler_bytes, weights_on_device
 from quire.config.parallel import ParallelConfig
 from tests.config.examples import LLAMA_3_8B
 
@@ -39,3 +39,16 @@ def test_sampler_takes_rows_of_logits() -> None:
 def test_budget_adds_up_and_may_be_overspent() -> None:
     budget = MemoryBudget(total=100, utilization=0.5, weights=30, activations=20, sampler=5, swap=1)
     assert (budget.share, budget.spent, budget.kv) == (50, 56, -6)
+
+
+def test_what_a_gpu_takes_besides_tensors_is_of_the_share_too() -> None:
+    budget = MemoryBudget(total=100, utilization=0.9, weights=30, activations=20, sampler=5, runtime=3, graphs=4)
+    assert (budget.kv, budget.of_tensors) == (28, 83)
+
+
+def test_graphs_share_what_the_largest_computes_in() -> None:
+    """An H200 used 400 MiB of it with llama-8b, and 140 MiB for its 123 graphs."""
+    shared = activation_bytes(LLAMA_3_8B, "bfloat16", 256, 1) + sampler_bytes(LLAMA_3_8B, 256)
+    assert 400 << 20 < shared < 440 << 20
+    each = (graph_bytes(LLAMA_3_8B, "bfloat16", 256, 1) - shared) // 256
+    assert 140 << 20 < 123 * each < 180 << 20

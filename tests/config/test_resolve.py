@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quire.config.devices import DEVICES
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import most_blocks
-from quire.config.memory import activation_bytes, sampler_bytes
+from quire.config.memory import GPU_RUNTIME, activation_bytes, graph_bytes, sampler_bytes
 from quire.config.resolve import resolve
 from quire.config.resolved import PolicySettings, Resolved
 from quire.core.errors import ConfigError
@@ -35,8 +35,9 @@ def test_llama_3_8b_on_an_h100() -> None:
 
 def test_blocks_and_the_scratch_block_fill_what_is_left() -> None:
     resolved = resolve(asked(gpu_memory_utilization=0.5), LLAMA_3_8B, H100)
-    spent = resolved.weight_bytes + activation_bytes(LLAMA_3_8B, "bfloat16", 8192, 1) + sampler_bytes(LLAMA_3_8B, 256)
-    left = int(H100.memory_bytes * 0.5) - spent
+    steps = activation_bytes(LLAMA_3_8B, "bfloat16", 8192, 1) + sampler_bytes(LLAMA_3_8B, 256)
+    besides = GPU_RUNTIME + graph_bytes(LLAMA_3_8B, "bfloat16", 256, 1)
+    left = int(H100.memory_bytes * 0.5) - resolved.weight_bytes - steps - besides
     assert (resolved.kv.num_blocks + 1) * resolved.kv.block_bytes <= left
     assert (resolved.kv.num_blocks + 2) * resolved.kv.block_bytes > left
 

@@ -99,7 +99,7 @@ CASES: list[tuple[dict[str, object], DeviceFacts, int | None, set[str]]] = [
     ({"dtype": "float32"}, gb(24), None, {"--dtype", "--tensor-parallel-size", "--device"}),
     (
         {},
-        gb(18.9),
+        gb(20.7),
         None,
         {"--gpu-memory-utilization", "--max-num-batched-tokens", "--tensor-parallel-size", "--device"},
     ),

@@ -111,3 +111,30 @@ def test_rows_that_begin_alike_have_graphs_of_their_own() -> None:
     for alike in (False, True, False, True, False, True):
         assert graphs.run([3, 1], "greedy", alike=alike).tokens.tolist() == [3 + 100 * alike, 1 + 100 * alike]
     assert told[:2] == [False, True]  # neither has a graph yet
+
+
+def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    captures: list[object] = []
+    capture = DecodeGraphs._capture
+
+    def counted(self: DecodeGraphs, place: Any) -> Any:
+        captures.append(place.way)
+        return capture(self, place)
+
+    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+        return rows[:, None].float(), rows
+
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+        return SampledTokens(logits[:, 0].long(), rows < 0, None)
+
+    monkeypatch.setattr(DecodeGraphs, "_capture", counted)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"), most_graphs=2)
+    for way in ("a", "a", "b", "b", "a", "c", "c"):  # the second time is the one that captures
+        assert graphs.run([3, 1], way).tokens.tolist() == [3, 1]
+    assert captures == ["a", "b", "c"]
+    for way in ("a", "c", "b", "a"):  # c took b's place, and b then a's
+        assert graphs.run([3, 1], way).tokens.tolist() == [3, 1]
+    assert captures == ["a", "b", "c", "b", "a"]
+    graphs.make_ready(2, "d")
+    assert captures == ["a", "b", "c", "b", "a"]  # what is only likely to be used takes nobody's place

@@ -31,7 +31,7 @@ def without_its_time(result: StepResult) -> StepResult:
 def resolved(tmp_path: Path) -> Resolved:
     make_text_model(tmp_path, "llama")
     asked = {"max_num_seqs": 5, "max_num_batched_tokens": 52, "block_size": 4}
-    return replace(resolved_for(tmp_path, cpu_compute="exact", **asked), device_share=SHARE)
+    return replace(resolved_for(tmp_path, cpu_compute="exact", **asked), tensor_share=SHARE)
 
 
 @pytest.fixture

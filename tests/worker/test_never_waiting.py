@@ -42,7 +42,7 @@ def waiting_fails() -> Iterator[None]:
 def test_prompts_and_answers_come_while_others_run(tmp_path: Path, params: SamplingParams) -> None:
     make_text_model(tmp_path, "llama")
     asked = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "block_size": 4}
-    resolved = replace(resolved_for(tmp_path, cpu_compute="exact", **asked), device_share=1 << 30)
+    resolved = replace(resolved_for(tmp_path, cpu_compute="exact", **asked), tensor_share=1 << 30)
     worker = start_worker(tmp_path, resolved, device=torch.device("cuda"))
 
     def admission(row: int) -> Admission:

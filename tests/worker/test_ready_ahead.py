@@ -28,7 +28,7 @@ ROWS = FEWEST + 1
 def resolved(tmp_path: Path) -> Resolved:
     make_text_model(tmp_path, "llama")
     asked = {"max_num_seqs": ROWS, "max_num_batched_tokens": 64, "block_size": 4}
-    return replace(resolved_for(tmp_path, cpu_compute="exact", **asked), device_share=1 << 30)
+    return replace(resolved_for(tmp_path, cpu_compute="exact", **asked), tensor_share=1 << 30)
 
 
 def worker_with_graphs(path: Path, resolved: Resolved, device: str) -> Worker:
