@@ -4,8 +4,10 @@ python -m benchmarks.loadgen_agreement --guidellm-python build/loadgen_venv/bin/
     --json benchmarks/results/loadgen_agreement_x86_64.json
 
 A real server with the real model, the same prompts for both, in turns, of which each begins every other one. The
-server's prefix cache is off, so whoever comes second finds nothing in it. With --apart the server has the first half of
-the machine's cores to itself, so that a generator's own work does not slow what it measures.
+server's prefix cache is off, so whoever comes second finds nothing in it. Both ask through a port that passes
+everything on and keeps the moments it did (`wire.py`), so that what the server did to one of them can be told from what
+that one made of it. With --apart the server has the first half of the machine's cores to itself, so that a generator's
+own work does not slow what it measures.
 """
 
 import argparse
@@ -24,9 +26,10 @@ from benchmarks.loadgen_agreement.guidellm_run import run_guidellm, version
 from benchmarks.loadgen_agreement.quantities import MissingAnswers
 from benchmarks.loadgen_agreement.quire_run import run_quire
 from benchmarks.loadgen_agreement.table import tables
+from benchmarks.loadgen_agreement.wire import Wire, wire_to
 from benchmarks.loadgen_agreement.workload import Workload
 from benchmarks.peers.quiet import wait_until_quiet, watched
-from benchmarks.peers.server_process import RunningServer, ServerCommand, running
+from benchmarks.peers.server_process import ServerCommand, running
 from quire.bench.report import this_machine
 from quire.bench.vocabulary import Vocabulary
 from quire.engine.fetch import DEFAULT_MODEL, fetch
@@ -57,39 +60,41 @@ def main() -> None:
         with running(partial(_server, asked, workload), asked.threads, folder / "server.log") as server:
             if asked.apart:
                 os.sched_setaffinity(0, cores[len(cores) // 2 :])
-            for _ in _measured_rounds(asked, workload, server, folder, record["rounds"]):
-                if asked.json is not None:  # an interrupted run keeps its whole rounds
-                    asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            server.first_token(list(range(100, 116)))
+            with wire_to(server.port) as wire:
+                for _ in _measured_rounds(asked, workload, server.model, wire, folder, record["rounds"]):
+                    if asked.json is not None:  # an interrupted run keeps its whole rounds
+                        asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print("\n".join(tables(record)))
 
 
 def _measured_rounds(
     asked: argparse.Namespace,
     workload: Workload,
-    server: RunningServer,
+    model: str,
+    wire: Wire,
     folder: Path,
-    kept: dict[str, list[dict[str, float]]],
+    kept: dict[str, list[dict[str, Any]]],
 ) -> Iterator[int]:
     """Adds to `kept` and says so, round by round. The first warms up, and is not kept."""
     vocabulary = Vocabulary(load_tokenizer(fetch(asked.model).path))
-    server.first_token(list(range(100, 116)))
     for number in range(_WARM_ROUND, asked.rounds + 1):
         prompts = folder / "prompts.jsonl"
         workload.write(prompts, vocabulary, number)
         generators = {
-            "quire": partial(run_quire, server.url, server.model, prompts, workload, folder),
-            "guidellm": partial(
-                run_guidellm, asked.guidellm_python, server.url, server.model, prompts, workload, folder
-            ),
+            "quire": partial(run_quire, wire.url, model, prompts, workload, folder),
+            "guidellm": partial(run_guidellm, asked.guidellm_python, wire.url, model, prompts, workload, folder),
         }
         found = {}
         try:
             for name, run in sorted(generators.items(), reverse=number % 2 == 0):
                 wait_until_quiet(patience=asked.patience)
                 figures, others = watched(run)
-                found[name] = asdict(figures) | {"others": others}
+                passed = wire.take(workload.requests, workload.answer)
+                found[name] = asdict(figures) | {"wire": asdict(passed), "others": others}
         except MissingAnswers as error:  # guidellm now and then gives one up at the end of a run
             print(f"round {number} does not count: {error}", file=sys.stderr)
+            wire.exchanges.clear()
             continue
         if number != _WARM_ROUND:
             for name, each in found.items():

@@ -9,6 +9,7 @@ tokens those steps will sample (placeholders); `update` fills them in.
 """
 
 from collections import deque
+from operator import attrgetter
 
 from quire.config.facts import LONG
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
@@ -35,6 +36,7 @@ MAX_JUMP = 256
 them, and whoever reads the stream must not wait for other people's prompts."""
 HEADROOM = 100
 """One block in this many stays free at admission, so that running sequences can grow for a while."""
+_LENGTH = attrgetter("num_computed")
 HOLDS_KV = frozenset({Status.PAUSED, Status.SWAPPED})
 """Queued states in which a sequence starts from blocks of its own, not from the prefix cache."""
 
@@ -271,6 +273,7 @@ class Scheduler:
                 seq.num_computed = known
                 seq.num_pending += 1
                 decodes.append(seq)
+        decodes.sort(key=_LENGTH, reverse=True)  # a device begins with the first: it must not end with a long one alone
         draft.sampling_counts = [1] * len(decodes)
         draft.tokens_left -= len(decodes) + len(verifying)
         for seq in verifying:

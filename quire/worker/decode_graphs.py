@@ -3,8 +3,9 @@
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
 reads. Graphs are captured when a size is used for the second time, or before it is used at all while there is nothing
 else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. There are at most as
-many as memory was planned for; one more takes the place of the one that has not been used for longest. Where the host has to
-say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host thinks.
+many as memory was planned for; one more takes the place of the one that has not been used for longest. Where the host
+has to say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host
+thinks.
 """
 
 import logging

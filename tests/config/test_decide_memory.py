@@ -53,7 +53,9 @@ def test_a_gpu_whose_memory_others_use_is_refused_with_the_share_that_fits() -> 
     resolve(asked(), LLAMA_3_8B, alone)
     resolve(asked(gpu_memory_utilization=1.0), LLAMA_3_8B, alone)  # the driver's own part is planned for
     shared = replace(h100, free_bytes=h100.memory_bytes // 2)
-    with pytest.raises(ConfigError, match=r"42\.\d+ GB of its 84\.9\d GB are free.*--gpu-memory-utilization 0\.51 at most"):
+    with pytest.raises(
+        ConfigError, match=r"42\.\d+ GB of its 84\.9\d GB are free.*--gpu-memory-utilization 0\.51 at most"
+    ):
         resolve(asked(), LLAMA_3_8B, shared)
     resolve(asked(gpu_memory_utilization=0.51), LLAMA_3_8B, shared)
     resolve(asked(num_gpu_blocks_override=1000), LLAMA_3_8B, shared)  # takes less than its share

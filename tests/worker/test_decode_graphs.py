@@ -113,7 +113,9 @@ def test_rows_that_begin_alike_have_graphs_of_their_own() -> None:
     assert told[:2] == [False, True]  # neither has a graph yet
 
 
-def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     captures: list[object] = []
     capture = DecodeGraphs._capture
 

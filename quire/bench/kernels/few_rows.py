@@ -1,4 +1,4 @@
-"""Products of 1 to 16 rows with the weights of two models: our kernels beside cuBLAS, in bfloat16.
+"""Products of 1 to 128 rows with the weights of two models: our kernels beside cuBLAS, in bfloat16.
 
 Without tuning, the choices that ship are timed; with it, every candidate is checked against torch's result and timed.
 Weights rotate through more memory than the cache holds.
@@ -21,7 +21,7 @@ from quire.bench.kernels.few_rows_candidates import ways
 from quire.bench.kernels.gpu_timing import rotating_copies, time_calls
 from quire.bench.kernels.result import KernelResult
 from quire.ops.triton.compiler import CANNOT_RUN
-from quire.ops.triton.few_rows_choices import Choice
+from quire.ops.triton.few_rows_choices import Choice, padded_rows
 from quire.ops.triton.few_rows_linear import linear_by
 
 SHAPES = (
@@ -29,7 +29,7 @@ SHAPES = (
     *((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072), (151936, 1024)),  # qwen3-0.6b
 )
 """out × in: queries, keys and values; attention's output; gate and up; down; vocabulary."""
-ROWS = (1, 2, 4, 8, 16)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 FARTHEST = 1e-2
 """How far from torch's bfloat16 result a result may lie, as ‖difference‖ / ‖result‖: both round to 8 bits."""
 
@@ -132,7 +132,7 @@ def _compile_ahead(cases: Sequence[Case]) -> None:
     for case in cases:
         x = _random(case.rows, case.in_size)
         for choice in ways(case.rows, case.out_size, case.in_size, tune=True):
-            rows = case.rows if choice.cores == "cuda" else 0
+            rows = case.rows if choice.cores == "cuda" else padded_rows(case.rows)
             kernel = (replace(choice, splits=min(choice.splits, 2)), rows, case.in_size % choice.block_in == 0)
             call = partial(linear_by, choice, x, weights[case.out_size, case.in_size], None)
             kernels.setdefault(kernel, call)

@@ -3,20 +3,32 @@
 from collections.abc import Iterator
 from itertools import product
 
-from quire.ops.triton.few_rows_choices import MULTIPROCESSORS, Choice, ceil_div, choose, power_of_two_from
+from quire.ops.triton.few_rows_choices import (
+    MULTIPROCESSORS,
+    Choice,
+    ceil_div,
+    choose,
+    padded_rows,
+    power_of_two_from,
+)
 
 MOST_CANDIDATES = 24
 """Of one product: more would not fit four minutes for all of them."""
 CUDA_TILES = ((4, 1024), (2, 512), (8, 2048), (1, 512))
 """Warps, and the inputs they read at a time: 256 or 512 a warp."""
 CUDA_TILES_OF_EIGHT_ROWS = CUDA_TILES[:2]
-TENSOR_TILES = (
-    # for a warpgroup's instruction
-    *((64, 128, 4, 4), (64, 128, 4, 6), (64, 256, 4, 4), (128, 128, 4, 4), (128, 64, 4, 6)),
-    # for a warp's, where outputs are few
-    *((32, 256, 2, 4), (16, 256, 1, 4), (16, 512, 2, 4)),
-)
-"""Outputs, inputs, warps and stages."""
+TENSOR_TILES = {
+    16: (
+        # for a warpgroup's instruction
+        *((64, 128, 4, 4), (64, 128, 4, 6), (64, 256, 4, 4), (128, 128, 4, 4), (128, 64, 4, 6)),
+        # for a warp's, where outputs are few
+        *((32, 256, 2, 4), (16, 256, 1, 4), (16, 512, 2, 4)),
+    ),
+    32: ((64, 128, 4, 4), (128, 64, 4, 5), (64, 256, 4, 3), (64, 128, 4, 3), (64, 64, 4, 6), (128, 128, 8, 4)),
+    64: ((64, 128, 4, 4), (128, 64, 8, 4), (64, 64, 4, 6), (64, 128, 4, 3), (128, 64, 4, 5), (128, 128, 8, 3)),
+    128: ((64, 64, 4, 5), (128, 64, 8, 6), (64, 64, 4, 4), (128, 64, 8, 4), (64, 128, 4, 3), (128, 128, 8, 3)),
+}
+"""By the rows that are multiplied: outputs, inputs, warps and stages."""
 
 
 def ways(rows: int, out_size: int, in_size: int, tune: bool) -> list[Choice]:
@@ -29,7 +41,7 @@ def ways(rows: int, out_size: int, in_size: int, tune: bool) -> list[Choice]:
 
 def candidates(rows: int, out_size: int, in_size: int) -> list[Choice]:
     on_cuda = list(_on_cuda_cores(rows, out_size, in_size)) if rows <= 8 else []
-    on_tensor = list(dict.fromkeys(_on_tensor_cores(out_size, in_size))) if rows > 2 else []
+    on_tensor = list(dict.fromkeys(_on_tensor_cores(rows, out_size, in_size))) if rows > 2 else []
     mixed = on_cuda[:20] + on_tensor if rows <= 4 else on_tensor[:20] + on_cuda
     return mixed[:MOST_CANDIDATES]
 
@@ -46,9 +58,10 @@ def _on_cuda_cores(rows: int, out_size: int, in_size: int) -> Iterator[Choice]:
         yield Choice("cuda", block_out, block_in, 1, num_warps, num_stages)
 
 
-def _on_tensor_cores(out_size: int, in_size: int) -> Iterator[Choice]:
-    """Each tile with the splits that give a multiprocessor about two, one or four programs, of two turns at least."""
-    for programs_each, (block_out, block_in, num_warps, num_stages) in product((2, 1, 4), TENSOR_TILES):
-        wanted = ceil_div(programs_each * MULTIPROCESSORS, ceil_div(out_size, block_out))
-        splits = min(wanted, max(1, in_size // (2 * block_in)))
+def _on_tensor_cores(rows: int, out_size: int, in_size: int) -> Iterator[Choice]:
+    """Each tile with the splits that give a multiprocessor about one, two or four programs, of two turns at least."""
+    tiles = TENSOR_TILES[padded_rows(rows)]
+    for programs_each, (block_out, block_in, num_warps, num_stages) in product((1, 2, 4), tiles):
+        wanted = round(programs_each * MULTIPROCESSORS / ceil_div(out_size, block_out))
+        splits = max(1, min(wanted, in_size // (2 * block_in)))
         yield Choice("tensor", block_out, block_in, splits, num_warps, num_stages)

@@ -28,7 +28,8 @@ class SplitTiling(NamedTuple):
     num_warps: int
     num_stages: int  # 3 and 4 keep one tile of the cache in flight, 5 two: its table goes ahead of it by as much
     programs: int
-    """For each multiprocessor. Three or four fit at a time; the rest evens out unlike lengths."""
+    """For each multiprocessor. Three or four fit at a time; the rest evens out unlike lengths. The scheduler has the
+    longest sequences first, so that those at the end are short."""
 
 
 def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsize: int) -> SplitTiling:
@@ -42,7 +43,9 @@ def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsi
         return SplitTiling(32, num_warps, 2, 8)
     if num_sequences < 24:
         return SplitTiling(64, num_warps, 2, 16)
-    return SplitTiling(128, num_warps, 3, 4)
+    if num_sequences <= 96:
+        return SplitTiling(128, num_warps, 3, 8)
+    return SplitTiling(64, num_warps, 3, 4)  # one part each: what evens out lengths is that the longest come first
 
 
 @cache

@@ -11,8 +11,12 @@ from typing import Literal
 
 from quire.ops.triton.few_rows_table import TABLE
 
-MOST_ROWS = 16
-"""Above, products belong to cuBLAS: the tensor cores' smallest tile is full."""
+MOST_ROWS = 128
+"""Above, products belong to cuBLAS: their operations begin to count beside their bytes."""
+MOST_ROWS_BY_FORMULA = 32
+"""Of shapes that nobody has measured: above, cuBLAS was ahead in half of 20 that were measured to check the formula."""
+LEAST_TENSOR_ROWS = 16
+"""Tensor cores multiply no fewer."""
 MOST_ROWS_ON_CUDA_CORES = 8
 """At bandwidth, 8 rows take 60 % of the multiply-adds that CUDA cores can do; above, they would set the pace."""
 
@@ -27,7 +31,7 @@ class Choice:
     """One way to compute y = x Wᵀ. All sizes but `splits` and `num_stages` are powers of two."""
 
     cores: Literal["cuda", "tensor"]
-    """CUDA cores multiply each row by itself; tensor cores take 16 rows, missing ones as zeros."""
+    """CUDA cores multiply each row by itself; tensor cores take 16, 32, 64 or 128 rows, missing ones as zeros."""
     block_out: int
     """Outputs of one program."""
     block_in: int
@@ -45,13 +49,22 @@ def choose(rows: int, out_size: int, in_size: int) -> Choice | None:
     """The way to compute a product in 16-bit numbers, or None where cuBLAS does it better."""
     if not 1 <= rows <= MOST_ROWS:
         return None
-    measured = TABLE.get((out_size, in_size))
-    if measured is not None:
-        entry = measured[min(bound for bound in measured if bound >= rows)]
+    measured = TABLE.get((out_size, in_size), {})
+    bound = min((bound for bound in measured if bound >= rows), default=None)
+    if bound is not None:
+        entry = measured[bound]
         return None if entry is None else Choice(*entry)
-    if in_size % 16:
-        return None  # rows of such weights start unaligned, and no load takes 16 bytes
-    return _on_cuda_cores(out_size, in_size) if rows <= 4 else _on_tensor_cores(out_size, in_size)
+    if in_size % 16 or rows > MOST_ROWS_BY_FORMULA:
+        return None  # unaligned rows of weights cannot be loaded 16 bytes at a time
+    if rows <= 4:
+        return _on_cuda_cores(out_size, in_size)
+    is_one_tile = rows <= LEAST_TENSOR_ROWS
+    return _on_tensor_cores(out_size, in_size) if is_one_tile else _of_32_rows(out_size, in_size)
+
+
+def padded_rows(rows: int) -> int:
+    """How many rows tensor cores multiply where there are so many."""
+    return max(LEAST_TENSOR_ROWS, power_of_two_from(rows))
 
 
 def _on_cuda_cores(out_size: int, in_size: int) -> Choice:
@@ -80,6 +93,17 @@ def _on_tensor_cores(out_size: int, in_size: int) -> Choice:
     # fewer than two turns a program would leave nothing to overlap
     splits = _splits_for(2 * MULTIPROCESSORS, ceil_div(out_size, block_out), ceil_div(in_size, 2 * block_in))
     return Choice("tensor", block_out, block_in, splits, num_warps=block_out // 16, num_stages=4)
+
+
+def _of_32_rows(out_size: int, in_size: int) -> Choice:
+    """Blocks of a warpgroup's instruction, split until every multiprocessor has about one; taller ones where outputs
+    abound, so that x is loaded less often.
+    """
+    if ceil_div(out_size, 128) >= MULTIPROCESSORS:
+        return Choice("tensor", 128, 64, splits=1, num_warps=4, num_stages=5)
+    block_in = min(128, max(16, power_of_two_from(in_size)))
+    wanted = round(MULTIPROCESSORS / ceil_div(out_size, 64))
+    return Choice("tensor", 64, block_in, max(1, min(wanted, in_size // (2 * block_in))), num_warps=4, num_stages=4)
 
 
 def _splits_for(wanted_programs: int, blocks_of_outputs: int, most: int) -> int:

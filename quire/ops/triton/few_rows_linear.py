@@ -1,4 +1,4 @@
-"""linear for few rows: weights are read once, as fast as memory gives them; more rows go to cuBLAS.
+"""linear for few rows: weights are read once, as fast as memory gives them; many rows go to cuBLAS.
 
 Two kernels compute the products, on CUDA cores or on tensor cores; both sum in float32, always in the same order.
 Where the inputs are split among programs, a third adds their sums.
@@ -10,7 +10,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from quire.ops.triton.few_rows_choices import MOST_ROWS, MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div, choose
+from quire.ops.triton.few_rows_choices import (
+    MOST_ROWS,
+    MOST_ROWS_ON_CUDA_CORES,
+    Choice,
+    ceil_div,
+    choose,
+    padded_rows,
+)
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 
 BLOCK_OF_SUMS = 256
@@ -71,7 +78,7 @@ def _launch_products(choice: Choice, result: Tensor, x: Tensor, weight: Tensor, 
     else:
         assert rows <= MOST_ROWS
         # the interpreter holds bfloat16 as integers, and would multiply those
-        _multiply_on_tensor_cores[grid](*arguments, widen=not x.is_cuda, **settings)
+        _multiply_on_tensor_cores[grid](*arguments, padded_rows=padded_rows(rows), widen=not x.is_cuda, **settings)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -152,6 +159,7 @@ def _multiply_on_tensor_cores(
     out_size,
     in_size,
     in_per_split,
+    padded_rows: tl.constexpr,
     block_out: tl.constexpr,
     block_in: tl.constexpr,
     whole_blocks: tl.constexpr,
@@ -162,19 +170,19 @@ def _multiply_on_tensor_cores(
     """result[split, row, out] = Σ weight[out, in] * xᵀ[in, row] over the inputs of the split.
 
     Weights are the left operand: 64 of their rows fill a warpgroup's instruction, which reads them from shared memory
-    where their loads put them, and 16 columns hold all rows of x.
+    where their loads put them, and its columns hold all rows of x.
     """
     outputs = tl.program_id(0) * block_out + tl.arange(0, block_out)
     split = tl.program_id(1)
     weight_rows = weight_at + tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None] * weight_stride
-    row = tl.arange(0, 16)
+    row = tl.arange(0, padded_rows)
     is_row = (row < rows)[None, :]
     x_rows = x_at + row[None, :] * x_stride
     begin = split * in_per_split
     end = tl.minimum(begin + in_per_split, in_size)
     wait_for_inputs(overlapped, early=False)
 
-    total = tl.zeros([block_out, 16], tl.float32)
+    total = tl.zeros([block_out, padded_rows], tl.float32)
     for start in tl.range(begin, end, block_in, num_stages=stages):
         inputs = start + tl.arange(0, block_in)
         if whole_blocks:

@@ -15,7 +15,7 @@ from quire.ops.triton.few_rows_table import TABLE
 SIZES = st.sampled_from([1024, 2048, 4096, 14336, 28672])
 
 
-@given(st.sampled_from([1, 2, 4, 8, 16]), SIZES, SIZES)
+@given(st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128]), SIZES, SIZES)
 def test_candidates_are_few_and_different(rows: int, out_size: int, in_size: int) -> None:
     found = candidates(rows, out_size, in_size)
     assert 0 < len(found) <= MOST_CANDIDATES
