@@ -45,6 +45,19 @@ def test_greedy_text_equals_the_oracle(llm, tiny):
     assert output.metrics.first_token_time <= output.metrics.finished_time
 
 
+def test_making_ready_does_all_there_is_and_changes_no_answer(llm, monkeypatch):
+    params = SamplingParams(temperature=0, max_tokens=4)
+    before = llm.generate("one two", params, use_tqdm=False)[0].outputs[0].token_ids
+    left = [True, True, False]
+    loop = llm._engine.loop
+    monkeypatch.setattr(loop, "make_ready", lambda: left.pop(0))
+    llm.make_ready()
+    assert left == []
+    monkeypatch.undo()
+    llm.make_ready()
+    assert llm.generate("one two", params, use_tqdm=False)[0].outputs[0].token_ids == before
+
+
 def test_prompts_come_in_every_form_and_keep_their_order(llm):
     ids = llm.get_tokenizer().encode("abc")
     forms = ["abc", ids, {"prompt": "abc"}, {"prompt_token_ids": ids}]
