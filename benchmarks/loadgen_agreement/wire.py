@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 
@@ -108,13 +108,16 @@ def wire_to(server_port: int) -> Iterator[Wire]:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: _Seen) -> None:
-    with suppress(OSError):  # whoever hangs up has said what there was to say
+    try:
         while data := await reader.read(_READ):
             now = time.perf_counter()
             writer.write(data)
             seen(data, now)  # behind the write: nobody waits for it
             await writer.drain()
-    writer.close()
+    except OSError:
+        pass  # whoever hangs up has said what there was to say
+    finally:
+        writer.close()
 
 
 async def _end_all_others() -> None:
@@ -122,3 +125,4 @@ async def _end_all_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.sleep(0)  # connections that were closed just now hang up in the next turn of the loop

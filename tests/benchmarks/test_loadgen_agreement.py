@@ -73,9 +73,14 @@ def test_answers_that_are_missing_are_an_error() -> None:
 def test_the_table_tells_the_difference() -> None:
     one = {"first_token": 0.1, "per_token": 0.01, "mean_gap": 0.01, "per_token_with_first": 0.02, "last_token": 1.0}
     one |= {"requests": 2.0, "output": 100.0}
-    rounds = {"quire": [one | {"first_token": 0.11}], "guidellm": [one]}
+    rounds = {
+        "quire": [one | {"first_token": 0.11, "wire": one}],
+        "guidellm": [one | {"first_token": 0.21, "wire": one | {"first_token": 0.2}}],
+    }
     lines = tables({"about": "few", "guidellm": "1.0", "rounds": rounds})
-    assert "| first token (TTFT), ms | 110 (110–110) | 100 (100–100) | +10.0% (+10.0% to +10.0%) |" in lines
+    figures = "110 (110–110) | 210 (210–210)"
+    from_wire = "+10.0% (+10.0% to +10.0%) | +5.0% (+5.0% to +5.0%)"
+    assert f"| first token (TTFT), ms | {figures} | {from_wire} | +4.8% (+4.8% to +4.8%) |" in lines
 
 
 def test_a_python_without_guidellm_is_told(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ BENCHMARKS: dict[str, dict[str, str]] = {
     "cuda": {
         "linear": f"{_HOME}.few_rows:results",
         "attention": f"{_HOME}.gpu_attention:results",
+        "norm": f"{_HOME}.gpu_rows:norm_results",
+        "heads": f"{_HOME}.gpu_rows:heads_results",
+        "activation": f"{_HOME}.gpu_rows:activation_results",
+        "sampling": f"{_HOME}.gpu_rows:sampling_results",
     },
 }
 

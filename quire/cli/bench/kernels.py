@@ -16,7 +16,12 @@ from quire.core.errors import ConfigError
 if TYPE_CHECKING:
     from quire.bench.kernels.result import KernelResult, Limits
 
-Ops = Annotated[list[str] | None, Parameter(help="Which: linear, attention. Unset: all.", negative="")]
+Ops = Annotated[
+    list[str] | None,
+    Parameter(
+        help="Which: linear, attention; on a GPU also norm, heads, activation, sampling. Unset: all.", negative=""
+    ),
+]
 Threads = Annotated[int | None, Parameter(help="Threads of a CPU. Unset: one on each physical core.")]
 Seconds = Annotated[float | None, Parameter(help="For each case on a CPU (usually 0.3); with --tune, for all (220).")]
 Tune = Annotated[

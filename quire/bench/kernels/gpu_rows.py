@@ -1,0 +1,147 @@
+"""Kernels of a GPU that work on rows, in bfloat16: norms, heads, activations, and what makes tokens of logits.
+
+Every call reads other memory, so that shares of the limit mean what they say. In a step most of that memory was written
+just before and is still in the cache, and few rows take as long as a launch takes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from quire.bench.kernels.gpu_timing import BEYOND_THE_CACHE, rotating_copies, time_calls
+from quire.bench.kernels.result import KernelResult
+from quire.ops.functional import (
+    add_rms_norm,
+    apply_token_bitmask,
+    gated_activation,
+    likeliest,
+    prepare_heads,
+    rms_norm,
+    sample_tokens,
+)
+
+ROWS = (1, 128, 8192)
+"""Tokens of a step: one stream, many, prompts."""
+SAMPLING_ROWS = (1, 32, 256)
+MOST_COPIES = 32
+_BLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """What a model's rows are made of."""
+
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+
+
+LLAMA_8B = RowShape(4096, 14336, 32, 8, 128, 128256)
+
+
+@dataclass(frozen=True, slots=True)
+class RowCase:
+    """One kernel on so many rows: calls that are alike but for the memory they read, and what each must move."""
+
+    name: str
+    calls: Sequence[Callable[[], object]]
+    bytes: float
+
+    def result(self, op: str) -> KernelResult:
+        return KernelResult(op, self.name, time_calls(self.calls), self.bytes, operations=0.0)
+
+
+def norm_results(seconds: float) -> Iterator[KernelResult]:
+    """`seconds` is for CPUs here as below: a graph's replays take as long as they take."""
+    for rows in ROWS:
+        yield from (case.result("norm") for case in norm_cases(LLAMA_8B, rows, "cuda"))
+
+
+def heads_results(seconds: float) -> Iterator[KernelResult]:
+    for rows in ROWS:
+        yield heads_case(LLAMA_8B, rows, "cuda").result("heads")
+
+
+def activation_results(seconds: float) -> Iterator[KernelResult]:
+    for rows in ROWS:
+        yield activation_case(LLAMA_8B, rows, "cuda").result("activation")
+
+
+def sampling_results(seconds: float) -> Iterator[KernelResult]:
+    for rows in SAMPLING_ROWS:
+        yield from (case.result("sampling") for case in sampling_cases(LLAMA_8B, rows, "cuda"))
+
+
+def norm_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]:
+    """Reads a row and writes one; with a sum before it, two of each."""
+    weight = torch.ones(shape.hidden, dtype=torch.bfloat16, device=device)
+    inputs = _copies(_random(rows, shape.hidden, device=device))
+    row_bytes = inputs[0].nbytes
+    yield RowCase(f"rms_norm, {rows} × {shape.hidden}", [partial(rms_norm, x, weight, 1e-5) for x in inputs],
+                  2.0 * row_bytes)  # fmt: skip
+    added = _random(rows, shape.hidden, device=device)
+    yield RowCase(
+        f"add_rms_norm, {rows} × {shape.hidden}",
+        [partial(add_rms_norm, x, added, weight, 1e-5) for x in inputs],
+        4.0 * row_bytes,
+    )
+
+
+def heads_case(shape: RowShape, rows: int, device: str) -> RowCase:
+    """Heads are read, queries written, keys and values put into the cache; angles are float32."""
+    all_heads = shape.heads + 2 * shape.kv_heads
+    given = _copies(_random(rows, all_heads, shape.head_dim, device=device))
+    blocks = -(-rows // _BLOCK)
+    keys, values = _random(2, blocks, _BLOCK, shape.kv_heads, shape.head_dim, device=device)
+    slots = torch.randperm(blocks * _BLOCK)[:rows].to(device)
+    cos, sin = torch.rand(2, rows, shape.head_dim // 2, device=device)
+    calls = [partial(prepare_heads, heads, shape.kv_heads, None, (cos, sin), keys, values, slots) for heads in given]
+    name = f"prepare_heads, {rows} × {shape.heads}/{shape.kv_heads} × {shape.head_dim}"
+    return RowCase(name, calls, 2.0 * given[0].nbytes + cos.nbytes + sin.nbytes)
+
+
+def activation_case(shape: RowShape, rows: int, device: str) -> RowCase:
+    """Two halves are read, one is written."""
+    given = _copies(_random(rows, 2 * shape.intermediate, device=device))
+    calls = [partial(gated_activation, gate_up, "silu") for gate_up in given]
+    return RowCase(f"gated_activation, {rows} × {shape.intermediate}", calls, 1.5 * given[0].nbytes)
+
+
+def sampling_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]:
+    """Each must read its logits once; a mask for grammars is read, and writes the half that it leaves out."""
+    about = f"{rows} × {shape.vocabulary}"
+    narrow = _copies(_random(rows, shape.vocabulary, device=device))
+    yield RowCase(f"likeliest, {about}", [partial(likeliest, logits) for logits in narrow], float(narrow[0].nbytes))
+    logits_of_calls = _copies(torch.randn(rows, shape.vocabulary, device=device) * 3)
+    logits_bytes = float(logits_of_calls[0].nbytes)
+    draw = partial(_draw, rows, device)
+    for way, filters in (("temperature", {}), ("top-k 50", {"top_k": 50}), ("top-p 0.9", {"top_p": 0.9})):
+        calls = [partial(draw(**filters), logits) for logits in logits_of_calls]
+        yield RowCase(f"sample_tokens by {way}, {about}", calls, logits_bytes)
+    masks = torch.full((rows, -(-shape.vocabulary // 32)), 0x55555555, dtype=torch.int32, device=device)
+    own = torch.arange(rows, device=device)
+    masked = [partial(apply_token_bitmask, logits, masks, own) for logits in logits_of_calls]
+    yield RowCase(f"apply_token_bitmask, {about}", masked, masks.nbytes + logits_bytes / 2)
+
+
+def _draw(rows: int, device: str, top_k: int | None = None, top_p: float | None = None) -> Callable[[Tensor], Tensor]:
+    """Draws a token for each of so many rows of logits, all filtered alike."""
+    seed, stream, position = torch.arange(3 * rows, device=device).view(3, rows)
+    temperature = torch.full((rows,), 0.8, device=device)
+    most = None if top_k is None else torch.full((rows,), top_k, device=device)
+    mass = None if top_p is None else torch.full((rows,), top_p, device=device)
+    return lambda logits: sample_tokens(logits, temperature, seed, stream, position, most, mass)
+
+
+def _copies(tensor: Tensor) -> list[Tensor]:
+    return rotating_copies(tensor, min(BEYOND_THE_CACHE, MOST_COPIES * tensor.nbytes))
+
+
+def _random(*shape: int, device: str) -> Tensor:
+    return torch.randn(shape, dtype=torch.bfloat16, device=device)
