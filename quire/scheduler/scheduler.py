@@ -9,11 +9,10 @@ tokens those steps will sample (placeholders); `update` fills them in.
 """
 
 from collections import deque
-from operator import attrgetter
 
 from quire.config.facts import LONG
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
-from quire.core.plan import Admission, StepPlan, TableDelta
+from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
@@ -24,6 +23,7 @@ from quire.kvcache.table import BlockTable
 from quire.scheduler.arrival import longest_total
 from quire.scheduler.deadlines import Deadlines
 from quire.scheduler.draft import Flight, StepDraft
+from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
@@ -31,12 +31,8 @@ from quire.scheduler.roster import Roster, RosterStats
 
 MAX_DISPLACED = 8
 """Running sequences that make way for better ranked ones in one step: a burst must not stall everyone."""
-MAX_JUMP = 256
-"""Output tokens that a running sequence may miss and still be served with those that miss one: a grammar has forced
-them, and whoever reads the stream must not wait for other people's prompts."""
 HEADROOM = 100
 """One block in this many stays free at admission, so that running sequences can grow for a while."""
-_LENGTH = attrgetter("num_computed")
 HOLDS_KV = frozenset({Status.PAUSED, Status.SWAPPED})
 """Queued states in which a sequence starts from blocks of its own, not from the prefix cache."""
 
@@ -62,6 +58,7 @@ class Scheduler:
         """Admissions put off by a step because another sequence was just computing the same prefix."""
         costs = costs or PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
         self._roster = Roster(limits.max_num_seqs, kv, policy, preemption, costs)
+        self._granting = Granting(limits, kv)
         self._queue = policy
         self._pacer = pacer
         self._deadlines = Deadlines(queue_timeout)
@@ -161,7 +158,7 @@ class Scheduler:
         self._make_way_for_better()
         self._make_room_for_running()
         draft = StepDraft(self._step, self.token_budget)
-        self._grant_decodes(draft)
+        self._granting.decodes(draft, self._roster.running)
         self._pace_prompts(draft)
         self._grant_prompts(draft)
         self._admit_waiting(draft)
@@ -252,54 +249,6 @@ class Scheduler:
                 return
             self._roster.free_blocks()
 
-    def _grant_decodes(self, draft: StepDraft) -> None:
-        """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
-        lookahead, decodes = self._lookahead, draft.sampling
-        verifying: list[Sequence] = []
-        jumping: list[Sequence] = []
-        for seq in self._roster.running:
-            known = len(seq.tokens) + seq.num_pending
-            missing = known - seq.num_computed
-            if missing > 1 or known == seq.num_prompt:
-                has_jumped = seq.num_computed >= seq.num_prompt and missing <= MAX_JUMP
-                (jumping if has_jumped else draft.unfinished).append(seq)
-            elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
-                if seq.drafts:
-                    verifying.append(seq)
-                    continue
-                target = known + lookahead
-                if target > seq.num_slots:
-                    self._grow(draft, seq, target)
-                seq.num_computed = known
-                seq.num_pending += 1
-                decodes.append(seq)
-        decodes.sort(key=_LENGTH, reverse=True)  # a device begins with the first: it must not end with a long one alone
-        draft.sampling_counts = [1] * len(decodes)
-        draft.tokens_left -= len(decodes) + len(verifying)
-        for seq in verifying:
-            self._grant_drafts(draft, seq)
-        for seq in jumping:
-            draft.prompt_tokens_left = draft.tokens_left
-            if draft.tokens_left > 0:
-                self._grant_chunk(draft, seq)
-            self._promise_rest(draft, seq)
-
-    def _grant_drafts(self, draft: StepDraft, seq: Sequence) -> None:
-        """Proposed tokens are computed like known ones; `update` takes back those that are rejected."""
-        proposal = seq.drafts[: max(0, min(draft.tokens_left, seq.max_total - len(seq.tokens) - 1))]
-        seq.drafts = []
-        target = seq.num_tokens + len(proposal)
-        if target + self._lookahead > seq.num_slots:
-            self._grow(draft, seq, target + self._lookahead)
-        seq.num_computed = target
-        seq.num_pending += 1
-        draft.tokens_left -= len(proposal)
-        draft.sampling.append(seq)
-        draft.sampling_counts.append(1 + len(proposal))
-        if proposal:
-            draft.drafts[seq.row] = proposal
-            draft.num_drafts[seq.id] = len(proposal)
-
     def _pace_prompts(self, draft: StepDraft) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
         draft.prompt_tokens_left = draft.tokens_left
@@ -314,8 +263,8 @@ class Scheduler:
         """Go on with prompts that began in earlier steps."""
         for seq in draft.unfinished:
             if draft.prompt_tokens_left > 0:
-                self._grant_chunk(draft, seq)
-            self._promise_rest(draft, seq)
+                self._granting.chunk(draft, seq)
+            self._granting.promise_rest(draft, seq)
 
     def _admit_waiting(self, draft: StepDraft) -> None:
         """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
@@ -388,8 +337,8 @@ class Scheduler:
         if seq.first_granted is None:
             seq.first_granted, seq.num_cached = self._now, seq.num_computed
         num_computed, num_deltas = seq.num_computed, len(draft.table_deltas)
-        self._grant_chunk(draft, seq)
-        self._promise_rest(draft, seq)
+        self._granting.chunk(draft, seq)
+        self._granting.promise_rest(draft, seq)
         del draft.table_deltas[num_deltas:]  # the admission carries the whole table
         draft.admitted.append(
             Admission(
@@ -406,36 +355,3 @@ class Scheduler:
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG else seq.num_prompt,
             )
         )
-
-    def _grant_chunk(self, draft: StepDraft, seq: Sequence) -> None:
-        """As many of a sequence's missing tokens as budget, pace and blocks allow."""
-        start = seq.num_computed
-        count = min(seq.num_tokens - start, draft.prompt_tokens_left)
-        if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
-            count = min(count, seq.num_prompt - start)
-        if self.limits.long_prefill_token_threshold:
-            count = min(count, self.limits.long_prefill_token_threshold)
-        if start + count + self._lookahead > seq.num_slots:
-            fits = self.kv.tokens_that_fit(seq, self.kv.num_free) - self._lookahead - start
-            count = min(count, fits)
-            if count <= 0:
-                return
-            self._grow(draft, seq, start + count + self._lookahead)
-        seq.num_computed = start + count
-        draft.tokens_left -= count
-        draft.prompt_tokens_left -= count
-        draft.load = draft.load.with_prompt(count, start)
-        draft.computing.update(self.kv.names_between(seq, start, seq.num_computed))
-        is_last = seq.num_computed == seq.num_tokens
-        if is_last:
-            seq.num_pending += 1
-        draft.add_chunk(seq, count, samples=is_last)
-
-    def _promise_rest(self, draft: StepDraft, seq: Sequence) -> None:
-        """Blocks that the rest of a begun prompt will need are not for newcomers."""
-        if seq.num_computed < seq.num_tokens:
-            draft.promised += self.kv.cost_of_growth(seq, seq.num_tokens + self._lookahead)
-
-    def _grow(self, draft: StepDraft, seq: Sequence, num_tokens: int) -> None:
-        start = self.kv.grow(seq, num_tokens)
-        draft.table_deltas.append(TableDelta(seq.row, start, self.kv.table_from(seq, start)))

@@ -5,7 +5,7 @@ import pytest
 from quire.core.result import StepResult
 from quire.core.status import Status
 from quire.kvcache.invariants import check
-from quire.scheduler.scheduler import MAX_JUMP
+from quire.scheduler.granting import MAX_JUMP
 from tests.scheduler.bookkeeping import EOS, make_request, make_scheduler
 
 

@@ -57,6 +57,16 @@ def test_the_long_prefill_threshold_leaves_room_for_others():
     assert scheduler.schedule(0.0).counts == [5, 5]
 
 
+def test_decodes_come_longest_first():
+    scheduler = make_scheduler()
+    for number, length in enumerate((3, 9, 1, 9, 5)):
+        scheduler.add(make_request(str(number), [number] * length, arrival=float(number)))
+    answer(scheduler, scheduler.schedule(0.0))
+    plan = scheduler.schedule(1.0)
+    lengths = {seq.row: seq.num_prompt for seq in scheduler.running}
+    assert [lengths[row] for row in plan.rows] == [9, 9, 5, 3, 1]
+
+
 def test_a_plan_of_decodes_carries_only_rows_and_new_blocks():
     scheduler = make_scheduler(block_size=4)
     scheduler.add(make_request("a", [1, 2, 3]))
