@@ -15,6 +15,7 @@ from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded
 from quire.ops.triton.attend_split import PartsBefore, attend_split, choose_parts, share_tiles
 from quire.ops.triton.find_beginnings import Beginnings, find_beginnings
 from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.staged import launch_staged
 
 MOST_PARTS = 8
 """Of what a tile has in common. Each writes a result for every row."""
@@ -140,34 +141,24 @@ class AttendBeginnings:
         inner, outer = exponents(scale, softcap)
 
         def attend(mixed: Tensor, weights: Tensor) -> None:
-            attend_common_kernel[(num_kv_heads, len(found.common), count)](
-                mixed,
-                weights,
-                query,
-                keys,
-                values,
-                tables,
-                found.order,
-                found.common,
-                query.stride(0),
-                query.stride(1),
-                keys.stride(1),
-                tables.stride(0),
-                mixed.shape[2],
-                inner,
-                outer,
-                capped=softcap is not None,
-                product=product_type(keys),
-                block_size=block_size,
-                group=group,
-                head_dim=head_dim,
-                padded_dim=padded(head_dim),
-                num_here=found.num_here,
-                num_rows=padded(found.num_here * group),
-                tile_size=tile,
-                num_warps=4,
-                num_stages=3,
+            tensors = (mixed, weights, query, keys, values, tables, found.order, found.common)
+            strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
+            settings = {
+                "capped": softcap is not None,
+                "product": product_type(keys),
+                "block_size": block_size,
+                "group": group,
+                "head_dim": head_dim,
+                "padded_dim": padded(head_dim),
+                "num_here": found.num_here,
+                "num_rows": padded(found.num_here * group),
+                "tile_size": tile,
+                "num_warps": 4,
+                "num_stages": 3,
                 **overlap(query),
-            )
+            }
+            grid = (num_kv_heads, len(found.common), count)
+            arguments = (*tensors, *strides, mixed.shape[2], inner, outer)
+            launch_staged(attend_common_kernel, grid, arguments, settings, "num_stages")
 
         return PartsBefore(found.begins, tile, count, attend)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
 from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.staged import launch_staged
 
 MOST_PARTS = 64
 """Merging reads all parts at once, into registers."""
@@ -245,36 +246,26 @@ def attend_split(
     if before is not None:
         before.attend(mixed, weights)
     begins = before.begins if before is not None else lengths  # of no use there
-    attend_part_kernel[(num_kv_heads, num_sequences, own_parts)](
-        mixed,
-        weights,
-        query,
-        keys,
-        values,
-        tables,
-        lengths,
-        begins,
-        query.stride(0),
-        query.stride(1),
-        keys.stride(1),
-        tables.stride(0),
-        inner,
-        outer,
-        parts_before=parts_before,
-        whole=num_parts == 1,
-        window=window or 0,
-        capped=softcap is not None,
-        product=product_type(keys),
-        block_size=block_size,
-        group=group,
-        head_dim=head_dim,
-        padded_dim=padded_dim,
-        num_rows=num_rows,
-        tile_size=tile,
-        num_warps=tiling.num_warps,
-        num_stages=tiling.num_stages,
+    tensors = (mixed, weights, query, keys, values, tables, lengths, begins)
+    strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
+    settings = {
+        "parts_before": parts_before,
+        "whole": num_parts == 1,
+        "window": window or 0,
+        "capped": softcap is not None,
+        "product": product_type(keys),
+        "block_size": block_size,
+        "group": group,
+        "head_dim": head_dim,
+        "padded_dim": padded_dim,
+        "num_rows": num_rows,
+        "tile_size": tile,
+        "num_warps": tiling.num_warps,
+        "num_stages": tiling.num_stages,
         **overlap(query),
-    )
+    }
+    grid = (num_kv_heads, num_sequences, own_parts)
+    launch_staged(attend_part_kernel, grid, (*tensors, *strides, inner, outer), settings, "num_stages")
     if num_parts > 1:
         padded_parts = 1 << (num_parts - 1).bit_length()
         merge_parts_kernel[(num_heads, num_sequences)](

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.staged import launch_staged
 
 
 class Tiling(NamedTuple):
@@ -150,31 +151,21 @@ def attend_tiles(
     group = num_heads // num_kv_heads
     tiling = choose_tiling(num_tokens, num_sequences, group, head_dim, keys.element_size())
     inner, outer = exponents(scale, softcap)
-    attend_tiles_kernel[(num_tokens // (tiling.rows // group) + num_sequences, num_kv_heads)](
-        output,
-        query,
-        keys,
-        values,
-        tables,
-        query_starts,
-        lengths,
-        num_sequences,
-        output.stride(0),
-        query.stride(0),
-        query.stride(1),
-        keys.stride(1),
-        tables.stride(0),
-        inner,
-        outer,
-        window=window or 0,
-        capped=softcap is not None,
-        product=product_type(keys),
-        block_size=keys.shape[1],
-        group=group,
-        head_dim=head_dim,
-        padded_dim=padded(head_dim),
-        num_rows=tiling.rows,
-        tile_size=tiling.positions,
-        num_warps=tiling.num_warps,
-        num_stages=tiling.num_stages,
-    )
+    tensors = (output, query, keys, values, tables, query_starts, lengths)
+    strides = (output.stride(0), query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
+    settings = {
+        "window": window or 0,
+        "capped": softcap is not None,
+        "product": product_type(keys),
+        "block_size": keys.shape[1],
+        "group": group,
+        "head_dim": head_dim,
+        "padded_dim": padded(head_dim),
+        "num_rows": tiling.rows,
+        "tile_size": tiling.positions,
+        "num_warps": tiling.num_warps,
+        "num_stages": tiling.num_stages,
+    }
+    grid = (num_tokens // (tiling.rows // group) + num_sequences, num_kv_heads)
+    arguments = (*tensors, num_sequences, *strides, inner, outer)
+    launch_staged(attend_tiles_kernel, grid, arguments, settings, "num_stages")

@@ -19,6 +19,7 @@ from quire.ops.triton.few_rows_choices import (
     padded_rows,
 )
 from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.staged import launch_staged
 
 BLOCK_OF_SUMS = 256
 """Outputs that one program adds up after a split: sums are few, so programs stay small to be many."""
@@ -74,11 +75,12 @@ def _launch_products(choice: Choice, result: Tensor, x: Tensor, weight: Tensor, 
     }
     if choice.cores == "cuda":
         assert rows <= MOST_ROWS_ON_CUDA_CORES
-        _multiply_on_cuda_cores[grid](*arguments, known_rows=rows, **settings)
+        kernel, settings["known_rows"] = _multiply_on_cuda_cores, rows
     else:
         assert rows <= MOST_ROWS
-        # the interpreter holds bfloat16 as integers, and would multiply those
-        _multiply_on_tensor_cores[grid](*arguments, padded_rows=padded_rows(rows), widen=not x.is_cuda, **settings)
+        kernel, settings["padded_rows"] = _multiply_on_tensor_cores, padded_rows(rows)
+        settings["widen"] = not x.is_cuda  # the interpreter holds bfloat16 as integers, and would multiply those
+    launch_staged(kernel, grid, arguments, settings, "stages")
 
 
 @triton.jit(do_not_specialize=["rows"])

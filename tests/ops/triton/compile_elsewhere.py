@@ -1,0 +1,66 @@
+"""Compiles kernels for cards that are not here, and prints the shared memory that each takes, by its stages, as JSON.
+
+A program of its own: in tests kernels are interpreted, and those cannot be compiled.
+"""
+
+import json
+from typing import Any
+
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from quire.ops.triton.attend_split import attend_part_kernel
+from quire.ops.triton.attend_tiles import attend_tiles_kernel
+from quire.ops.triton.few_rows_linear import _multiply_on_tensor_cores
+
+CARDS = {
+    "a100": GPUTarget("cuda", 80, 32),
+    "l4": GPUTarget("cuda", 89, 32),
+    "mi300x": GPUTarget("hip", "gfx942", 64),
+}
+HEADS = {"window": 0, "capped": False, "product": tl.bfloat16, "block_size": 16, "group": 4, "head_dim": 128,
+         "padded_dim": 128}  # fmt: skip
+DECODE = HEADS | {"parts_before": 0, "whole": True, "num_rows": 16, "tile_size": 128, "overlapped": False}
+FEW_TOKENS = HEADS | {"num_rows": 32, "tile_size": 64}
+PRODUCT = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
+           "overlapped": False, "bias_at": None}  # fmt: skip
+KERNELS: dict[str, tuple[Any, dict[str, Any], str, int]] = {
+    "decodes": (attend_part_kernel, DECODE, "num_stages", 3),
+    "few tokens": (attend_tiles_kernel, FEW_TOKENS, "num_stages", 5),
+    "products": (_multiply_on_tensor_cores, PRODUCT, "stages", 5),
+}
+"""As an H200 runs them: the kernel, its settings, what it calls its stages, and how many."""
+_ALIGNED = {"*bf16", "*i32", "*i64", "*fp32", "i32"}
+_POINTERS = {"tables_at": "*i32", "begins_at": "*i32", "lengths_at": "*i64", "starts_at": "*i64", "weights_at": "*fp32"}
+
+
+def shared_memory(kernel: Any, settings: dict[str, Any], stages: str, count: int, card: GPUTarget) -> int:
+    options = {"num_warps": 4} | ({stages: count} if stages == "num_stages" else {})
+    constants = settings | ({} if stages == "num_stages" else {stages: count})
+    signature = {name: "constexpr" if name in constants else _type(name) for name in kernel.arg_names}
+    places = {name: (index,) for index, name in enumerate(kernel.arg_names)}
+    aligned = {places[name]: [["tt.divisibility", 16]] for name, kind in signature.items() if kind in _ALIGNED}
+    source = ASTSource(kernel, signature, {places[name]: value for name, value in constants.items()}, aligned)
+    return int(compile(source, target=card, options=options).metadata.shared)
+
+
+def _type(name: str) -> str:
+    if name in {"inner", "outer"}:
+        return "fp32"
+    return _POINTERS.get(name, "*bf16" if name.endswith("_at") else "i32")
+
+
+def main() -> None:
+    found = {
+        card: {
+            name: {count: shared_memory(kernel, settings, stages, count, target) for count in {most, 1}}
+            for name, (kernel, settings, stages, most) in KERNELS.items()
+        }
+        for card, target in CARDS.items()
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

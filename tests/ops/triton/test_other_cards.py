@@ -1,0 +1,29 @@
+"""Kernels compile for cards that are not here, and fit their shared memory, if with fewer stages than an H200's."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.ops.triton.device import needs_triton
+
+pytestmark = [needs_triton, pytest.mark.slow]
+
+SHARED_MEMORY = {"a100": 163 << 10, "l4": 99 << 10, "mi300x": 64 << 10}
+
+
+def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "tests.ops.triton.compile_elsewhere"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found) == set(SHARED_MEMORY)
+    for card, kernels in found.items():
+        for name, by_stages in kernels.items():
+            (one, more) = (by_stages.pop("1"), *by_stages.values())
+            assert one <= SHARED_MEMORY[card], f"{name} on {card}"
+            assert more > one, f"{name} on {card}: stages change nothing"
+    assert max(found["mi300x"]["products"].values()) > SHARED_MEMORY["mi300x"]  # what launch_staged is for
