@@ -145,7 +145,9 @@ def decide_num_blocks(
 
 
 def _check_free(device: DeviceFacts, budget: MemoryBudget, kv: int) -> None:
-    """Whether what a plan takes is there to be taken; the runtime's part partly is when free memory is known."""
+    """Raises where a plan would take more than is free. The runtime's part does not count: by the time that a device is
+    asked, most of it is taken.
+    """
     needed = budget.spent - budget.runtime + kv
     if device.free_bytes is None or needed <= device.free_bytes:
         return

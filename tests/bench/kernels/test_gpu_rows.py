@@ -61,5 +61,4 @@ def test_kernels_of_rows_are_timed(op: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_benchmark_can_be_found() -> None:
     for device, known in BENCHMARKS.items():
-        if device == "cuda":
-            assert set(benchmarks(device, [])) == set(known)
+        assert all(callable(run) for run in benchmarks(device, list(known)).values())
