@@ -13,6 +13,8 @@ _TEXT = "#333333"
 _GRID = "#dddddd"
 _MOST_POINTS = 2000
 """Of one curve: more cannot be told apart."""
+_LINES_BETWEEN = 4
+"""Bars that would fit where a panel has its title and its axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +129,42 @@ def bars_picture(title: str, cases: Sequence[PeerBars]) -> bytes:
 
 def shares_picture(title: str, ops: Mapping[str, Mapping[str, float]]) -> bytes:
     """One panel an op, one bar a case: its share of what the machine can do, from 0 to 1."""
-    tallest = max(map(len, ops.values()))
-    figure, axes = load_pyplot().subplots(
-        1, len(ops), figsize=(7 * len(ops), 1.2 + 0.2 * tallest), layout="constrained", squeeze=False
-    )
+    columns = _side_by_side(ops)
+    tallest = max(map(_lines, columns))
+    figure = load_pyplot().figure(figsize=(7 * len(columns), 0.5 + 0.2 * tallest), layout="constrained")
     figure.suptitle(title, fontsize=11, color=_TEXT, x=0.01, ha="left")
-    for axis, (op, cases) in zip(axes.flat, ops.items(), strict=True):
-        shares = [100 * share for share in cases.values()]
-        bars = axis.barh(list(cases), shares, color=_COLOURS[0], height=0.7)
-        axis.bar_label(bars, fmt="%.0f", fontsize=7.5, color=_TEXT, padding=2)
-        axis.axvline(100, color=_COLOURS[3], linewidth=1)
-        axis.set_ylim(tallest - 0.4, -0.6)  # bars are as thick in every panel, the first on top
-        axis.set_xlim(0, max(110, *shares))
-        _finish(axis, op, "% of limit", "")
-        axis.tick_params(axis="y", labelsize=7.5)
+    for part, column in zip(figure.subfigures(1, len(columns), squeeze=False).flat, columns, strict=True):
+        heights = [len(cases) + _LINES_BETWEEN for cases in column.values()]
+        below = [tallest - _lines(column)] if _lines(column) < tallest else []  # so that all bars are as thick
+        axes = part.subplots(len(heights + below), 1, height_ratios=heights + below, squeeze=False).flat
+        for axis, (op, cases) in zip(axes, column.items(), strict=False):
+            _draw_shares(axis, op, cases)
+        for unused in list(axes)[len(heights) :]:
+            unused.set_axis_off()
     return _png(figure)
+
+
+def _side_by_side(ops: Mapping[str, Mapping[str, float]]) -> list[dict[str, Mapping[str, float]]]:
+    """Two columns, or one of a single op; each op goes below the shorter of them."""
+    columns: list[dict[str, Mapping[str, float]]] = [{} for _ in range(min(2, len(ops)))]
+    for op, cases in ops.items():
+        min(columns, key=_lines)[op] = cases
+    return columns
+
+
+def _lines(column: Mapping[str, Mapping[str, float]]) -> int:
+    return sum(len(cases) + _LINES_BETWEEN for cases in column.values())
+
+
+def _draw_shares(axis: Any, op: str, cases: Mapping[str, float]) -> None:
+    shares = [100 * share for share in cases.values()]
+    bars = axis.barh(list(cases), shares, color=_COLOURS[0], height=0.7)
+    axis.bar_label(bars, fmt="%.0f", fontsize=7.5, color=_TEXT, padding=2)
+    axis.axvline(100, color=_COLOURS[3], linewidth=1)
+    axis.set_ylim(len(cases) - 0.4, -0.6)  # the first on top
+    axis.set_xlim(0, max(110, *shares))
+    _finish(axis, op, "% of limit", "")
+    axis.tick_params(axis="y", labelsize=7.5)
 
 
 def _panels(count: int, title: str) -> tuple[Any, list[Any]]:
