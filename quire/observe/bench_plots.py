@@ -136,10 +136,10 @@ def shares_picture(title: str, ops: Mapping[str, Mapping[str, float]]) -> bytes:
     for part, column in zip(figure.subfigures(1, len(columns), squeeze=False).flat, columns, strict=True):
         heights = [len(cases) + _LINES_BETWEEN for cases in column.values()]
         below = [tallest - _lines(column)] if _lines(column) < tallest else []  # so that all bars are as thick
-        axes = part.subplots(len(heights + below), 1, height_ratios=heights + below, squeeze=False).flat
+        axes = list(part.subplots(len(heights + below), 1, height_ratios=heights + below, squeeze=False).flat)
         for axis, (op, cases) in zip(axes, column.items(), strict=False):
             _draw_shares(axis, op, cases)
-        for unused in list(axes)[len(heights) :]:
+        for unused in axes[len(heights) :]:
             unused.set_axis_off()
     return _png(figure)
 

@@ -51,3 +51,14 @@ def test_bars_of_one_and_of_many() -> None:
 def test_shares_of_one_op_and_of_several_even_above_all() -> None:
     assert shares_picture("x", {"linear": {"1 × 2": 0.5}}).startswith(PNG)
     assert shares_picture("x", {"linear": {"a": 0.0, "b": 1.7}, "attention": {"c": 0.93}}).startswith(PNG)
+
+
+def test_ops_stand_in_two_columns_with_nothing_drawn_below_the_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr("quire.observe.bench_plots._png", lambda figure: drawn.append(figure) or PNG)
+    many = {str(case): 0.5 for case in range(9)}
+    shares_picture("x", {"linear": many, "attention": {"a": 0.5}, "norm": {"b": 0.5}})
+    left, right = drawn[0].subfigs
+    assert [axis.get_title(loc="left") for axis in left.axes] == ["linear"]
+    assert [axis.get_title(loc="left") for axis in right.axes if axis.axison] == ["attention", "norm"]
+    assert [len(axis.patches) for axis in right.axes if not axis.axison] == [0]
