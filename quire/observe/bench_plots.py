@@ -137,10 +137,10 @@ def shares_picture(title: str, ops: Mapping[str, Mapping[str, float]]) -> bytes:
         heights = [len(cases) + _LINES_BETWEEN for cases in column.values()]
         below = [tallest - _lines(column)] if _lines(column) < tallest else []  # so that all bars are as thick
         axes = list(part.subplots(len(heights + below), 1, height_ratios=heights + below, squeeze=False).flat)
-        for axis, (op, cases) in zip(axes, column.items(), strict=False):
-            _draw_shares(axis, op, cases)
-        for unused in axes[len(heights) :]:
+        for unused in axes[len(column) :]:
             unused.set_axis_off()
+        for axis, (op, cases) in zip(axes[: len(column)], column.items(), strict=True):
+            _draw_shares(axis, op, cases)
     return _png(figure)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from quire.observe import bench_plots
 from quire.observe.bench_plots import (
     LoadCurve,
     PeerBars,
@@ -54,8 +55,8 @@ def test_shares_of_one_op_and_of_several_even_above_all() -> None:
 
 
 def test_ops_stand_in_two_columns_with_nothing_drawn_below_the_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-    monkeypatch.setattr("quire.observe.bench_plots._png", lambda figure: drawn.append(figure) or PNG)
+    drawn, png = [], bench_plots._png
+    monkeypatch.setattr(bench_plots, "_png", lambda figure: drawn.append(figure) or png(figure))
     many = {str(case): 0.5 for case in range(9)}
     shares_picture("x", {"linear": many, "attention": {"a": 0.5}, "norm": {"b": 0.5}})
     left, right = drawn[0].subfigs
