@@ -19,19 +19,20 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
     room: frozenset(allowed.split())
     for room, allowed in {
         "core": "",
-        "config": "core",
+        "spec": "core",
+        "config": "core spec",
         "observe": "core config",
         "ops": "core",
-        "parallel": "core config ops",
+        "parallel": "core spec config ops",
         "multimodal": "core config",
-        "layers": "core config ops parallel",
+        "layers": "core spec config ops parallel",
         "sampling": "core config ops",
-        "kvcache": "core config ops parallel",
+        "kvcache": "core spec config ops parallel",
         "scheduler": "core config kvcache",
-        "models": "core config ops parallel layers multimodal",
-        "worker": "core config observe ops parallel layers models multimodal sampling kvcache",
+        "models": "core spec config ops parallel layers multimodal",
+        "worker": "core spec config observe ops parallel layers models multimodal sampling kvcache",
         "executor": "core config observe worker",
-        "engine": "core config observe multimodal sampling kvcache scheduler executor models.loading",
+        "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading",
         "server": "core config observe engine multimodal",
         "bench": "core config observe ops engine",
         "cli": "core config observe engine server bench",
@@ -66,7 +67,7 @@ CODE_FROM_DATA_NAMES = frozenset(
 )
 """Names no module may use, called or handed on; `torch.compile`, `re.compile` and `model.eval` are others."""
 
-TORCH_FREE = ("core", "config", "scheduler", "kvcache")
+TORCH_FREE = ("core", "spec", "config", "scheduler", "kvcache", "models.families")
 KVCACHE_WITH_BYTES = ("kvcache.storage", "kvcache.swap", "kvcache.transfer")
 
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "misc", "common"})
@@ -320,11 +321,12 @@ def bookkeeping_knows_no_torch(package: Package) -> list[str]:
 
 
 def torch_free_modules(package: Package) -> list[Module]:
-    """The rooms and the part of kvcache that work on plain numbers."""
+    """The rooms, and the parts of rooms, that work on plain numbers."""
     return [
         module
         for module in package.modules.values()
-        if module.room in TORCH_FREE and not any(_within(module.place, place) for place in KVCACHE_WITH_BYTES)
+        if any(_within(module.place, place) for place in TORCH_FREE)
+        and not any(_within(module.place, place) for place in KVCACHE_WITH_BYTES)
     ]
 
 

@@ -34,9 +34,9 @@ def heavy_modules_after(code: str, *arguments: str) -> list[str]:
     return loaded
 
 
-def torch_free_names(room: str) -> list[str]:
+def torch_free_names(place: str) -> list[str]:
     modules = rules.torch_free_modules(rules.read_package(ROOT))
-    return [module.name for module in modules if module.room == room]
+    return [module.name for module in modules if f"{module.place}.".startswith(f"{place}.")]
 
 
 def test_heavy_modules_are_noticed() -> None:
