@@ -3,7 +3,7 @@
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, kv_heads_per_rank, kv_shape, stage_layers
+from quire.config.kv_layout import KVShape, kv_shape, stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
@@ -22,14 +22,16 @@ tokens of 0.6 billion take an H200 22 ms. Steps twice as long are still short fo
 def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
     """Raise a ConfigError unless the model can be cut this way."""
     size = parallel.tensor_parallel_size
-    if model.num_heads % size:
-        allowed = ", ".join(str(n) for n in range(1, model.num_heads + 1) if model.num_heads % n == 0)
+    heads = model.spec.num_heads
+    if heads % size:
+        allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
         raise ConfigError(
-            f"--tensor-parallel-size is {size}, but the model has {model.num_heads} attention heads, which {size} does "
+            f"--tensor-parallel-size is {size}, but the model has {heads} attention heads, which {size} does "
             f"not divide; use one of {allowed}."
         )
-    kv_heads_per_rank(model.num_kv_heads, size)
-    stage_layers(model.num_layers, parallel.pipeline_parallel_size)
+    for cache in dict.fromkeys(model.spec.caches):
+        cache.of_rank(size)
+    stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
 
 
 def decide_dtype(
@@ -111,14 +113,13 @@ def decide_compile(asked: EngineConfig, limits: StepLimits, choices: list[Choice
 
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
     """The KV of the pipeline stage that stores most."""
-    heads = kv_heads_per_rank(model.num_kv_heads, asked.parallel.tensor_parallel_size)
-    windows = model.windows
+    caches = [cache.of_rank(asked.parallel.tensor_parallel_size) for cache in model.spec.caches]
     shapes = [
-        kv_shape([windows[i] for i in layers], heads, model.head_dim, dtype_bytes(kv_dtype), asked.cache.block_size)
-        for layers in stage_layers(model.num_layers, asked.parallel.pipeline_parallel_size)
+        kv_shape([caches[layer] for layer in layers], dtype_bytes(kv_dtype), asked.cache.block_size)
+        for layers in stage_layers(model.spec.num_layers, asked.parallel.pipeline_parallel_size)
     ]
     shape = max(shapes, key=lambda shape: (shape.bytes_per_token, shape.block_bytes * len(shape.groups)))
-    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {heads} KV heads × {model.head_dim}"
+    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {caches[0]}"
     if len(shape.groups) > 1:
         reason += f"; {len(shape.groups)} groups by window, {shape.padded_layers} layers of padding"
     choices.append(Choice("block", binary_size(shape.block_bytes), reason))

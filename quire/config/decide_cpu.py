@@ -1,18 +1,9 @@
-"""Decisions of `resolve` about a CPU: whether the native core computes, and what weights take in its layouts."""
+"""Decisions of `resolve` about a CPU: whether the native core computes."""
 
-from dataclasses import replace
-
-from quire.config.dtypes import COMPUTE_DTYPES, DTYPE_BYTES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
-from quire.core.ggml_types import PACKED
-
-_HELD_IN_4_BITS = ("Q4_0", "Q4_1", "Q4_K")
-_GROUP = 32
-_GROUP_BYTES = {4: 20, 8: 34}
-"""By bits: bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
 
 def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
@@ -31,7 +22,7 @@ def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
         raise ConfigError(f"--cpu-{name} is {value}, but the model runs on {device.name}; leave it out.")
 
 
-def decide_cpu_core(asked: EngineConfig, device: DeviceFacts, choices: list[Choice]) -> bool:
+def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, choices: list[Choice]) -> bool:
     """Whether the native core computes."""
     check_cpu_settings(asked, device)
     if device.kind != "cpu":
@@ -42,22 +33,8 @@ def decide_cpu_core(asked: EngineConfig, device: DeviceFacts, choices: list[Choi
     if not device.has_cpu_core:
         choices.append(Choice("cpu_compute", "torch", "quire's native core is not installed here"))
         return False
+    if not model.spec.is_described:
+        choices.append(Choice("cpu_compute", "torch", "transformers brings this model's modules"))
+        return False
     choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
     return True
-
-
-def in_core_layouts(model: ModelFacts, keep_packed: bool) -> ModelFacts:
-    """The same model as the native core holds it."""
-    sizes: dict[str, int] = {}
-    for stored, size in model.weight_bytes.items():
-        kind = PACKED.get(stored)
-        if kind is not None and keep_packed:
-            groups = size // kind.num_bytes * kind.block // _GROUP
-            sizes[stored] = groups * _GROUP_BYTES[4 if stored in _HELD_IN_4_BITS else 8]
-        elif kind is not None:
-            sizes[stored] = size // kind.num_bytes * kind.block * DTYPE_BYTES["float32"]
-        elif stored in COMPUTE_DTYPES and keep_packed:
-            sizes[f"{stored}, kept"] = size  # a name that nobody takes for floats to be converted
-        else:
-            sizes[stored] = size
-    return replace(model, weight_bytes=sizes)

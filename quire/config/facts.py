@@ -3,59 +3,60 @@
 Nothing here is asked for by a user and nothing is decided here.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from quire.config.dtypes import DTYPE_BYTES
+from quire.core.ggml_types import PACKED
+from quire.spec.model import ModelSpec
+
 DeviceKind = Literal["cpu", "cuda"]
-LONG = "long"
-"""The KV variant of sequences beyond the length at which position angles change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The shape of a model, read from its header alone."""
+    """A model as its header tells it: what it is, and how its weights are stored."""
 
     name: str
-    architecture: str
-    """The checkpoint's own name of its family, for example `LlamaForCausalLM`."""
-    num_layers: int
-    hidden_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    vocab_size: int
-    max_position: int
-    """The longest context the checkpoint was made for, in tokens."""
+    spec: ModelSpec
     dtype: str
     """What the checkpoint calls its own dtype, for example `bfloat16`."""
-    weight_bytes: dict[str, int]
-    """Bytes of weights by stored dtype."""
-    num_parameters: int
-    layer_windows: tuple[int | None, ...] = ()
-    """Sliding window of each layer in tokens; None attends to everything. Empty: all layers do."""
-    max_position_source: str = "the checkpoint"
-    angles_change_at: int | None = None
-    """Sequences longer than this are computed with other position angles than shorter ones (dynamic, longrope)."""
-    angles_follow_length: bool = False
-    """Whether those angles differ with every length (dynamic); what is computed then stays. Otherwise there are two
-    sets (longrope), and a sequence that outgrows the first is computed anew with the second."""
-    is_encoder: bool = False
-    """Whether the model embeds texts and generates none."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """By tensor of the spec: the dtype or ggml type it is stored in; those left out are stored in `dtype`."""
+    other_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of weights that the spec does not describe, by stored dtype."""
 
-    def kv_variant(self, prompt_length: int) -> str:
-        """Prompts of different variants have different KV for the same tokens, so they share none."""
-        if self.angles_change_at is None or prompt_length <= self.angles_change_at:
-            return ""
-        return str(prompt_length) if self.angles_follow_length else LONG
+    def kind(self, tensor: str) -> str:
+        """How a tensor of the spec is stored."""
+        return self.kinds.get(tensor, self.dtype)
+
+    @property
+    def weight_bytes(self) -> dict[str, int]:
+        """Bytes of weights by stored dtype, the largest first."""
+        sizes: Counter[str] = Counter(self.other_bytes)
+        for tensor in self.spec.tensors():
+            kind = self.kind(tensor.name)
+            sizes[kind] += stored_bytes(kind, tensor.num_elements)
+        return dict(sizes.most_common())
 
     @property
     def total_weight_bytes(self) -> int:
         return sum(self.weight_bytes.values())
 
     @property
-    def windows(self) -> tuple[int | None, ...]:
-        """One entry a layer."""
-        return self.layer_windows or (None,) * self.num_layers
+    def num_parameters(self) -> int:
+        """Tied matrices count once."""
+        return self.spec.num_parameters + sum(
+            size // DTYPE_BYTES.get(kind, 1) for kind, size in self.other_bytes.items()
+        )
+
+
+def stored_bytes(kind: str, num_elements: int) -> int:
+    """Bytes of so many elements in a dtype or ggml type."""
+    packed = PACKED.get(kind)
+    return num_elements * DTYPE_BYTES[kind] if packed is None else packed.bytes_of(num_elements)
 
 
 @dataclass(frozen=True, slots=True)

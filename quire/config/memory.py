@@ -1,18 +1,18 @@
 """What one device's memory is spent on, as arithmetic over facts. Estimates err on the large side; decides nothing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from quire.config.dtypes import DTYPE_BYTES, PLAIN_FLOATS, dtype_bytes
+from quire.config.dtypes import dtype_bytes
 from quire.config.facts import ModelFacts
+from quire.config.holding import Holding
 from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.sizes import GIB
-from quire.core.ggml_types import PACKED
+from quire.spec.matrix import MatrixSpec
+from quire.spec.norm import NormSpec
 
-# Widest point of a layer, in multiples of the hidden size: the residual stream, its norm, attention's output and input
-# stay whole on every rank; queries, keys, values, the gated MLP's two halves and their product are cut.
-_WHOLE_WIDTHS = 4
-_CUT_WIDTHS = 12
+_ID_BYTES = 4
+"""Of a token or a block, on the device."""
 
 _SAMPLER_COPIES = 3
 """float32 logits, their sorted copy and the sort's indices."""
@@ -36,6 +36,8 @@ class MemoryBudget:
     weights: int
     activations: int
     sampler: int
+    rows: int = 0
+    """Tokens and block tables of every running sequence."""
     swap: int = 0
     """Swap space that comes out of the same memory, which only a CPU's does."""
     runtime: int = 0
@@ -50,7 +52,7 @@ class MemoryBudget:
     @property
     def spent(self) -> int:
         """Everything but KV."""
-        return self.weights + self.activations + self.sampler + self.swap + self.runtime + self.graphs
+        return self.weights + self.activations + self.sampler + self.rows + self.swap + self.runtime + self.graphs
 
     @property
     def of_tensors(self) -> int:
@@ -63,48 +65,74 @@ class MemoryBudget:
         return self.share - self.spent
 
 
-def weights_on_device(model: ModelFacts, dtype: str, parallel: ParallelConfig) -> int:
-    """Bytes of weights on the fullest device, with plain floats converted to `dtype` and packed formats as stored."""
-    total = 0
-    for stored, size in model.weight_bytes.items():
-        total += size // DTYPE_BYTES[stored] * dtype_bytes(dtype) if stored in PLAIN_FLOATS else size
-    if parallel.pipeline_parallel_size > 1:
-        # The first stage also holds the embedding, the last the output layer.
-        embedding = min(total, model.vocab_size * model.hidden_size * dtype_bytes(dtype))
-        most = len(stage_layers(model.num_layers, parallel.pipeline_parallel_size)[0])
-        total = (total - embedding) * most // model.num_layers + embedding
-    return -(-total // parallel.tensor_parallel_size)
+def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> int:
+    """Bytes of weights on the fullest device."""
+    stages = stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
+    layers = [layer_bytes(model, holding, parallel, index) for index in range(model.spec.num_layers)]
+    first, last = _ends(model, holding, parallel.tensor_parallel_size)
+    sizes = [sum(layers[index] for index in stage) for stage in stages]
+    sizes[0] += first
+    sizes[-1] += last
+    other = sum(holding.other_bytes(kind, size) for kind, size in model.other_bytes.items())
+    return max(sizes) + -(-other // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
 
 
-def with_expanded_weights(model: ModelFacts, dtype: str) -> ModelFacts:
-    """The same model with its packed weights in `dtype`."""
-    sizes: dict[str, int] = {}
-    for stored, size in model.weight_bytes.items():
-        kind = PACKED.get(stored)
-        name = stored if kind is None else dtype
-        expanded = size if kind is None else size // kind.num_bytes * kind.block * dtype_bytes(dtype)
-        sizes[name] = sizes.get(name, 0) + expanded
-    return replace(model, weight_bytes=sizes)
+def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:
+    """Bytes of one layer's weights on a device."""
+    spec, ranks = model.spec, parallel.tensor_parallel_size
+    if not spec.is_described:
+        return 0
+    described = spec.layers[layer]
+    matrices = sum(_share(model, holding, matrix, ranks) for matrix in described.matrices())
+    return matrices + sum(_vectors(norm, holding) for norm in described.norms())
 
 
-def layer_bytes(model: ModelFacts, dtype: str, parallel: ParallelConfig) -> int:
-    """Bytes of one layer's weights on a device; what is not a layer counts as one embedding."""
-    embedding = model.vocab_size * model.hidden_size * dtype_bytes(dtype) // parallel.tensor_parallel_size
-    return max(0, weights_on_device(model, dtype, parallel) - embedding) // model.num_layers
+def _ends(model: ModelFacts, holding: Holding, ranks: int) -> tuple[int, int]:
+    """Bytes of what stands before the first layer, and after the last."""
+    spec = model.spec
+    if not spec.is_described:
+        return 0, 0
+    layered = {matrix.name for layer in spec.layers for matrix in layer.matrices()}
+    embedding, classifier = spec.embedding, spec.classifier
+    before = {table.name for table in (embedding.words, embedding.positions, embedding.types) if table is not None}
+    sizes = [0, 0]
+    for matrix in spec.matrices():
+        if matrix.name not in layered:
+            sizes[matrix.name not in before] += _share(model, holding, matrix, ranks)
+    norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm)
+    sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
+    return sizes[0], sizes[1]
+
+
+def _share(model: ModelFacts, holding: Holding, matrix: MatrixSpec, ranks: int) -> int:
+    size = holding.matrix_bytes(model, matrix)
+    return size if matrix.cut == "none" else -(-size // ranks)
+
+
+def _vectors(norm: NormSpec, holding: Holding) -> int:
+    return sum(holding.vector_bytes(tensor.num_elements) for tensor in norm.tensors())
 
 
 def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_parallel_size: int) -> int:
-    """Bytes a step of `num_tokens` tokens holds at its widest point."""
-    widths = _WHOLE_WIDTHS + -(-_CUT_WIDTHS // tensor_parallel_size)
-    return num_tokens * model.hidden_size * widths * dtype_bytes(dtype)
+    """Bytes a step of `num_tokens` tokens holds at its widest point: the residual stream and one layer's work."""
+    widest = 0
+    for layer in dict.fromkeys(model.spec.layers[:1] + model.spec.layers[-1:]):
+        whole, cut = layer.widest()
+        widest = max(widest, whole + -(-cut // tensor_parallel_size))
+    return num_tokens * (model.spec.hidden_size + widest) * dtype_bytes(dtype)
+
+
+def row_bytes(max_num_seqs: int, max_model_len: int, num_groups: int, block_size: int) -> int:
+    """Bytes of what the device knows of each running sequence: its tokens and its block tables."""
+    return (max_num_seqs + 1) * (max_model_len + 1 + num_groups * (-(-max_model_len // block_size) + 2)) * _ID_BYTES
 
 
 def sampler_bytes(model: ModelFacts, num_rows: int) -> int:
     """Bytes that turning `num_rows` rows of logits into tokens takes."""
-    return num_rows * model.vocab_size * dtype_bytes("float32") * _SAMPLER_COPIES
+    return num_rows * model.spec.vocab_size * dtype_bytes("float32") * _SAMPLER_COPIES
 
 
 def graph_bytes(model: ModelFacts, dtype: str, num_rows: int, tensor_parallel_size: int) -> int:
     """Bytes of decode steps of up to `num_rows` rows as graphs: they share what one of them computes in."""
     shared = activation_bytes(model, dtype, num_rows, tensor_parallel_size) + sampler_bytes(model, num_rows)
-    return shared + MOST_GRAPHS * model.num_layers * _GRAPH_BYTES_OF_LAYER
+    return shared + MOST_GRAPHS * model.spec.num_layers * _GRAPH_BYTES_OF_LAYER

@@ -1,48 +1,80 @@
-"""Model families by the `model_type` of a checkpoint's config."""
+"""Model families by the `model_type` of a checkpoint's config, or by the architecture of a GGUF file. Torch-free."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from quire.core.errors import CheckpointError
+from quire.core.nearest import did_you_mean
 from quire.core.registry import Registry
-from quire.layers.weights import WeightPolicy
-from quire.models.decoder import Decoder
-from quire.models.encoder import Encoder
-from quire.models.loading.hf_config import ENCODER_TYPES, HFShape
-from quire.models.offload import offload_layers
+from quire.models.families.dimensions import read_dimensions, text_values
+from quire.models.families.family import Family
+from quire.models.loading.hf_fields import HFFields
+from quire.spec.model import ModelSpec
 
-_HERE = "quire.models.families"
 
-FAMILIES: Registry[Decoder] = Registry(
-    "model family",
-    {
-        "llama": f"{_HERE}.llama:build",
-        "smollm2": f"{_HERE}.llama:build",
-        "mistral": f"{_HERE}.mistral:build",
-        "qwen2": f"{_HERE}.qwen2:build",
-        "qwen3": f"{_HERE}.qwen3:build",
-        "gemma2": f"{_HERE}.gemma2:build",
-        "gemma3_text": f"{_HERE}.gemma3:build",
-        "phi3": f"{_HERE}.phi3:build",
-        "gpt2": f"{_HERE}.gpt2:build",
-    },
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One family: where it is, and the names that lead there."""
+
+    place: str
+    """File and name in `quire.models.families`."""
+    model_types: tuple[str, ...]
+    gguf: tuple[str, ...] = ()
+
+
+ROWS = (
+    Row("llama:FAMILY", ("llama", "smollm2"), ("llama",)),
+    Row("llama:MISTRAL", ("mistral",)),
+    Row("qwen2:FAMILY", ("qwen2",), ("qwen2",)),
+    Row("qwen3:FAMILY", ("qwen3",), ("qwen3",)),
+    Row("gemma:GEMMA2", ("gemma2",), ("gemma2",)),
+    Row("gemma:GEMMA3", ("gemma3_text", "gemma3"), ("gemma3",)),
+    Row("phi3:FAMILY", ("phi3",), ("phi3",)),
+    Row("gpt2:FAMILY", ("gpt2",), ("gpt2",)),
+    Row("olmo2:FAMILY", ("olmo2",), ("olmo2",)),
+    Row("granite:FAMILY", ("granite",), ("granite",)),
+    Row("smollm3:FAMILY", ("smollm3",), ("smollm3",)),
+    Row("stablelm:FAMILY", ("stablelm",), ("stablelm",)),
+    Row("gpt_neox:FAMILY", ("gpt_neox",), ("gptneox",)),
+    Row("opt:FAMILY", ("opt",)),
+    Row("falcon:FAMILY", ("falcon",), ("falcon",)),
+    Row("cohere:COHERE", ("cohere",), ("command-r",)),
+    Row("cohere:COHERE2", ("cohere2",), ("cohere2",)),
+    Row("bert:BERT", ("bert",), ("bert",)),
+    Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
+    Row("mpnet:FAMILY", ("mpnet",)),
+    Row("modernbert:FAMILY", ("modernbert",)),
+    Row("nomic_bert:FAMILY", ("nomic_bert",), ("nomic-bert",)),
 )
 
-ENCODERS: Registry[Encoder] = Registry("encoder family", dict.fromkeys(ENCODER_TYPES, f"{_HERE}.bert:build"))
+FAMILIES: Registry[ModelSpec] = Registry(
+    "model family", {name: f"quire.models.families.{row.place}" for row in ROWS for name in row.model_types}
+)
+GGUF_ARCHITECTURES: dict[str, str] = {name: row.model_types[0] for row in ROWS for name in row.gguf}
+"""The `model_type` that each architecture of GGUF stands for."""
 
 
-def build_model(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    """The model of a shape, without weights."""
-    if shape.model_type in ENCODERS:
+def describe(config: Mapping[str, Any], source: str) -> ModelSpec:
+    """The model of a parsed config.json; `source` names it in errors."""
+    values = text_values(config)
+    model_type = str(values.get("model_type", ""))
+    if model_type not in FAMILIES:
         raise CheckpointError(
-            f"{shape.fields.source} is of type {shape.model_type!r}, an encoder: it embeds texts and generates none"
+            f"{source} is of type {model_type!r}; quire runs {', '.join(FAMILIES)}.{did_you_mean(model_type, FAMILIES)}"
         )
-    if shape.model_type not in FAMILIES:
-        raise CheckpointError(
-            f"{shape.fields.source} is of type {shape.model_type!r}; quire runs {', '.join(FAMILIES)}"
-        )
-    model = FAMILIES.get(shape.model_type)(shape, policy)
-    offload_layers(model, policy.offloaded, policy.device)
-    return model
+    family = family_of(model_type)
+    given = {**family.defaults, **family.adapt(values)}
+    return family.describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
 
 
-def build_encoder(shape: HFShape, policy: WeightPolicy) -> Encoder:
-    """The encoder of a shape, without weights."""
-    return ENCODERS.get(shape.model_type)(shape, policy)
+def family_of(model_type: str) -> Family:
+    """The registered family of a type that is known."""
+    family: Any = FAMILIES.get(model_type)
+    assert isinstance(family, Family), f"{model_type} is registered as something else"
+    return family
+
+
+def _architecture(config: Mapping[str, Any], model_type: str) -> str:
+    names = config.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else model_type

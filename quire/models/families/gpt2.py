@@ -1,44 +1,41 @@
 """GPT-2: learned positions, LayerNorm with bias, a plain MLP; its checkpoints store matrices transposed."""
 
-from quire.layers.embedding import Embedding
-from quire.layers.linear import Linear, Source
-from quire.layers.norm import LayerNorm
-from quire.layers.weights import WeightPolicy
-from quire.models import parts
-from quire.models.decoder import Decoder, DecoderLayer, SelfAttention
-from quire.models.loading.hf_config import HFShape
-from quire.models.plain_mlp import PlainMLP
+from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, table
+from quire.models.families.dimensions import Dimensions
+from quire.models.families.family import Family
+from quire.spec.layer import LayerSpec
+from quire.spec.layout import TRANSPOSED
+from quire.spec.model import EmbeddingSpec, ModelSpec
 
 
-def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    layers = [_layer(shape, layer, policy) for layer in range(shape.num_layers)]
-    return Decoder(
-        parts.embedding(shape, policy, "transformer.wte"),
-        layers,
-        _norm(shape, "transformer.ln_f", policy),
-        parts.head(shape, policy, tied=shape.fields.flag("tie_word_embeddings", True)),
-        positions=Embedding("transformer.wpe", shape.max_position, shape.hidden_size, policy),
+def describe(dims: Dimensions) -> ModelSpec:
+    return decoder(
+        dims,
+        lambda layer: _layer(dims, layer),
+        embedding=EmbeddingSpec(
+            table("transformer.wte", "words", dims.vocab_size, dims.hidden_size),
+            table("transformer.wpe", "positions", dims.max_position, dims.hidden_size),
+        ),
+        norm=layer_norm(dims, "transformer.ln_f", "output_norm"),
+        ropes=(),
+        tied=True,
+        prefix="transformer.",
+        unused=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",),
     )
 
 
-def _layer(shape: HFShape, layer: int, policy: WeightPolicy) -> DecoderLayer:
-    policy = policy.of_layer(layer)
-    prefix, size = f"transformer.h.{layer}", shape.hidden_size
-
-    def linear(name: str, rows: int, columns: int) -> Linear:
-        return Linear([Source(f"{prefix}.{name}", rows)], columns, policy, bias=True, transposed=True)
-
-    inner = shape.fields.size_or_none("n_inner") or 4 * size
-    attention = SelfAttention(
-        linear("attn.c_attn", 3 * size, size),
-        linear("attn.c_proj", size, size),
-        parts.core_attention(shape, layer),
-        parts.heads(shape),
+def _layer(dims: Dimensions, layer: int) -> LayerSpec:
+    prefix, size = f"transformer.h.{layer}", dims.hidden_size
+    qkv = fused_qkv(dims, layer, f"{prefix}.attn.c_attn", bias=True, layout=TRANSPOSED)
+    out = projection(dims, layer, f"{prefix}.attn.c_proj", "out", size, bias=True, layout=TRANSPOSED)
+    names = (f"{prefix}.mlp.c_fc", f"{prefix}.mlp.c_proj")
+    inner = dims.fields.size_or_none("n_inner", "intermediate_size") or 4 * size
+    return LayerSpec(
+        self_attention(dims, layer, qkv, out, rope=None),
+        plain_mlp(dims, layer, names, inner, usual="gelu_new", layout=TRANSPOSED),
+        layer_norm(dims, f"{prefix}.ln_1", "attention_norm", layer),
+        layer_norm(dims, f"{prefix}.ln_2", "mlp_norm", layer),
     )
-    mlp = PlainMLP(linear("mlp.c_fc", inner, size), linear("mlp.c_proj", size, inner), parts.activation(shape))
-    norms = (_norm(shape, f"{prefix}.ln_1", policy), _norm(shape, f"{prefix}.ln_2", policy))
-    return DecoderLayer(attention, mlp, norms)
 
 
-def _norm(shape: HFShape, name: str, policy: WeightPolicy) -> LayerNorm:
-    return LayerNorm(name, shape.hidden_size, shape.fields.number("layer_norm_epsilon", 1e-5), policy)
+FAMILY = Family(describe, defaults={"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5})

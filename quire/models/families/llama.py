@@ -1,21 +1,32 @@
-"""Llama 2 and 3, SmolLM2, and what is built like them."""
+"""Llama 2 and 3, Mistral, SmolLM2, Falcon 3, and what is built like them."""
 
-from quire.layers.weights import WeightPolicy
-from quire.models import parts
-from quire.models.decoder import Decoder, DecoderLayer
-from quire.models.loading.hf_config import HFShape
+from typing import Any
+
+from quire.models.families.blocks import attention, decoder, gated_mlp, pre_norms
+from quire.models.families.dimensions import Dimensions
+from quire.models.families.family import Family, GGUFModel
+from quire.spec.layer import LayerSpec
+from quire.spec.model import ModelSpec
 
 
-def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    """RMSNorm before attention and MLP, rotary positions, grouped KV heads."""
-    fields = shape.fields
-    attention_bias, mlp_bias = fields.flag("attention_bias", False), fields.flag("mlp_bias", False)
-    layers = [
-        DecoderLayer(
-            parts.attention(shape, layer, policy, qkv_bias=attention_bias, output_bias=attention_bias),
-            parts.gated_mlp(shape, layer, policy, bias=mlp_bias),
-            parts.layer_norms(shape, layer, policy),
-        )
-        for layer in range(shape.num_layers)
-    ]
-    return parts.decoder(shape, layers, policy)
+def describe(dims: Dimensions) -> ModelSpec:
+    """RMSNorm before attention and MLP, rotary positions, grouped KV heads; Mistral's layers may have windows."""
+    bias, mlp_bias = dims.fields.flag("attention_bias", False), dims.fields.flag("mlp_bias", False)
+    return decoder(
+        dims,
+        lambda layer: LayerSpec(
+            attention(dims, layer, qkv_bias=bias, out_bias=bias, gguf_paired=True),
+            gated_mlp(dims, layer, bias=mlp_bias),
+            **pre_norms(dims, layer),
+        ),
+    )
+
+
+def _from_gguf(model: GGUFModel) -> dict[str, Any]:
+    if model.read.size_or_none("expert_count", least=0):
+        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
+    return {}
+
+
+FAMILY = Family(describe, from_gguf=_from_gguf)
+MISTRAL = Family(describe, defaults={"num_key_value_heads": 8})

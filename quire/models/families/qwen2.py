@@ -1,18 +1,19 @@
 """Qwen2 and Qwen2.5: Llama's wiring with biases on q, k and v."""
 
-from quire.layers.weights import WeightPolicy
-from quire.models import parts
-from quire.models.decoder import Decoder, DecoderLayer
-from quire.models.loading.hf_config import HFShape
+from quire.models.families.blocks import attention, decoder, gated_mlp, pre_norms
+from quire.models.families.dimensions import Dimensions
+from quire.models.families.family import Family
+from quire.spec.layer import LayerSpec
+from quire.spec.model import ModelSpec
 
 
-def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    layers = [
-        DecoderLayer(
-            parts.attention(shape, layer, policy, qkv_bias=True),
-            parts.gated_mlp(shape, layer, policy),
-            parts.layer_norms(shape, layer, policy),
-        )
-        for layer in range(shape.num_layers)
-    ]
-    return parts.decoder(shape, layers, policy)
+def describe(dims: Dimensions) -> ModelSpec:
+    return decoder(
+        dims,
+        lambda layer: LayerSpec(
+            attention(dims, layer, qkv_bias=True), gated_mlp(dims, layer), **pre_norms(dims, layer)
+        ),
+    )
+
+
+FAMILY = Family(describe, defaults={"use_sliding_window": False})

@@ -1,20 +1,22 @@
 """Qwen3: no biases; every query and key head is normed before it is turned."""
 
-from quire.layers.weights import WeightPolicy
-from quire.models import parts
-from quire.models.decoder import Decoder, DecoderLayer
-from quire.models.loading.hf_config import HFShape
+from quire.models.families.blocks import attention, decoder, gated_mlp, head_norms, pre_norms
+from quire.models.families.dimensions import Dimensions
+from quire.models.families.family import Family
+from quire.spec.layer import LayerSpec
+from quire.spec.model import ModelSpec
 
 
-def build(shape: HFShape, policy: WeightPolicy) -> Decoder:
-    fields = shape.fields
-    bias = fields.flag("attention_bias", False)
-    layers = [
-        DecoderLayer(
-            parts.attention(shape, layer, policy, qkv_bias=bias, output_bias=bias, norm_heads=True),
-            parts.gated_mlp(shape, layer, policy),
-            parts.layer_norms(shape, layer, policy),
-        )
-        for layer in range(shape.num_layers)
-    ]
-    return parts.decoder(shape, layers, policy)
+def describe(dims: Dimensions) -> ModelSpec:
+    bias = dims.fields.flag("attention_bias", False)
+    return decoder(
+        dims,
+        lambda layer: LayerSpec(
+            attention(dims, layer, qkv_bias=bias, out_bias=bias, head_norms=head_norms(dims, layer)),
+            gated_mlp(dims, layer),
+            **pre_norms(dims, layer),
+        ),
+    )
+
+
+FAMILY = Family(describe, defaults={"use_sliding_window": False, "head_dim": 128})

@@ -5,23 +5,18 @@ from quire.models.loading.hf_fields import HFFields
 
 Windows = tuple[int | None, ...]
 
-# Every so-many-th layer attends to everything, in families whose config leaves the rule to their code.
-_FULL_EVERY = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
 
-
-def layer_windows(fields: HFFields, model_type: str, num_layers: int, max_position: int) -> Windows:
-    """The sliding window of each layer; empty when every layer attends to everything."""
+def layer_windows(fields: HFFields, num_layers: int, max_position: int) -> Windows:
+    """The sliding window of each layer; None attends to everything."""
     window = fields.size_or_none("sliding_window", least=0) or None
     if window is not None and (window >= max_position or not fields.flag("use_sliding_window", True)):
         window = None
     if fields.has("layer_types"):
-        windows = _by_type(fields, num_layers, window)
-    elif window is None:
-        return ()
-    else:
-        every = fields.size_or_none("sliding_window_pattern") or _FULL_EVERY.get(model_type)
-        windows = _by_rule(fields, every, num_layers, window)
-    return windows if any(windows) else ()
+        return _by_type(fields, num_layers, window)
+    if window is None:
+        return (None,) * num_layers
+    # every so-many-th layer attends to everything; families whose configs leave that to their code have a default
+    return _by_rule(fields, fields.size_or_none("sliding_window_pattern"), num_layers, window)
 
 
 def _by_type(fields: HFFields, num_layers: int, window: int | None) -> Windows:

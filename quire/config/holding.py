@@ -1,0 +1,68 @@
+"""Holding: how weights lie in a device's memory, and what every matrix takes there. Arithmetic; decides nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
+from quire.config.facts import ModelFacts
+from quire.core.ggml_types import PACKED
+from quire.spec.matrix import MatrixSpec
+
+_PANEL, _GROUP = 16, 32
+"""Rows and columns that the native core of CPUs pads to."""
+_GROUP_BYTES = {4: 20, 8: 34}
+"""By bits: bytes of 32 weights with their scale, and in 4 bits a minimum, in the core's layouts."""
+_HELD_IN_4_BITS = ("Q4_0", "Q4_1", "Q4_K")
+_HELD_AS_STORED = ("Q4_0", "Q4_1", "Q4_K", "Q8_0")
+"""All other packed types go to 8 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """In which numbers weights are held."""
+
+    dtype: str
+    """What activations are computed in, and plain weights are held in."""
+    keep_packed: bool = False
+    """Whether weights that are stored packed stay so; for the native core, plain ones of 16 bits too."""
+    cpu_core: bool = False
+    """Whether they lie in the layouts of the native core of CPUs."""
+
+    def matrix_bytes(self, model: ModelFacts, matrix: MatrixSpec) -> int:
+        """All parts of a matrix and its bias."""
+        parts = [(model.kind(matrix.weight(part).name), part.rows) for part in matrix.parts]
+        bias = self.vector_bytes(matrix.rows) if matrix.bias else 0
+        if self.cpu_core:
+            return bias + self._core_bytes(parts, matrix.columns)
+        return bias + sum(self._part_bytes(kind, rows * matrix.columns) for kind, rows in parts)
+
+    def vector_bytes(self, size: int) -> int:
+        """A norm or a bias."""
+        return size * dtype_bytes(self.dtype)
+
+    def other_bytes(self, kind: str, size: int) -> int:
+        """Weights that nothing describes: plain ones in `dtype`, others as they are stored."""
+        return size // dtype_bytes(kind) * dtype_bytes(self.dtype) if kind in COMPUTE_DTYPES else size
+
+    def _part_bytes(self, kind: str, num_elements: int) -> int:
+        if self.keep_packed and kind in PACKED:
+            return PACKED[kind].bytes_of(num_elements)
+        return num_elements * dtype_bytes(self.dtype)
+
+    def _core_bytes(self, parts: Sequence[tuple[str, int]], columns: int) -> int:
+        """Neighbours that are held alike are one matrix, in whole panels of rows."""
+        runs = groupby(parts, key=lambda part: (self._row_bytes(part[0], columns), part[0] in _HELD_AS_STORED))
+        return sum(_padded(sum(rows for _, rows in run), _PANEL) * row_bytes for (row_bytes, _), run in runs)
+
+    def _row_bytes(self, kind: str, columns: int) -> int:
+        padded = _padded(columns, _GROUP)
+        if not self.keep_packed:
+            return padded * dtype_bytes("float32")
+        if kind in PACKED:
+            return padded // _GROUP * _GROUP_BYTES[4 if kind in _HELD_IN_4_BITS else 8]
+        return padded * dtype_bytes(kind if kind in COMPUTE_DTYPES else "float32")
+
+
+def _padded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

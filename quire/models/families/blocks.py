@@ -1,0 +1,325 @@
+"""Blocks that most families are built of, under the names that Llama gave them unless a family has its own."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypedDict, Unpack
+
+from quire.core.errors import CheckpointError
+from quire.models.families.dimensions import Dimensions
+from quire.spec.layer import Activation, AttentionSpec, HeadNormsSpec, LayerSpec, MlpSpec
+from quire.spec.layout import AS_STORED, MINUS_ONE, Layout, PairedRows
+from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
+from quire.spec.norm import NormKind, NormSpec
+from quire.spec.rope import RopeSpec, read_rope
+
+ACTIVATIONS: dict[str, Activation] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon")
+CLASSIFIER = "ForSequenceClassification"
+_INV_FREQ = r".*rotary_emb\.inv_freq"
+"""Angles that old checkpoints hold beside their weights."""
+
+
+# --- matrices --------------------------------------------------------------------------------------------------------
+
+
+def heads_layout(dims: Dimensions, num_heads: int) -> PairedRows:
+    """Heads whose rows are pairs that turn together."""
+    return PairedRows(num_heads, dims.head_dim, dims.head_dim)
+
+
+def separate_qkv(
+    dims: Dimensions,
+    layer: int,
+    prefix: str = "model.layers.{}.self_attn.",
+    names: tuple[str, str, str] = ("q_proj", "k_proj", "v_proj"),
+    *,
+    bias: bool = False,
+    paired: bool = False,
+    gguf_paired: bool = False,
+) -> MatrixSpec:
+    """Three tensors in the checkpoint, one matrix here. `paired`: rotary positions turn neighbouring rows."""
+    start = prefix.format(layer)
+
+    def part(name: str, role: str, heads: int) -> Part:
+        pairs: Layout = heads_layout(dims, heads) if role != "v" else AS_STORED
+        layouts = (pairs if paired else AS_STORED, pairs if paired or gguf_paired else AS_STORED)
+        return Part(start + name, role, heads * dims.head_dim, *layouts)
+
+    counts = (dims.num_heads, dims.num_kv_heads, dims.num_kv_heads)
+    parts = tuple(part(*given) for given in zip(names, ("q", "k", "v"), counts, strict=True))
+    return MatrixSpec(parts, dims.hidden_size, "rows", bias, layer)
+
+
+def fused_qkv(
+    dims: Dimensions, layer: int, name: str, *, bias: bool = False, layout: Layout = AS_STORED
+) -> MatrixSpec:
+    """One tensor in the checkpoint; converters to GGUF put its rows into quire's order."""
+    rows = (dims.num_heads + 2 * dims.num_kv_heads) * dims.head_dim
+    return MatrixSpec((Part(name.format(layer), "qkv", rows, layout),), dims.hidden_size, "rows", bias, layer)
+
+
+def projection(
+    dims: Dimensions,
+    layer: int,
+    name: str,
+    role: str,
+    columns: int,
+    *,
+    bias: bool = False,
+    layout: Layout = AS_STORED,
+) -> MatrixSpec:
+    """Back to the model's width: what attention and MLP end with."""
+    return MatrixSpec((Part(name.format(layer), role, dims.hidden_size, layout),), columns, "columns", bias, layer)
+
+
+class AttentionOptions(TypedDict, total=False):
+    """What a family may say of its attention beside its matrices."""
+
+    head_norms: HeadNormsSpec | None
+    scale: float
+    softcap: float | None
+    rope: int | None
+    window: int | None
+    causal: bool
+
+
+def self_attention(
+    dims: Dimensions, layer: int, qkv: MatrixSpec, out: MatrixSpec, **options: Unpack[AttentionOptions]
+) -> AttentionSpec:
+    usual: AttentionOptions = {"scale": 1 / math.sqrt(dims.head_dim), "window": dims.windows[layer], "rope": 0}
+    return AttentionSpec(
+        qkv, out, dims.num_heads, dims.num_kv_heads, dims.head_dim, **{**usual, **options}  # type: ignore[typeddict-item]
+    )
+
+
+def attention(
+    dims: Dimensions,
+    layer: int,
+    *,
+    qkv_bias: bool = False,
+    out_bias: bool = False,
+    gguf_paired: bool = False,
+    **options: Unpack[AttentionOptions],
+) -> AttentionSpec:
+    """Llama's. `gguf_paired`: converters to GGUF make pairs of the rows that turn together."""
+    qkv = separate_qkv(dims, layer, bias=qkv_bias, gguf_paired=gguf_paired)
+    size = dims.num_heads * dims.head_dim
+    out = projection(dims, layer, "model.layers.{}.self_attn.o_proj", "out", size, bias=out_bias)
+    return self_attention(dims, layer, qkv, out, **options)
+
+
+def head_norms(
+    dims: Dimensions,
+    layer: int,
+    *,
+    names: tuple[str, str] = ("q_norm", "k_norm"),
+    kind: NormKind = "rms",
+    offset: float = 0.0,
+) -> HeadNormsSpec:
+    """One weight for all heads, as Qwen3 and Gemma 3 have them."""
+    query, key = (
+        norm(dims, f"model.layers.{{}}.self_attn.{name}", role, layer, size=dims.head_dim, kind=kind, offset=offset)
+        for name, role in zip(names, ("q_norm", "k_norm"), strict=True)
+    )
+    return HeadNormsSpec(query, key)
+
+
+def gated_mlp(
+    dims: Dimensions, layer: int, *, bias: bool = False, prefix: str = "model.layers.{}.mlp.", causal: bool = True
+) -> MlpSpec:
+    """Two tensors in the checkpoint, one matrix here."""
+    size, start = dims.fields.size("intermediate_size", "n_inner"), prefix.format(layer)
+    parts = tuple(Part(f"{start}{role}_proj", role, size) for role in ("gate", "up"))
+    up = MatrixSpec(parts, dims.hidden_size, "rows", bias, layer)
+    down = projection(dims, layer, f"{start}down_proj", "down", size, bias=bias)
+    return MlpSpec(up, down, activation(dims), gated=True)
+
+
+def plain_mlp(
+    dims: Dimensions,
+    layer: int,
+    names: tuple[str, str],
+    size: int,
+    *,
+    bias: bool = True,
+    usual: str = "gelu",
+    layout: Layout = AS_STORED,
+) -> MlpSpec:
+    """Without a gate."""
+    part = Part(names[0].format(layer), "up", size, layout)
+    up = MatrixSpec((part,), dims.hidden_size, "rows", bias, layer)
+    down = projection(dims, layer, names[1], "down", size, bias=bias, layout=layout)
+    return MlpSpec(up, down, activation(dims, usual), gated=False)
+
+
+def activation(dims: Dimensions, usual: str = "silu") -> Activation:
+    fields = dims.fields
+    names = ("hidden_activation", "hidden_act", "activation_function", "activation")
+    name = next((fields.text(field, "") for field in names if fields.has(field)), usual)
+    if name not in ACTIVATIONS:
+        raise CheckpointError(f"{fields.source} has the activation {name!r}; quire has {', '.join(ACTIVATIONS)}.")
+    return ACTIVATIONS[name]
+
+
+# --- norms -----------------------------------------------------------------------------------------------------------
+
+
+def norm(
+    dims: Dimensions,
+    name: str,
+    role: str,
+    layer: int | None = None,
+    *,
+    size: int | None = None,
+    kind: NormKind = "rms",
+    offset: float = 0.0,
+    bias: bool = False,
+    eps: float | None = None,
+) -> NormSpec:
+    """With the config's epsilon. GGUF holds norms with an offset as they are multiplied by."""
+    return NormSpec(
+        name.format(layer),
+        role,
+        (size or dims.hidden_size,),
+        epsilon(dims) if eps is None else eps,
+        kind,
+        offset,
+        bias,
+        layer,
+        gguf_layout=MINUS_ONE if offset else AS_STORED,
+    )
+
+
+def layer_norm(dims: Dimensions, name: str, role: str, layer: int | None = None, *, bias: bool = True) -> NormSpec:
+    """The classic one."""
+    return norm(dims, name, role, layer, kind="layer", bias=bias)
+
+
+def epsilon(dims: Dimensions, usual: float = 1e-6) -> float:
+    fields = dims.fields
+    return next((fields.number(name, usual) for name in _EPSILONS if fields.has(name)), usual)
+
+
+class Norms(TypedDict, total=False):
+    """Norms of a layer, as LayerSpec takes them."""
+
+    attention_norm: NormSpec
+    mlp_norm: NormSpec
+    added_attention_norm: NormSpec
+    added_mlp_norm: NormSpec
+
+
+def pre_norms(dims: Dimensions, layer: int) -> Norms:
+    """Before attention and before the MLP, under the names Llama gave them."""
+    return {
+        "attention_norm": norm(dims, "model.layers.{}.input_layernorm", "attention_norm", layer),
+        "mlp_norm": norm(dims, "model.layers.{}.post_attention_layernorm", "mlp_norm", layer),
+    }
+
+
+def sandwich_norms(dims: Dimensions, layer: int) -> Norms:
+    """Gemma's four: before attention and MLP, and of what each adds. Their weights are stored around 0."""
+
+    def one(name: str, role: str) -> NormSpec:
+        return norm(dims, f"model.layers.{{}}.{name}_layernorm", role, layer, offset=1.0)
+
+    return {
+        "attention_norm": one("input", "attention_norm"),
+        "mlp_norm": one("pre_feedforward", "mlp_norm"),
+        "added_attention_norm": one("post_attention", "added_attention_norm"),
+        "added_mlp_norm": one("post_feedforward", "added_mlp_norm"),
+    }
+
+
+# --- around the layers -----------------------------------------------------------------------------------------------
+
+
+def table(name: str, role: str, rows: int, columns: int) -> MatrixSpec:
+    """A matrix whose rows are looked up."""
+    return MatrixSpec((Part(name, role, rows),), columns, "rows")
+
+
+class ModelOptions(TypedDict, total=False):
+    """What a family may say of a model beside its layers."""
+
+    embedding: EmbeddingSpec
+    norm: NormSpec | None
+    head_name: str
+    head_bias: bool
+    tied: bool
+    """What the family's own class has where a config does not say."""
+    ropes: tuple[RopeSpec, ...]
+    head_projection: MatrixSpec | None
+    logit_scale: float
+    logit_softcap: float | None
+    prefix: str
+    unused: tuple[str, ...]
+
+
+def decoder(
+    dims: Dimensions, layers: Callable[[int], LayerSpec] | Iterable[LayerSpec], **given: Unpack[ModelOptions]
+) -> ModelSpec:
+    """What stands around the layers of Llama and its relatives: embedding, a last norm, head, one set of angles."""
+    described = tuple(map(layers, range(dims.num_layers)) if callable(layers) else layers)
+    embedding = given.get("embedding") or words(dims, "model.embed_tokens")
+    head_name, width = given.get("head_name", "lm_head"), embedding.words.columns
+    classifier = _score(dims, described)
+    has_head = classifier is None and not dims.architecture.endswith("Model")
+    tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
+    head = MatrixSpec(
+        (Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False)
+    )
+    return ModelSpec(
+        architecture=dims.architecture,
+        vocab_size=dims.vocab_size,
+        hidden_size=dims.hidden_size,
+        max_position=dims.max_position,
+        max_position_source=dims.max_position_source,
+        layers=described,
+        embedding=embedding,
+        norm=given["norm"] if "norm" in given else norm(dims, "model.norm", "output_norm"),
+        head=head if has_head and not tied else None,
+        tied=has_head and tied,
+        head_projection=given.get("head_projection"),
+        ropes=given["ropes"] if "ropes" in given else (read_rope(dims.fields.values, dims.head_dim),),
+        logit_scale=given.get("logit_scale", 1.0),
+        logit_softcap=given.get("logit_softcap"),
+        classifier=classifier,
+        prefix=given.get("prefix", "model."),
+        unused=(_INV_FREQ, *(() if has_head and not tied else (rf"{head_name}\.weight",)), *given.get("unused", ())),
+    )
+
+
+def words(dims: Dimensions, name: str, *, scale: float | None = None) -> EmbeddingSpec:
+    """An embedding of words alone."""
+    return EmbeddingSpec(table(name, "words", dims.vocab_size, dims.hidden_size), scale=scale)
+
+
+def labels(dims: Dimensions) -> tuple[str, ...]:
+    """Names of a classifier's labels, in the order of its outputs."""
+    names = dims.fields.values.get("id2label")
+    if isinstance(names, dict) and names and all(str(key).isdecimal() for key in names):
+        return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(key)))
+    return tuple(f"LABEL_{number}" for number in range(dims.fields.size_or_none("num_labels") or 2))
+
+
+def is_multi_label(dims: Dimensions) -> bool:
+    return dims.fields.text("problem_type", "") == "multi_label_classification"
+
+
+def _score(dims: Dimensions, layers: tuple[LayerSpec, ...]) -> ClassifierSpec | None:
+    """How decoders classify: by the last token's hidden state."""
+    if not dims.architecture.endswith(CLASSIFIER):
+        return None
+    found = labels(dims)
+    out = MatrixSpec((Part("score", "score", len(found)),), dims.hidden_size, "none")
+    return ClassifierSpec(found, "last", out, multi_label=is_multi_label(dims))

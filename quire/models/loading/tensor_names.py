@@ -1,0 +1,84 @@
+"""What the tensors of a spec are called in the files of each format, and what the files do to them. Torch-free."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from quire.models.loading.gguf_rope import FACTOR_TENSORS
+from quire.spec.layout import Layout
+from quire.spec.model import ModelSpec
+from quire.spec.tensor import TensorSpec
+
+_GGUF_STEMS = {
+    "words": "token_embd",
+    "positions": "position_embd",
+    "types": "token_types",
+    "embedding_norm": "token_embd_norm",
+    "output_norm": "output_norm",
+    "head": "output",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "qkv": "attn_qkv",
+    "out": "attn_output",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "gate_up": "ffn_up",
+    "down": "ffn_down",
+    "attention_norm": "attn_norm",
+    "attention_norm_2": "attn_norm_2",
+    "mlp_norm": "ffn_norm",
+    "added_attention_norm": "post_attention_norm",
+    "added_mlp_norm": "post_ffw_norm",
+    "after_attention_norm": "attn_output_norm",
+    "after_mlp_norm": "layer_output_norm",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+}
+"""By role. The roles of a family's tensors, not the family, say what they are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """How the files of one format spell the tensors of one model."""
+
+    spelled: Mapping[str, TensorSpec]
+    """Name in the file → what it holds."""
+    layout: Callable[[TensorSpec], Layout]
+    unused: re.Pattern[str]
+    """Names in the file that hold nothing the model needs."""
+
+    def find(self, name: str) -> TensorSpec | None:
+        return self.spelled.get(name)
+
+
+def safetensors_names(spec: ModelSpec, names: Iterable[str]) -> FileNames:
+    """Hugging Face's; checkpoints saved without a head leave the prefix out, old ones have other endings."""
+    tensors = {tensor.name: tensor for tensor in spec.tensors()}
+    spelled: dict[str, TensorSpec] = {}
+    for name in names:
+        current = _current(name, spec.renamed)
+        found = tensors.get(current) or tensors.get(spec.prefix + current)
+        if found is not None:
+            spelled[name] = found
+    unused = "|".join((*spec.unused, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in spec.unused)))
+    return FileNames(spelled, lambda tensor: tensor.layout, re.compile(unused or r"(?!)"))
+
+
+def gguf_names(spec: ModelSpec) -> FileNames:
+    """Made of what a tensor is for and of its layer."""
+    spelled = {}
+    for tensor in spec.tensors():
+        stem = _GGUF_STEMS.get(tensor.role)
+        if stem is not None:
+            block = "" if tensor.layer is None else f"blk.{tensor.layer}."
+            spelled[f"{block}{stem}.{tensor.ending}"] = tensor
+    unused = "|".join(re.escape(name) for name in FACTOR_TENSORS)  # part of the config
+    return FileNames(spelled, lambda tensor: tensor.gguf_layout, re.compile(unused))
+
+
+def _current(name: str, renamed: Iterable[tuple[str, str]]) -> str:
+    for old, new in renamed:
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name

@@ -1,0 +1,113 @@
+"""LayerSpec: one layer of a model: its attention, its MLP, and how norms and residuals join them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from quire.spec.cache import CacheSpec, KeyValueCache
+from quire.spec.matrix import MatrixSpec
+from quire.spec.norm import NormSpec
+from quire.spec.tensor import TensorSpec
+
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Span = Literal["head", "all"]
+Wiring = Literal["sequential", "parallel", "post"]
+"""How a layer adds to the residual stream x:
+
+- sequential: x + attention(norm(x)), then x + mlp(norm(x));
+- parallel: x + attention(norm(x)) + mlp(norm(x));
+- post: norm(x + attention(x)), then norm(x + mlp(x)), as the first transformers did.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNormsSpec:
+    """Norms of queries and keys before positions turn them: of each head, or of all heads as one vector."""
+
+    query: NormSpec
+    key: NormSpec
+    span: Span = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """Queries, keys and values of one layer, and what a token may look at."""
+
+    qkv: MatrixSpec
+    """Rows are the heads of queries, then of keys, then of values."""
+    out: MatrixSpec
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None = None
+    """Positions that a token looks back, itself included; in both directions, how far it looks to either side."""
+    softcap: float | None = None
+    rope: int | None = None
+    """Which of the model's sets of angles turns the heads; None: none does."""
+    head_norms: HeadNormsSpec | None = None
+    causal: bool = True
+    """Whether a token sees only those before it; otherwise it sees its whole sequence, and nothing is cached."""
+
+    @property
+    def cache(self) -> CacheSpec | None:
+        return KeyValueCache(self.num_kv_heads, self.head_dim, self.window) if self.causal else None
+
+    def matrices(self) -> Iterator[MatrixSpec]:
+        yield self.qkv
+        yield self.out
+
+    def norms(self) -> Iterator[NormSpec]:
+        if self.head_norms is not None:
+            yield self.head_norms.query
+            yield self.head_norms.key
+
+
+@dataclass(frozen=True, slots=True)
+class MlpSpec:
+    """down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x)))."""
+
+    up: MatrixSpec
+    """Gated: the rows of the gate, then those of up."""
+    down: MatrixSpec
+    activation: Activation
+    gated: bool
+
+    def matrices(self) -> Iterator[MatrixSpec]:
+        yield self.up
+        yield self.down
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """Norms that are None are not there; in a parallel layer the MLP then reads what attention reads."""
+
+    attention: AttentionSpec
+    mlp: MlpSpec
+    attention_norm: NormSpec | None = None
+    mlp_norm: NormSpec | None = None
+    added_attention_norm: NormSpec | None = None
+    """Of what attention adds to the residual stream."""
+    added_mlp_norm: NormSpec | None = None
+    wiring: Wiring = "sequential"
+    residual_scale: float = 1.0
+    """What everything that is added is multiplied by."""
+
+    def matrices(self) -> Iterator[MatrixSpec]:
+        yield from self.attention.matrices()
+        yield from self.mlp.matrices()
+
+    def norms(self) -> Iterator[NormSpec]:
+        yield from self.attention.norms()
+        given = (self.attention_norm, self.mlp_norm, self.added_attention_norm, self.added_mlp_norm)
+        yield from (norm for norm in given if norm is not None)
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        for part in (*self.matrices(), *self.norms()):
+            yield from part.tensors()
+
+    def widest(self) -> tuple[int, int]:
+        """Elements a token takes at the layer's widest point, beside the residual stream: (whole, cut between ranks)."""
+        hidden, attention = self.attention.qkv.columns, self.attention
+        heads = attention.num_heads * attention.head_dim
+        return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.up.rows + self.mlp.down.columns)

@@ -1,0 +1,65 @@
+"""Layouts: how a file lays out a tensor where that is not how quire holds it. Plain numbers; `models/loading` moves the values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AsStored:
+    """The file has what quire holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """The file has [columns, rows], as GPT-2's checkpoints do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinusOne:
+    """The file has the values plus 1, as GGUF has Gemma's norms."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRows:
+    """Rows of a head that rotary positions turn together are neighbours; quire has all first ones, then all second ones.
+
+    Only the first `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
+    """
+
+    num_heads: int
+    head_dim: int
+    rotary: int
+
+    def source_rows(self) -> list[int]:
+        """For each row that quire holds, the file's."""
+        turned = [*range(0, self.rotary, 2), *range(1, self.rotary, 2), *range(self.rotary, self.head_dim)]
+        return [head * self.head_dim + row for head in range(self.num_heads) for row in turned]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """Each key's queries, then the key, then its value; quire has all queries, then all keys, then all values."""
+
+    num_groups: int
+    queries: int
+    """Of one key."""
+    head_dim: int
+
+    def source_rows(self) -> list[int]:
+        """For each row that quire holds, the file's."""
+        size = self.queries + 2
+        heads = [group * size + query for group in range(self.num_groups) for query in range(self.queries)]
+        heads += [group * size + place for place in (size - 2, size - 1) for group in range(self.num_groups)]
+        return [head * self.head_dim + row for head in heads for row in range(self.head_dim)]
+
+
+RowOrder = PairedRows | GroupedRows
+Layout = AsStored | Transposed | MinusOne | RowOrder
+
+AS_STORED = AsStored()
+TRANSPOSED = Transposed()
+MINUS_ONE = MinusOne()
+
+
+def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    """The shape that a tensor of `shape` has in the file."""
+    return shape[::-1] if isinstance(layout, Transposed) else shape

@@ -1,0 +1,187 @@
+"""ModelSpec: everything there is to know of a model but its weights' values. Made by a family, read by everyone else."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from quire.core.errors import CheckpointError
+from quire.core.pooling import Pooling
+from quire.spec.cache import CacheSpec
+from quire.spec.layer import Activation, LayerSpec
+from quire.spec.matrix import MatrixSpec
+from quire.spec.norm import NormSpec
+from quire.spec.rope import RopeSpec
+from quire.spec.tensor import TensorSpec
+
+LONG = "long"
+"""The KV variant of sequences beyond the length at which position angles change."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSpec:
+    """What enters the first layer: words, and what is added to them."""
+
+    words: MatrixSpec
+    positions: MatrixSpec | None = None
+    """A learned table; positions that turn heads are the layers'."""
+    first_position: int = 0
+    """The row of that table that belongs to a sequence's first token."""
+    types: MatrixSpec | None = None
+    """Of token types: 0, and 1 for the second text of a pair."""
+    norm: NormSpec | None = None
+    scale: float | None = None
+    projection: MatrixSpec | None = None
+    """From the width of the words to the model's, where they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeBiasSpec:
+    """What encoders of MPNet's kind add to scores, by how far two tokens are apart."""
+
+    table: MatrixSpec
+    """[buckets, heads]."""
+    max_distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierSpec:
+    """From one hidden state of a sequence to a number for each label."""
+
+    labels: tuple[str, ...]
+    pooling: Pooling
+    out: MatrixSpec
+    dense: MatrixSpec | None = None
+    activation: Activation | str = "tanh"
+    """Of what `dense` gives."""
+    norm: NormSpec | None = None
+    multi_label: bool = False
+    """Whether any number of labels may hold at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model as its family describes it."""
+
+    architecture: str
+    """The checkpoint's own name of its class, for example `LlamaForCausalLM`."""
+    vocab_size: int
+    hidden_size: int
+    max_position: int
+    """The longest context the checkpoint was made for, in tokens."""
+    layers: tuple[LayerSpec, ...]
+    embedding: EmbeddingSpec
+    norm: NormSpec | None
+    head: MatrixSpec | None = None
+    """What makes logits of hidden states; None where it is tied, or where there is none."""
+    tied: bool = False
+    """Whether the embedding of words is the output head too."""
+    head_projection: MatrixSpec | None = None
+    """From the model's width to the head's, where they differ."""
+    ropes: tuple[RopeSpec, ...] = ()
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
+    relative_bias: RelativeBiasSpec | None = None
+    classifier: ClassifierSpec | None = None
+    max_position_source: str = "the checkpoint"
+    prefix: str = "model."
+    """What names of tensors begin with, and what checkpoints that were saved without their head leave out."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Endings of names in old checkpoints, and what they are now."""
+    unused: tuple[str, ...] = ()
+    """Patterns of tensors that checkpoints of the family hold and the model does not need."""
+    is_described: bool = True
+    """False: only its shape is known, and its weights are what its files hold; a library brings the modules."""
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def num_heads(self) -> int:
+        return self.layers[0].attention.num_heads
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.layers[0].attention.num_kv_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.layers[0].attention.head_dim
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The sliding window of each layer; None attends to everything."""
+        return tuple(layer.attention.window for layer in self.layers)
+
+    @property
+    def generates(self) -> bool:
+        """Whether it has an output head: other models embed or classify texts."""
+        return self.tied or self.head is not None
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether every token sees its whole sequence: the model embeds texts and generates none."""
+        return not self.layers[0].attention.causal
+
+    @property
+    def caches(self) -> tuple[CacheSpec, ...]:
+        """What a token leaves in each layer."""
+        found = [layer.attention.cache for layer in self.layers]
+        if None in found:
+            raise CheckpointError(f"{self.architecture} embeds texts and generates none: it keeps no KV")
+        return tuple(cache for cache in found if cache is not None)
+
+    @property
+    def angles_change_at(self) -> int | None:
+        """Sequences longer than this are computed with other position angles than shorter ones (dynamic, longrope)."""
+        return min((rope.changes_at for rope in self.ropes if rope.changes_at is not None), default=None)
+
+    @property
+    def angles_follow_length(self) -> bool:
+        """Whether those angles differ with every length (dynamic); what is computed then stays. Otherwise there are two
+        sets (longrope), and a sequence that outgrows the first is computed anew with the second.
+        """
+        return any(rope.kind == "dynamic" for rope in self.ropes)
+
+    def kv_variant(self, prompt_length: int) -> str:
+        """Prompts of different variants have different KV for the same tokens, so they share none."""
+        changes_at = self.angles_change_at
+        if changes_at is None or prompt_length <= changes_at:
+            return ""
+        return str(prompt_length) if self.angles_follow_length else LONG
+
+    @property
+    def num_parameters(self) -> int:
+        """Tied matrices count once."""
+        return sum(tensor.num_elements for tensor in self.tensors())
+
+    def matrices(self) -> Iterator[MatrixSpec]:
+        """Every matrix, tied ones once."""
+        embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
+        yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
+        for layer in self.layers:
+            yield from layer.matrices()
+        yield from _given(None if bias is None else bias.table, self.head_projection, self.head)
+        if classifier is not None:
+            yield from _given(classifier.dense, classifier.out)
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        """Every tensor that the model takes from a checkpoint."""
+        if not self.is_described:
+            return
+        for matrix in self.matrices():
+            yield from matrix.tensors()
+        norms = [norm for layer in self.layers for norm in layer.norms()]
+        last = None if self.classifier is None else self.classifier.norm
+        for norm in (self.embedding.norm, *norms, self.norm, last):
+            if norm is not None:
+                yield from norm.tensors()
+
+    def without_head(self) -> "ModelSpec":
+        """The same up to its last hidden states: embedding checkpoints often have no output head."""
+        unneeded = [re.escape(f"{part.name}.weight") for part in (self.head.parts if self.head else ())]
+        return replace(self, head=None, tied=False, unused=(*self.unused, *unneeded))
+
+
+def _given(*matrices: MatrixSpec | None) -> Iterator[MatrixSpec]:
+    return (matrix for matrix in matrices if matrix is not None)

@@ -1,0 +1,46 @@
+"""NormSpec: a normalisation and where its weights are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from quire.spec.layout import AS_STORED, Layout
+from quire.spec.tensor import TensorSpec
+
+NormKind = Literal["rms", "layer"]
+
+
+@dataclass(frozen=True, slots=True)
+class NormSpec:
+    """Over the last dimension of `shape`: `x / rms(x) * (weight + offset)`, or the classic one with a mean."""
+
+    name: str
+    """Without `.weight` or `.bias`."""
+    role: str
+    shape: tuple[int, ...]
+    """Of the weight: [size]; of norms of heads also [heads, size], each head its own."""
+    eps: float
+    kind: NormKind = "rms"
+    offset: float = 0.0
+    """Gemma stores weights around 0 and adds 1."""
+    bias: bool = False
+    layer: int | None = None
+    layout: Layout = AS_STORED
+    gguf_layout: Layout = AS_STORED
+    one_a_head: str = ""
+    """Name of each head's own tensor, where the rows of `shape` are tensors of their own; `{}` is the head's number."""
+
+    @property
+    def size(self) -> int:
+        return self.shape[-1]
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        layouts = (self.layout, self.gguf_layout)
+        if self.one_a_head:
+            for head in range(self.shape[0]):
+                name = f"{self.one_a_head.format(head)}.weight"
+                yield TensorSpec(name, self.shape[1:], "vector", f"{self.role}.{head}", "weight", self.layer)
+            return
+        yield TensorSpec(f"{self.name}.weight", self.shape, "vector", self.role, "weight", self.layer, *layouts)
+        if self.bias:
+            yield TensorSpec(f"{self.name}.bias", self.shape, "vector", self.role, "bias", self.layer, *layouts)

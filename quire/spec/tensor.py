@@ -1,0 +1,32 @@
+"""TensorSpec: one tensor that a model takes from a checkpoint, whatever file it lies in."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from quire.spec.layout import AS_STORED, Layout
+
+Ending = Literal["weight", "bias"]
+Use = Literal["matrix", "vector"]
+"""A matrix may be stored in any weight format; a vector (a norm, a bias) is plain numbers everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What it is called, and its shape as quire holds it."""
+
+    name: str
+    """Hugging Face's, `.weight` or `.bias` included."""
+    shape: tuple[int, ...]
+    use: Use
+    role: str
+    """What it is for: `q`, `down`, `attention_norm` …; the names of GGUF files follow from it."""
+    ending: Ending = "weight"
+    layer: int | None = None
+    layout: Layout = AS_STORED
+    """In Hugging Face's files."""
+    gguf_layout: Layout = AS_STORED
+
+    @property
+    def num_elements(self) -> int:
+        return prod(self.shape)
