@@ -1,7 +1,7 @@
 """A memory plan as tables for people and as JSON for programs."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -11,6 +11,13 @@ from rich.text import Text
 from quire.config.sizes import binary_size, decimal_size
 from quire.engine.planning import MemoryPlan
 from quire.observe.choices import choices_table
+
+
+_SHAPE = (
+    *("architecture", "num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "vocab_size"),
+    *("max_position", "max_position_source", "windows"),
+)
+"""What the JSON form tells of a model's spec."""
 
 
 def print_plan(plan: MemoryPlan) -> None:
@@ -30,7 +37,13 @@ def plan_as_json(plan: MemoryPlan) -> str:
     """The plan as one JSON object; sizes are in bytes."""
     computed = ("fits", "num_blocks", "num_tokens", "sequences_in_memory", "sequences_at_once")
     budget = {name: getattr(plan.budget, name) for name in ("share", "spent", "kv")}
-    values = asdict(plan) | {name: getattr(plan, name) for name in computed}
+    model, parts = plan.model, {field.name: getattr(plan, field.name) for field in fields(plan)}
+    values = {name: asdict(part) if is_dataclass(part) else part for name, part in parts.items() if name != "model"}
+    values |= {name: getattr(plan, name) for name in computed}
+    values["remedies"] = [asdict(remedy) for remedy in plan.remedies]
+    values["model"] = {name: getattr(model.spec, name) for name in _SHAPE} | {
+        name: getattr(model, name) for name in ("name", "dtype", "num_parameters", "weight_bytes")
+    }
     values["budget"] |= budget
     return json.dumps(values, indent=2)
 
@@ -38,14 +51,14 @@ def plan_as_json(plan: MemoryPlan) -> str:
 def _model_line(plan: MemoryPlan) -> str:
     model = plan.model
     parts = [
-        model.architecture,
+        model.spec.architecture,
         f"{model.num_parameters / 1e9:.2f} B parameters",
-        f"{model.num_layers} layers",
-        f"{model.num_kv_heads} KV heads × {model.head_dim}",
-        f"context {model.max_position:,}",
+        f"{model.spec.num_layers} layers",
+        f"{model.spec.caches[0]}",
+        f"context {model.spec.max_position:,}",
     ]
-    if model.layer_windows:
-        parts.append(f"{sum(window is not None for window in model.layer_windows)} layers with a sliding window")
+    if any(model.spec.windows):
+        parts.append(f"{sum(window is not None for window in model.spec.windows)} layers with a sliding window")
     return ", ".join(parts)
 
 
@@ -66,6 +79,7 @@ def _memory_table(plan: MemoryPlan) -> Table:
     table.add_row("weights", decimal_size(budget.weights), _weights_note(plan))
     table.add_row("activations", decimal_size(budget.activations), "widest step, an estimate")
     table.add_row("sampling", decimal_size(budget.sampler), "logits of a full batch, an estimate")
+    table.add_row("rows", decimal_size(budget.rows), "tokens and block tables of running sequences")
     if budget.swap:
         table.add_row("swap space", decimal_size(budget.swap), "comes out of the same memory")
     if budget.runtime:

@@ -3,6 +3,7 @@
 from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
 from quire.config.memory import (
     GPU_RUNTIME,
@@ -10,11 +11,11 @@ from quire.config.memory import (
     activation_bytes,
     graph_bytes,
     layer_bytes,
+    row_bytes,
     sampler_bytes,
     weights_on_device,
-    with_expanded_weights,
 )
-from quire.config.resolved import Choice
+from quire.config.resolved import Choice, KVLayout
 from quire.config.sizes import GIB, decimal_size
 from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
@@ -49,7 +50,7 @@ def decide_packed(
         reason = "the native core multiplies packed weights" if wanted == "auto" else "asked for"
         choices.append(Choice("packed_weights", "keep", reason))
         return True
-    expanded = weights_on_device(with_expanded_weights(model, dtype), dtype, asked.parallel)
+    expanded = weights_on_device(model, Holding(dtype), asked.parallel)
     room = int(device.memory_bytes * memory_share(asked.cache, device))
     keep = wanted == "keep" or (wanted == "auto" and expanded > room // 2)
     reason = f"expanded to {dtype} they take {decimal_size(expanded)} of {decimal_size(room)}"
@@ -58,7 +59,7 @@ def decide_packed(
 
 
 def decide_offload(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, dtype: str, choices: list[Choice]
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, holding: Holding, choices: list[Choice]
 ) -> int:
     """How many layers keep their weights in host memory."""
     size = asked.model.offload_gb
@@ -66,8 +67,10 @@ def decide_offload(
         return 0
     if device.kind == "cpu":
         raise ConfigError(f"--offload-gb is {size:g}, but a CPU's weights are in host memory already; leave it out.")
-    each = layer_bytes(model, dtype, asked.parallel)
-    count = min(model.num_layers, -(-int(size * GIB) // max(each, 1)))
+    if not model.spec.is_described:
+        raise ConfigError(f"--offload-gb is {size:g}, but transformers brings {model.name}'s modules; leave it out.")
+    each = _last_layer(asked, model, holding)
+    count = min(model.spec.num_layers, -(-int(size * GIB) // max(each, 1)))
     choices.append(Choice("offloaded_layers", f"{count}", f"{size:g} GiB asked for, {each / GIB:.3g} GiB a layer"))
     return count
 
@@ -76,26 +79,34 @@ def memory_budget(
     asked: EngineConfig,
     model: ModelFacts,
     device: DeviceFacts,
-    dtype: str,
+    holding: Holding,
     step: tuple[int, int],
-    swap_bytes: int,
+    shape: KVShape | KVLayout,
+    cpu_blocks: int,
     offloaded: int = 0,
 ) -> MemoryBudget:
     """What one device's memory goes to when a step holds `step` (sequences, tokens)."""
     max_num_seqs, max_num_batched_tokens = step
+    dtype, longest = holding.dtype, asked.model.max_model_len or model.spec.max_position
     # of the layers in host memory one at a time is on the device, and the next on its way
-    away = max(0, offloaded - 2) * layer_bytes(model, dtype, asked.parallel)
+    away = max(0, offloaded - 2) * _last_layer(asked, model, holding)
     ranks, is_gpu = asked.parallel.tensor_parallel_size, device.kind == "cuda"
     return MemoryBudget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
-        weights=weights_on_device(model, dtype, asked.parallel) - away,
+        weights=weights_on_device(model, holding, asked.parallel) - away,
         activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
         sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
-        swap=0 if is_gpu else swap_bytes,
+        rows=row_bytes(max_num_seqs, longest, len(shape.groups), shape.block_size),
+        swap=0 if is_gpu else cpu_blocks * shape.block_bytes,
         runtime=GPU_RUNTIME if is_gpu else 0,
         graphs=graph_bytes(model, dtype, max_num_seqs, ranks) if is_gpu else 0,
     )
+
+
+def _last_layer(asked: EngineConfig, model: ModelFacts, holding: Holding) -> int:
+    """Bytes of the layer that is offloaded first."""
+    return layer_bytes(model, holding, asked.parallel, model.spec.num_layers - 1)
 
 
 def decide_cpu_blocks(asked: EngineConfig, device: DeviceFacts, shape: KVShape, choices: list[Choice]) -> int:
@@ -160,7 +171,7 @@ def _check_free(device: DeviceFacts, budget: MemoryBudget, kv: int) -> None:
 
 
 def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
-    parts = {"weights": budget.weights, "activations": budget.activations, "sampling": budget.sampler}
+    parts = {"weights": budget.weights, "activations": budget.activations, "sampling": budget.sampler, "rows": budget.rows}
     if budget.swap:
         parts["swap space"] = budget.swap
     if budget.runtime:
@@ -178,10 +189,10 @@ def decide_max_model_len(
 ) -> int:
     """The longest sequence allowed: what was asked, or the checkpoint's, or what the KV cache holds."""
     wanted, lookahead = asked.model.max_model_len, asked.scheduler.num_lookahead_tokens
-    longest = model.max_position
+    longest = model.spec.max_position
     if wanted is not None and wanted > longest:
         raise ConfigError(
-            f"--max-model-len is {wanted}, but {model.max_position_source} gives {model.name} {longest} tokens; "
+            f"--max-model-len is {wanted}, but {model.spec.max_position_source} gives {model.name} {longest} tokens; "
             f"use at most {longest}."
         )
     holds = longest_sequence(shape.groups, shape.block_size, num_blocks, longest + lookahead, chunk) - lookahead
@@ -198,7 +209,7 @@ def decide_max_model_len(
             f"the model does not fit: {_blocks(num_blocks, shape)} are left for KV, which hold a sequence of "
             f"{max(holds, 0)} tokens; use a larger device or a smaller model (`quire plan` tries out what fits)."
         )
-    value, reason = _longest_allowed(wanted, longest, holds, model.max_position_source)
+    value, reason = _longest_allowed(wanted, longest, holds, model.spec.max_position_source)
     choices.append(Choice("max_model_len", f"{value:,}", reason))
     return value
 

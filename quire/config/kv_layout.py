@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from quire.config.resolved import KVGroup, KVLayout
 from quire.core.errors import ConfigError
+from quire.spec.cache import CacheSpec, elements_per_token
 
 MOST_GROUPS = 8
 """A sequence keeps one block table a group, so groups stay few even where more of them would waste less."""
@@ -18,58 +19,58 @@ class KVShape:
 
     block_size: int
     groups: tuple[KVGroup, ...]
-    layers_per_group: int
-    layer_token_bytes: int
-    """K and V of one token in one layer."""
+    page_token_bytes: int
+    """Bytes of a block, over its tokens: enough for the layers of any group."""
     bytes_per_token: int
     """One token over all layers, padding excluded."""
 
     @property
     def block_bytes(self) -> int:
-        return self.layers_per_group * self.block_size * self.layer_token_bytes
+        return self.block_size * self.page_token_bytes
+
+    @property
+    def layers_per_group(self) -> int:
+        return max(len(group.layers) for group in self.groups)
 
     @property
     def padded_layers(self) -> int:
         """Layers' worth of room that no layer uses."""
-        return self.layers_per_group * len(self.groups) - sum(len(group.layers) for group in self.groups)
+        each = self.bytes_per_token // sum(len(group.layers) for group in self.groups)
+        return (self.page_token_bytes * len(self.groups) - self.bytes_per_token) // each
 
 
-def kv_heads_per_rank(num_kv_heads: int, tensor_parallel_size: int) -> int:
-    """KV heads one rank stores; a head is replicated when there are more ranks than heads."""
-    whole = num_kv_heads % tensor_parallel_size == 0 or tensor_parallel_size % num_kv_heads == 0
-    if not whole:
-        raise ConfigError(
-            f"--tensor-parallel-size is {tensor_parallel_size}, but the model has {num_kv_heads} KV heads; use a size "
-            f"that divides {num_kv_heads} or is a multiple of it."
-        )
-    return max(1, num_kv_heads // tensor_parallel_size)
+def kv_shape(caches: Sequence[CacheSpec], itemsize: int, block_size: int) -> KVShape:
+    """The KV of a rank whose layers have these caches."""
+    sizes = [elements_per_token(cache) * itemsize for cache in caches]
+    groups, page_token_bytes = group_layers(caches, sizes)
+    return KVShape(block_size, groups, page_token_bytes, sum(sizes))
 
 
-def kv_shape(windows: Sequence[int | None], kv_heads: int, head_dim: int, itemsize: int, block_size: int) -> KVShape:
-    """The KV of a rank that holds layers with these windows and `kv_heads` heads of each."""
-    layer_token_bytes = 2 * kv_heads * head_dim * itemsize
-    groups, layers_per_group = group_layers(windows)
-    return KVShape(block_size, groups, layers_per_group, layer_token_bytes, len(windows) * layer_token_bytes)
-
-
-def group_layers(windows: Sequence[int | None]) -> tuple[tuple[KVGroup, ...], int]:
-    """Cut layers into groups of one window each and of equal size: the groups and that size.
+def group_layers(caches: Sequence[CacheSpec], sizes: Sequence[int]) -> tuple[tuple[KVGroup, ...], int]:
+    """Cut layers into groups of one cache kind and window each, such that blocks of all groups are of one size: the
+    groups, and that size over the tokens of a block. `sizes` are the bytes that a token takes in each layer.
 
     Of all sizes that leave at most `MOST_GROUPS` groups, the one that pads least; of equals, the largest.
     """
-    kinds: dict[int | None, list[int]] = defaultdict(list)
-    for layer, window in enumerate(windows):
-        kinds[window].append(layer)
-    counts = [len(layers) for layers in kinds.values()]
-    allowed = max(MOST_GROUPS, len(counts))
-    sizes = [size for size in range(1, max(counts) + 1) if _num_groups(counts, size) <= allowed]
-    size = min(sizes, key=lambda size: (_num_groups(counts, size) * size, -size))
+    kinds: dict[CacheSpec, list[int]] = defaultdict(list)
+    for layer, cache in enumerate(caches):
+        kinds[cache].append(layer)
+    size_of = {cache: sizes[layers[0]] for cache, layers in kinds.items()}
+    fewest = max(size_of.values())
+    pages = {size_of[cache] * count for cache, layers in kinds.items() for count in range(1, len(layers) + 1)}
+
+    def num_groups(page: int) -> int:
+        return sum(-(-len(layers) // (page // size_of[cache])) for cache, layers in kinds.items())
+
+    allowed = max(MOST_GROUPS, len(kinds))
+    fitting = [page for page in pages if page >= fewest and num_groups(page) <= allowed]
+    page = min(fitting, key=lambda page: (num_groups(page) * page, -page))
     groups = [
-        KVGroup(tuple(layers[start : start + size]), window)
-        for window, layers in kinds.items()
-        for start in range(0, len(layers), size)
+        KVGroup(tuple(layers[start : start + page // size_of[cache]]), cache.window, cache)
+        for cache, layers in kinds.items()
+        for start in range(0, len(layers), page // size_of[cache])
     ]
-    return tuple(groups), size
+    return tuple(groups), page
 
 
 def blocks_for(groups: Sequence[KVGroup], block_size: int, length: int, chunk: int = 1) -> int:
@@ -109,10 +110,6 @@ def stage_layers(num_layers: int, pipeline_parallel_size: int) -> list[range]:
     share, extra = divmod(num_layers, pipeline_parallel_size)
     starts = [stage * share + min(stage, extra) for stage in range(pipeline_parallel_size + 1)]
     return [range(start, end) for start, end in pairwise(starts)]
-
-
-def _num_groups(counts: Sequence[int], size: int) -> int:
-    return sum(-(-count // size) for count in counts)
 
 
 def _group_blocks(window: int | None, block_size: int, length: int, chunk: int) -> int:

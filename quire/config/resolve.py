@@ -8,7 +8,7 @@ from quire.config.decide_compute import (
     decide_kv_shape,
     decide_step_size,
 )
-from quire.config.decide_cpu import decide_cpu_core, in_core_layouts
+from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -19,8 +19,8 @@ from quire.config.decide_memory import (
 )
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape
-from quire.config.memory import with_expanded_weights
 from quire.config.resolved import (
     Choice,
     KVLayout,
@@ -37,7 +37,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
-    core = decide_cpu_core(asked, device, choices)
+    core = decide_cpu_core(asked, model, device, choices)
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
@@ -46,14 +46,14 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
-    held = _held(model, dtype, keep_packed, core)
-    offloaded = decide_offload(asked, held, device, dtype, choices)
-    budget = memory_budget(asked, held, device, dtype, (seqs, tokens), cpu_blocks * shape.block_bytes, offloaded)
+    holding = Holding(dtype, keep_packed, core)
+    offloaded = decide_offload(asked, model, device, holding, choices)
+    budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
-    outgrown = None if model.angles_follow_length else model.angles_change_at
+    outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
     compiled = decide_compile(asked, limits, choices, cpu_core=core)
     return Resolved(
@@ -79,13 +79,6 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         compile=compiled,
         offloaded_layers=offloaded,
     )
-
-
-def _held(model: ModelFacts, dtype: str, keep_packed: bool, cpu_core: bool) -> ModelFacts:
-    """The model as its weights lie in memory."""
-    if cpu_core:
-        return in_core_layouts(model, keep_packed)
-    return model if keep_packed else with_expanded_weights(model, dtype)
 
 
 def _layout(shape: KVShape, num_blocks: int, num_cpu_blocks: int, dtype: str) -> KVLayout:

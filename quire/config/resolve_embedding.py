@@ -52,10 +52,10 @@ def _refuse_measuring(asked: EngineConfig) -> None:
 
 
 def _longest(asked: int | None, model: ModelFacts, trained: int | None, choices: list[Choice]) -> int:
-    longest = model.max_position
+    longest = model.spec.max_position
     if asked is not None and asked > longest:
         raise ConfigError(
-            f"--max-model-len is {asked}, but {model.max_position_source} gives {model.name} {longest} tokens; "
+            f"--max-model-len is {asked}, but {model.spec.max_position_source} gives {model.name} {longest} tokens; "
             f"use at most {longest}."
         )
     if asked is not None:
@@ -63,6 +63,6 @@ def _longest(asked: int | None, model: ModelFacts, trained: int | None, choices:
     elif trained is not None and trained < longest:
         value, reason = trained, f"what the checkpoint was trained to embed; it has positions for {longest:,}"
     else:
-        value, reason = longest, f"from {model.max_position_source}"
+        value, reason = longest, f"from {model.spec.max_position_source}"
     choices.append(Choice("max_model_len", f"{value:,}", reason))
     return value

@@ -6,6 +6,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from quire.spec.cache import CacheSpec
+
 PreemptionMode = Literal["auto", "recompute", "swap"]
 
 
@@ -25,14 +27,16 @@ class KVGroup:
     layers: tuple[int, ...]
     window: int | None = None
     """Tokens a layer of this group looks back, itself included; None looks back to the start."""
+    cache: CacheSpec | None = None
+    """What a token leaves in each of its layers; None where only the bookkeeping is at work."""
 
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
     """How KV memory is cut into blocks.
 
-    All groups draw from one pool, so every group holds equally many layers (the last of a kind is padded)
-    and a block of any group has the same bytes.
+    All groups draw from one pool of pages, so a block of any group has the same bytes; layers of a group that do not
+    fill it are padded.
     """
 
     block_size: int

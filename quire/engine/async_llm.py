@@ -80,7 +80,7 @@ class AsyncLLM:
             on_report=self._reported,
             on_lost=self._engine_lost,
         )
-        most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.max_position
+        most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.spec.max_position
         self.admission = Admission(self.fleet.journal, most, config.server.max_predicted_wait)
         self._texts: Texts | None = None
         self._requests: RequestMaker | None = None
@@ -119,11 +119,11 @@ class AsyncLLM:
 
     @property
     def max_model_len(self) -> int:
-        return self.facts.max_position if self._started is None else self._started.max_model_len
+        return self.facts.spec.max_position if self._started is None else self._started.max_model_len
 
     @property
     def embedding_size(self) -> int:
-        return self.facts.hidden_size
+        return self.facts.spec.hidden_size
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class AsyncLLM:
         header of the trace they belong to.
         """
         assert self._requests is not None, "start() comes first"
-        if self.facts.is_encoder:
+        if self.facts.spec.is_encoder:
             raise InvalidRequest(f"{self.facts.name} is an encoder: it embeds texts and generates none", field="model")
         several = len(prompts) > 1
         requests = [

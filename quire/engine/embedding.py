@@ -128,10 +128,10 @@ class Embeddings:
                 field="prompt",
             )
         lowest, highest = min(ids), max(ids)
-        if lowest < 0 or highest >= self.model.vocab_size:
+        if lowest < 0 or highest >= self.model.spec.vocab_size:
             wrong = lowest if lowest < 0 else highest
             raise InvalidRequest(
-                f"token id {wrong} is not in the vocabulary, which goes from 0 to {self.model.vocab_size - 1}",
+                f"token id {wrong} is not in the vocabulary, which goes from 0 to {self.model.spec.vocab_size - 1}",
                 field="prompt",
             )
 
@@ -140,9 +140,9 @@ def open_embedder(asked: EngineConfig) -> Embeddings:
     """Load the model that was asked for, encoder or decoder, for embeddings alone."""
     path = locate(asked.model.model, asked.model.revision)
     facts = read_model_facts(str(path))
-    if facts.architecture.endswith(_CLASSIFIER):
+    if facts.spec.architecture.endswith(_CLASSIFIER):
         raise CheckpointError(
-            f"{path} is a classifier ({facts.architecture}), whose hidden states are no embeddings; give an embedding "
+            f"{path} is a classifier ({facts.spec.architecture}), whose hidden states are no embeddings; give an embedding "
             "model, which quire also scores texts with."
         )
     settings = read_sentence_settings(path)

@@ -47,7 +47,7 @@ class LLM:
         self._started: Engine | None = None
         """None: an encoder, which only embeds."""
         self._embedder: Embeddings | None = None
-        if read_model_facts(str(self._path)).is_encoder:
+        if read_model_facts(str(self._path)).spec.is_encoder:
             self._embedder = open_embedder(config)
         else:
             self._started, _ = start_engine(config, seed=seed)

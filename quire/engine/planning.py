@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.holding import Holding
 from quire.config.kv_layout import blocks_for, kv_tokens
-from quire.config.memory import MemoryBudget, with_expanded_weights
+from quire.config.memory import MemoryBudget
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
@@ -79,11 +80,10 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     resolved, problem = fit(asked, model, device, seq_len)
     limits = boundless.limits
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
-    swap_bytes = (resolved or boundless).kv.num_cpu_blocks * boundless.kv.block_bytes
-    held = model
-    if not decide_packed(asked, model, device, boundless.dtype, []):
-        held = with_expanded_weights(model, boundless.dtype)
-    offloaded = decide_offload(asked, held, device, boundless.dtype, [])
+    cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
+    dtype, core = boundless.dtype, boundless.cpu_core
+    holding = Holding(dtype, decide_packed(asked, model, device, dtype, [], cpu_core=core), core)
+    offloaded = decide_offload(asked, model, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(
         model=model,
@@ -93,7 +93,7 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         kv_dtype=boundless.kv.dtype,
         kv_bytes_per_token=boundless.kv.bytes_per_token,
         block_bytes=boundless.kv.block_bytes,
-        budget=memory_budget(asked, held, device, boundless.dtype, step, swap_bytes, offloaded),
+        budget=memory_budget(asked, model, device, holding, step, boundless.kv, cpu_blocks, offloaded),
         seq_len=seq_len or min(_USUAL_SEQ_LEN, longest),
         resolved=resolved,
         problem=problem,
@@ -109,7 +109,7 @@ def sequence_blocks(resolved: Resolved, length: int) -> int:
 def _check_seq_len(seq_len: int | None, asked: EngineConfig, model: ModelFacts) -> None:
     if seq_len is None:
         return
-    longest, source = model.max_position, model.max_position_source
+    longest, source = model.spec.max_position, model.spec.max_position_source
     if asked.model.max_model_len is not None and asked.model.max_model_len < longest:
         longest, source = asked.model.max_model_len, "--max-model-len"
     if not 1 <= seq_len <= longest:

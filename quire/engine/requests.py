@@ -19,7 +19,7 @@ class RequestMaker:
         self._tokenizer = tokenizer
         self._model = model
         self.grammars = (
-            None if tokenizer is None else GrammarChecker(lambda: grammar_vocabulary(tokenizer, model.vocab_size))
+            None if tokenizer is None else GrammarChecker(lambda: grammar_vocabulary(tokenizer, model.spec.vocab_size))
         )
         """Checks structured output; None without a tokenizer."""
 
@@ -38,7 +38,7 @@ class RequestMaker:
             tenant=tenant,
             eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,
             bad_words=tuple(self._bad_words(params)),
-            kv_variant=self._model.kv_variant(len(tokens)),
+            kv_variant=self._model.spec.kv_variant(len(tokens)),
         )
         self._check(request)
         return request
@@ -59,13 +59,13 @@ class RequestMaker:
         return list(dict.fromkeys(tuple(tokens) for tokens in encoded if tokens))
 
     def _check(self, request: Request) -> None:
-        largest, last = max(request.prompt), self._model.vocab_size - 1
+        largest, last = max(request.prompt), self._model.spec.vocab_size - 1
         if largest > last:
             raise InvalidRequest(
                 f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
                 field="prompt",
             )
-        check_token_ids(request.params, self._model.vocab_size, request.bad_words)
+        check_token_ids(request.params, self._model.spec.vocab_size, request.bad_words)
         if request.params.adapter is not None:
             raise InvalidRequest("adapter is set, but LoRA adapters are not built yet; leave it out", field="adapter")
         if request.params.structured is not None:

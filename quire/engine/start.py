@@ -45,8 +45,8 @@ def start_loop(
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     facts = read_model_facts(str(path))
-    if facts.is_encoder:
-        raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
+    if facts.spec.is_encoder:
+        raise ConfigError(f"{path} is an encoder ({facts.spec.architecture}): it embeds texts and generates none")
     clock.done("reading the model's header")
     device = local_device_facts()
     clock.done("finding the device")
@@ -55,7 +55,7 @@ def start_loop(
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         # reads the tokenizer when the first request wants structured output
-        shelf = GrammarShelf(lambda: grammar_vocabulary(load_tokenizer(path), facts.vocab_size))
+        shelf = GrammarShelf(lambda: grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size))
         executor = start_inline(
             path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=shelf, clock=clock
         )

@@ -1,68 +1,47 @@
 """Normalisation layers."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
+from quire.layers.policy import WeightPolicy
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, Wanted, WeightPolicy, dense
-from quire.ops.functional import add_rms_norm, layer_norm, rms_norm
+from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.ops.functional import add_layer_norm, add_rms_norm, layer_norm, rms_norm
+from quire.spec.norm import NormSpec
 
 
-class RMSNorm(nn.Module):
-    """x / rms(x) * (weight + offset); Gemma stores weights around 0 and adds 1."""
+class Norm(nn.Module):
+    """RMS norm or the classic one, as its spec says."""
 
     weight: Tensor
+    bias: Tensor | None
 
-    def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy, *, offset: float = 0.0) -> None:
+    def __init__(self, spec: NormSpec, policy: WeightPolicy) -> None:
         super().__init__()
-        self._name = name
-        self.eps = eps
-        self.offset = offset
-        self.register_buffer("weight", torch.empty(size, dtype=policy.dtype, device=policy.device), persistent=False)
+        self.spec = spec
+        empty = torch.empty(spec.shape, dtype=policy.dtype, device=policy.device)
+        self.register_buffer("weight", empty, persistent=False)
+        self.register_buffer("bias", torch.empty_like(empty) if spec.bias else None, persistent=False)
 
-    def expected(self) -> Expected:
-        yield f"{self._name}.weight", Wanted(tuple(self.weight.shape), self._take)
+    def expected(self) -> ExpectedTensors:
+        for number, tensor in enumerate(self.spec.tensors()):
+            yield Expected(tensor.name, tensor.shape, partial(self._take, number, tensor.ending))
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps, self.offset)
+        if self.spec.kind == "rms":
+            return rms_norm(x, self.weight, self.spec.eps, self.spec.offset)
+        return layer_norm(x, self.weight, self.bias, self.spec.eps)
 
     def add(self, x: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
         """`x + added`, and its norm; `x` may be overwritten."""
-        return add_rms_norm(x, added, self.weight, self.eps, self.offset)
+        if self.spec.kind == "rms":
+            return add_rms_norm(x, added, self.weight, self.spec.eps, self.spec.offset)
+        return add_layer_norm(x, added, self.weight, self.bias, self.spec.eps)
 
-    def _take(self, stored: StoredTensor) -> None:
-        self.weight.copy_(dense(stored, self.weight.dtype))
-
-
-class LayerNorm(nn.Module):
-    """The classic one, with mean and bias."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, name: str, size: int, eps: float, policy: WeightPolicy) -> None:
-        super().__init__()
-        self._name = name
-        self._eps = eps
-        for tensor in ("weight", "bias"):
-            empty = torch.empty(size, dtype=policy.dtype, device=policy.device)
-            self.register_buffer(tensor, empty, persistent=False)
-
-    def expected(self) -> Expected:
-        shape = tuple(self.weight.shape)
-        yield f"{self._name}.weight", Wanted(shape, lambda stored: self._take(self.weight, stored))
-        yield f"{self._name}.bias", Wanted(shape, lambda stored: self._take(self.bias, stored))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return layer_norm(x, self.weight, self.bias, self._eps)
-
-    def add(self, x: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-        """`x + added`, and its norm."""
-        total = x + added
-        return total, self(total)
-
-    def _take(self, target: Tensor, stored: StoredTensor) -> None:
+    def _take(self, number: int, ending: str, stored: StoredTensor) -> None:
+        target = self.bias if ending == "bias" else self.weight
+        assert target is not None
+        target = target[number] if self.spec.one_a_head else target
         target.copy_(dense(stored, target.dtype))
-
-
-Norm = RMSNorm | LayerNorm

@@ -68,6 +68,16 @@ def describe(config: Mapping[str, Any], source: str) -> ModelSpec:
     return family.describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
 
 
+def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
+    """The model of a GGUF file, by the config.json that it stands for."""
+    model_type = str(config.get("model_type", ""))
+    if model_type not in GGUF_ARCHITECTURES.values():
+        raise CheckpointError(
+            f"{source} holds a model of architecture {model_type!r}; of GGUF quire runs {', '.join(GGUF_ARCHITECTURES)}."
+        )
+    return describe(config, source)
+
+
 def family_of(model_type: str) -> Family:
     """The registered family of a type that is known."""
     family: Any = FAMILIES.get(model_type)

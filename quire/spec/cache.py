@@ -1,9 +1,10 @@
 """Cache kinds: what one token, or one sequence, leaves in the cache of a layer, how long it lives and what it takes.
 
-A kind is one class here, for those who plan memory, and one file of `kvcache/kinds`, for those who read and write it.
+What tokens leave lies in pages that all layers' kinds share; the fixed state of a sequence lies in its row.
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from quire.core.errors import ConfigError
 
@@ -18,8 +19,9 @@ class KeyValueCache:
     """Tokens a layer looks back, itself included; None looks back to the start."""
 
     @property
-    def elements_per_token(self) -> int:
-        return 2 * self.num_heads * self.head_dim
+    def planes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of what one token leaves; each is a tensor of its own over all blocks."""
+        return (self.num_heads, self.head_dim), (self.num_heads, self.head_dim)
 
     @property
     def elements_per_sequence(self) -> int:
@@ -49,8 +51,8 @@ class LatentCache:
     window: int | None = None
 
     @property
-    def elements_per_token(self) -> int:
-        return self.latent + self.rotary
+    def planes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.latent + self.rotary,),)
 
     @property
     def elements_per_sequence(self) -> int:
@@ -71,8 +73,8 @@ class StateCache:
     window: int | None = None
 
     @property
-    def elements_per_token(self) -> int:
-        return 0
+    def planes(self) -> tuple[tuple[int, ...], ...]:
+        return ()
 
     def of_rank(self, ranks: int) -> "StateCache":
         return replace(self, elements_per_sequence=-(-self.elements_per_sequence // ranks))
@@ -82,3 +84,8 @@ class StateCache:
 
 
 CacheSpec = KeyValueCache | LatentCache | StateCache
+
+
+def elements_per_token(cache: CacheSpec) -> int:
+    """Numbers that one token leaves in one layer."""
+    return sum(prod(plane) for plane in cache.planes)

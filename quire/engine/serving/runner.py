@@ -208,13 +208,13 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    if read_model_facts(str(path)).is_encoder:
+    if read_model_facts(str(path)).spec.is_encoder:
         return _encoder_runner(settings, inbox, outbox, clock)
     started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
     limits, executor = started.resolved.limits, started.loop.executor
     assert isinstance(executor, InlineExecutor)
     embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))
-    size, block_size = started.facts.hidden_size, started.resolved.kv.block_size
+    size, block_size = started.facts.spec.hidden_size, started.resolved.kv.block_size
     told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
     return Runner(started.loop, embeds, told, inbox, outbox)
 
@@ -224,6 +224,6 @@ def _encoder_runner(
 ) -> Runner:
     embedder = open_embedder(settings.config)
     clock.done("loading the model")
-    size = embedder.model.hidden_size
+    size = embedder.model.spec.hidden_size
     told = Started(embedder.max_length, 1, 0, size, generates=False, seconds=list(clock.parts))
     return Runner(None, EmbedJobs(lambda: embedder), told, inbox, outbox)

@@ -36,8 +36,8 @@ class CostModel:
         self._block_bytes = resolved.kv.block_bytes
         self._token_operations = 2 * model.num_parameters / num_devices
         # a product with a key and one with a value, two operations a number
-        self._pair_operations = 4 * model.num_layers * model.num_heads * model.head_dim / num_devices
-        self._windows = model.windows if any(model.windows) else ()
+        self._pair_operations = 4 * model.spec.num_layers * model.spec.num_heads * model.spec.head_dim / num_devices
+        self._windows = model.spec.windows if any(model.spec.windows) else ()
 
     @property
     def has_windows(self) -> bool:

@@ -1,22 +1,76 @@
-"""Weights in a floating-point dtype that the device computes in."""
+"""Weights in a floating-point dtype that the device computes in; packed ones are expanded when they are loaded."""
 
+from functools import partial
+
+import torch
 from torch import Tensor
 
-from quire.layers.quant.base import Weight
+from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import Expected, ExpectedTensors, dense, place
 from quire.ops.functional import linear
+from quire.spec.matrix import MatrixSpec
 
 
 class DenseWeight(Weight):
-    """A plain matrix [out, in]."""
+    """A plain matrix [rows, columns]: all parts are one, and one matmul does for all."""
 
-    values: Tensor
+    values: Tensor | None
+    bias: Tensor | None
 
-    def __init__(self, values: Tensor) -> None:
+    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
         super().__init__()
-        self.register_buffer("values", values, persistent=False)
+        self._matrix = matrix
+        self._dtype = dtype
+        self._device = device
+        self._pinned = pinned
+        self.register_buffer("values", None, persistent=False)
+        bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
+        self.register_buffer("bias", bias, persistent=False)
+
+    def expected(self) -> ExpectedTensors:
+        first = 0
+        for part in self._matrix.parts:
+            rows = slice(first, first + part.rows)
+            weight = self._matrix.weight(part)
+            yield Expected(weight.name, weight.shape, partial(self._take, rows))
+            if self._matrix.bias:
+                bias = self._matrix.bias_of(part)
+                yield Expected(bias.name, bias.shape, partial(self._take_bias, rows))
+            first += part.rows
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.values)
+        return linear(x, self._loaded(), self.bias)
 
     def rows(self, ids: Tensor) -> Tensor:
-        return self.values[ids]
+        return self._loaded()[ids]
+
+    def _loaded(self) -> Tensor:
+        assert self.values is not None, f"{self._matrix.name} was not loaded"
+        return self.values
+
+    def _take(self, rows: slice, stored: StoredTensor) -> None:
+        values = dense(stored, self._dtype)
+        if len(self._matrix.parts) == 1:
+            # where dtype and device are the file's, this is the mapped file itself, shared with other processes
+            self.values = place(values.contiguous(), self._device, pinned=self._pinned)
+            return
+        if self.values is None:
+            shape = (self._matrix.rows, self._matrix.columns)
+            empty = torch.empty(shape, dtype=self._dtype, device=self._device)
+            self.values = place(empty, self._device, pinned=self._pinned)
+        self.values[rows].copy_(values)
+
+    def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
+        assert self.bias is not None
+        self.bias[rows].copy_(dense(stored, self._dtype))
+
+
+class DenseMethod(LinearMethod):
+    """Everything in one dtype."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+
+    def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
+        return DenseWeight(matrix, self._dtype, device, pinned)

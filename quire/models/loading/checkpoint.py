@@ -1,35 +1,37 @@
-"""Checkpoint: the tensors of a model under the names and in the layout of Hugging Face, whatever file they lie in."""
+"""Checkpoint: an open model: its spec, and its tensors under the spec's names and in quire's layout, whatever file they
+lie in."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from quire.core.errors import CheckpointError
+from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
 from quire.layers.stored import StoredTensor
+from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.layouts import laid_out
 from quire.models.loading.mapped_file import MappedFile
-from quire.models.loading.spans import TensorSpan
-
-
-def as_stored(stored: StoredTensor) -> StoredTensor:
-    """The layout of formats that need no change."""
-    return stored
+from quire.models.loading.match import Found
+from quire.ops.reference.gguf.dequantize import TYPES
+from quire.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one tensor lies and how its layout becomes Hugging Face's."""
+    """Where one tensor lies."""
 
     file: MappedFile
-    span: TensorSpan
-    layout: Callable[[StoredTensor], StoredTensor] = as_stored
+    found: Found
 
 
 class Checkpoint:
-    """An open model. Opening maps its files and checks their headers; no weight is read before it is used."""
+    """Opening maps its files and checks their headers; no weight is read before it is used."""
 
-    def __init__(self, entries: Mapping[str, Entry], config: Mapping[str, Any], source: str) -> None:
+    def __init__(self, spec: ModelSpec, entries: Mapping[str, Entry], config: Mapping[str, Any], source: str) -> None:
         """`entries` are in the order of the files."""
+        self.spec = spec
         self._entries = dict(entries)
         self._config = dict(config)
         self._source = source
@@ -37,7 +39,7 @@ class Checkpoint:
     @property
     def num_bytes(self) -> int:
         """Bytes of all tensors as stored."""
-        return sum(entry.span.num_bytes for entry in self._entries.values())
+        return sum(entry.found.span.num_bytes for entry in self._entries.values())
 
     def names(self) -> list[str]:
         """All tensors, in the order in which their bytes follow each other."""
@@ -50,20 +52,20 @@ class Checkpoint:
     def raw(self, name: str) -> StoredTensor:
         """One tensor as the file has it: its own pages, of which none is read yet."""
         entry = self._entry(name)
-        return StoredTensor(name, entry.span.dtype, entry.span.shape, entry.file.tensor(entry.span))
+        span = entry.found.span
+        return StoredTensor(name, span.dtype, span.shape, entry.file.tensor(span))
 
     def laid_out(self, raw: StoredTensor) -> StoredTensor:
-        """A raw tensor, wherever its values are by now, in the layout of Hugging Face."""
-        return self._entry(raw.name).layout(raw)
-
-    def iterate(self) -> Iterator[StoredTensor]:
-        """Every tensor once, so that the files are read from front to back."""
-        for name in self.names():
-            yield self.stored(name)
+        """A raw tensor, wherever its values are by now, in quire's layout."""
+        return laid_out(raw, self._entry(raw.name).found.layout)
 
     def config(self) -> dict[str, Any]:
         """What a config.json would say, or says."""
         return dict(self._config)
+
+    def close(self) -> None:
+        """Let go of the files; tensors that are still in use keep theirs mapped."""
+        self._entries.clear()
 
     def _entry(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -71,6 +73,25 @@ class Checkpoint:
             raise CheckpointError(f"{self._source} has no tensor {name!r}.{did_you_mean(name, self._entries)}")
         return entry
 
-    def close(self) -> None:
-        """Let go of the files; tensors that are still in use keep theirs mapped."""
-        self._entries.clear()
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """A folder with config.json and .safetensors files or with one GGUF model, or one such file."""
+    model = describe_local(path)
+    if not model.has_weights:
+        raise CheckpointError(f"{path} holds a config.json but no weights; download the .safetensors files as well.")
+    mapped: dict[Path, MappedFile] = {}
+    entries: dict[str, Entry] = {}
+    for name, found in model.matched.found.items():
+        _check_type(found, path)
+        file = model.files[found.span.name]
+        mapped[file] = mapped.get(file) or MappedFile(file)
+        entries[name] = Entry(mapped[file], found)
+    return Checkpoint(model.matched.spec, entries, model.config, str(path))
+
+
+def _check_type(found: Found, path: Path) -> None:
+    kind = found.span.dtype
+    if kind in PACKED and kind not in TYPES:
+        raise CheckpointError(
+            f"{path}: tensor {found.span.name!r} is {kind}, which quire cannot unpack; it can {', '.join(TYPES)}."
+        )

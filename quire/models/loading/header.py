@@ -1,17 +1,27 @@
 """The facts of a model from its header alone, wherever it lies: a folder, a GGUF file or the hub. Imports no torch."""
 
 import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from quire.config.dtypes import PLAIN_FLOATS
 from quire.config.facts import ModelFacts
 from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import CheckpointError, ConfigError
+from quire.models.families.dimensions import text_values
 from quire.models.loading.default_model import fetch_default_model
-from quire.models.loading.folder import CONFIG, find_model, read_gguf_parts, read_tensors
-from quire.models.loading.gguf_facts import gguf_facts
-from quire.models.loading.hf_facts import hf_facts
+from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.folder import CONFIG
 from quire.models.loading.hub import cached_folder, fetch_header, is_hub_id
-from quire.models.loading.json_object import read_json_object
+from quire.models.loading.match import Matched, check_format, match
+from quire.models.loading.spans import TensorSpan
+from quire.models.loading.tensor_names import safetensors_names
+from quire.models.registry import describe
+
+_USUAL_DTYPE = "float32"
+"""What a config.json without a dtype means."""
 
 
 def read_model_facts(model: str, revision: str | None = None) -> ModelFacts:
@@ -20,21 +30,27 @@ def read_model_facts(model: str, revision: str | None = None) -> ModelFacts:
     if model == DEFAULT_MODEL and not os.path.exists(place):
         place = str(fetch_default_model())
     if os.path.exists(place):
-        path = Path(place)
         if revision is not None:
             raise ConfigError(f"--revision is {revision!r}, but {model} is on this machine; leave --revision out.")
-        return _local_facts(path, path.resolve().name if path.is_dir() else path.stem)
+        return _local_facts(Path(place), Path(place).resolve().name)
     if is_hub_id(model):
         return _hub_facts(model, revision)
     raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")
 
 
+def config_facts(name: str, config: Mapping[str, Any]) -> ModelFacts:
+    """Facts of a model that is nothing but a config."""
+    spec = describe(config, name)
+    return ModelFacts(name, spec, _config_dtype(config) or _USUAL_DTYPE)
+
+
 def _local_facts(path: Path, name: str) -> ModelFacts:
-    found = find_model(path)
-    if found.gguf is not None:
-        return gguf_facts(found.gguf.stem, read_gguf_parts(found.gguf))
-    tensors = [tensor for tensors in read_tensors(found.safetensors).values() for tensor in tensors]
-    return hf_facts(name, read_json_object(found.config), tensors, str(found.config))
+    model = describe_local(path)
+    if model.is_gguf:
+        # A config.json would give the dtype of the model that was converted; what matters is what it became.
+        file = next(iter(model.files.values()))
+        return _facts(file.stem, model.matched, _most_common(model.spans()))
+    return _facts(name, model.matched, _dtype(model))
 
 
 def _hub_facts(repo: str, revision: str | None) -> ModelFacts:
@@ -45,4 +61,39 @@ def _hub_facts(repo: str, revision: str | None) -> ModelFacts:
         if folder is None:
             raise
         return _local_facts(folder, repo)
-    return hf_facts(repo, header.config, header.tensors, f"{repo}/{CONFIG}")
+    source = f"{repo}/{CONFIG}"
+    check_format(header.config, source)
+    spec = describe(header.config, source)
+    names = safetensors_names(spec, [span.name for span in header.tensors])
+    matched = match(spec, header.tensors, names, repo)
+    return _facts(repo, matched, _config_dtype(header.config) or _most_common_float(header.tensors))
+
+
+def _facts(name: str, matched: Matched, dtype: str) -> ModelFacts:
+    kinds = {tensor: found.span.dtype for tensor, found in matched.found.items()}
+    return ModelFacts(name, matched.spec, dtype, kinds)
+
+
+def _dtype(model: DescribedModel) -> str:
+    return _config_dtype(model.config) or (_most_common_float(model.spans()) if model.has_weights else _USUAL_DTYPE)
+
+
+def _config_dtype(config: Mapping[str, Any]) -> str | None:
+    for values in (text_values(config), config):
+        for field in ("dtype", "torch_dtype"):
+            value = values.get(field)
+            if isinstance(value, str) and value:
+                return value.removeprefix("torch.")
+    return None
+
+
+def _most_common(spans: Iterable[TensorSpan]) -> str:
+    sizes: Counter[str] = Counter()
+    for span in spans:
+        sizes[span.dtype] += span.num_bytes
+    return sizes.most_common(1)[0][0]
+
+
+def _most_common_float(spans: Iterable[TensorSpan]) -> str:
+    plain = [span for span in spans if span.dtype in PLAIN_FLOATS]
+    return _most_common(plain) if plain else _USUAL_DTYPE

@@ -1,0 +1,34 @@
+"""WeightPolicy: where a model's weights are held, in which numbers, and by which method."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.dense import DenseMethod
+from quire.spec.matrix import MatrixSpec
+
+_HOST = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPolicy:
+    """Of one model."""
+
+    dtype: torch.dtype
+    """What activations are computed in; norms and biases are held in it."""
+    device: torch.device
+    method: LinearMethod | None = None
+    """None: dense, in `dtype`."""
+    offloaded: frozenset[int] = frozenset()
+    """Layers whose weights stay in host memory."""
+    pinned: bool = field(default=False)
+
+    def of_layer(self, layer: int) -> "WeightPolicy":
+        """Where and how one layer's weights are held."""
+        return replace(self, device=_HOST, pinned=True) if layer in self.offloaded else self
+
+    def weight(self, matrix: MatrixSpec) -> Weight:
+        """A weight for a matrix, to be filled."""
+        method = self.method or DenseMethod(self.dtype)
+        return method.create(matrix, self.device, pinned=self.pinned)

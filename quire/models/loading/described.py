@@ -1,0 +1,73 @@
+"""DescribedModel: a model on this machine as its files' headers tell it, every tensor matched with the spec. Torch-free."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quire.core.errors import CheckpointError
+from quire.models.loading.folder import find_model, read_gguf_parts, read_tensors
+from quire.models.loading.gguf_config import gguf_config
+from quire.models.loading.json_object import read_json_object
+from quire.models.loading.match import Matched, check_format, match
+from quire.models.loading.spans import TensorSpan
+from quire.models.loading.tensor_names import gguf_names, safetensors_names
+from quire.models.registry import describe, describe_gguf
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedModel:
+    """Nothing of its weights is read."""
+
+    path: Path
+    """Of the folder or the GGUF file."""
+    config: dict[str, Any]
+    """What a config.json says, or would say."""
+    matched: Matched
+    files: Mapping[str, Path]
+    """By name of a tensor in its file: that file."""
+    is_gguf: bool
+
+    @property
+    def has_weights(self) -> bool:
+        return bool(self.files)
+
+    def spans(self) -> Iterator[TensorSpan]:
+        """Every tensor that the model takes, in the order of the files."""
+        return (found.span for found in self.matched.found.values())
+
+
+def describe_local(path: Path) -> DescribedModel:
+    """The model in a folder, or that a file is; a checkpoint that quire would misread is refused."""
+    found = find_model(path)
+    if found.gguf is not None:
+        return _of_gguf(found.gguf)
+    config = read_json_object(found.config)
+    check_format(config, str(found.config))
+    spec = describe(config, str(found.config))
+    tensors = read_tensors(found.safetensors)
+    spans = [span for file in tensors.values() for span in sorted(file, key=lambda span: span.start)]
+    files = {span.name: file for file, held in tensors.items() for span in held}
+    if not spans:
+        return DescribedModel(path, config, Matched(spec, {}), {}, is_gguf=False)
+    names = safetensors_names(spec, files)
+    return DescribedModel(path, config, match(spec, spans, names, str(found.config.parent)), files, is_gguf=False)
+
+
+def _of_gguf(path: Path) -> DescribedModel:
+    headers = read_gguf_parts(path)
+    if not any(header.tensors for header in headers):
+        raise CheckpointError(f"{path} holds no tensors; it is a vocabulary or adapter, not a model.")
+    config = gguf_config(headers)
+    spec = describe_gguf(config, str(path))
+    spans: list[TensorSpan] = []
+    files: dict[str, Path] = {}
+    for header in headers:
+        for span in sorted(header.tensors, key=lambda span: span.start):
+            if span.name in files:
+                raise CheckpointError(
+                    f"{header.path}: tensor {span.name!r} is in another part as well; keep one model in a folder."
+                )
+            files[span.name] = header.path
+            spans.append(span)
+    return DescribedModel(path, config, match(spec, spans, gguf_names(spec), str(path)), files, is_gguf=True)

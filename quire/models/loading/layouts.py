@@ -1,0 +1,43 @@
+"""Bringing a tensor from its file's layout to the one that quire holds."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from quire.layers.stored import StoredTensor
+from quire.ops.reference.gguf.dequantize import dequantize
+from quire.spec.layout import AsStored, Layout, MinusOne, Transposed
+
+
+def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
+    """The tensor as quire holds it; where the file has that already, the file's own pages."""
+    match layout:
+        case AsStored():
+            return stored
+        case Transposed():
+            return _transposed(stored)
+        case MinusOne():
+            return replace(stored, kind="float32", data=_values(stored) - 1)
+        case _:
+            return _reordered(stored, layout.source_rows())
+
+
+def _reordered(stored: StoredTensor, rows: list[int]) -> StoredTensor:
+    """A row is quantized for itself, so packed rows can be moved like any others."""
+    data = stored.data.reshape(len(rows), -1)
+    moved = data.index_select(0, torch.tensor(rows, device=data.device))
+    return replace(stored, data=moved.reshape(stored.data.shape))
+
+
+def _transposed(stored: StoredTensor) -> StoredTensor:
+    """Packed rows cannot be turned into columns, so such a matrix is unpacked."""
+    packed = stored.is_quantized
+    data = _values(stored) if packed else stored.data
+    return replace(stored, kind="float32" if packed else stored.kind, shape=stored.shape[::-1], data=data.t())
+
+
+def _values(stored: StoredTensor) -> Tensor:
+    if stored.is_quantized:
+        return dequantize(stored.data, stored.kind).view(stored.shape)
+    return stored.data.float()
