@@ -1,33 +1,28 @@
-"""Attention: takes a layer's new keys and values into the paged cache and attends over it."""
+"""Attention of one layer: over the paged cache, or to both sides within a sequence."""
 
 from torch import Tensor, nn
 
 from quire.layers.batch import Batch
-from quire.ops.functional import prepare_heads
+from quire.ops.functional import packed_attention, prepare_heads, rotary
 from quire.ops.head_norms import HeadNorms
+from quire.spec.layer import AttentionSpec
+
+Angles = tuple[Tensor, Tensor]
 
 
-class Attention(nn.Module):
-    """Owns no weights; knows its layer's place in the cache and what it may look at."""
+class PagedAttention(nn.Module):
+    """Takes a layer's new keys and values into the cache and attends over it. Owns no weights."""
 
-    def __init__(self, layer: int, scale: float, *, window: int | None = None, softcap: float | None = None) -> None:
+    def __init__(self, layer: int, spec: AttentionSpec) -> None:
         super().__init__()
         self._layer = layer
-        self.scale = scale
-        self.window = window
-        self.softcap = softcap
+        self._spec = spec
 
-    def forward(
-        self,
-        heads: Tensor,
-        num_kv_heads: int,
-        norms: HeadNorms | None,
-        angles: tuple[Tensor, Tensor] | None,
-        batch: Batch,
-    ) -> Tensor:
+    def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
-        cache = batch.kv[self._layer]
-        query = prepare_heads(heads, num_kv_heads, norms, angles, cache.keys, cache.values, batch.slots[cache.group])
+        spec, cache = self._spec, batch.kv[self._layer]
+        slots = batch.slots[cache.group]
+        query = prepare_heads(heads, spec.num_kv_heads, norms, angles, cache.keys, cache.values, slots)
         return batch.attend(
             query,
             cache.keys,
@@ -35,7 +30,26 @@ class Attention(nn.Module):
             batch.tables[cache.group],
             batch.query_starts,
             batch.lengths,
-            scale=self.scale,
-            window=self.window,
-            softcap=self.softcap,
+            scale=spec.scale,
+            window=spec.window,
+            softcap=spec.softcap,
+        )
+
+
+class BidirectionalAttention(nn.Module):
+    """Every token attends to its whole sequence, or to a window on both sides; nothing is cached."""
+
+    def __init__(self, spec: AttentionSpec) -> None:
+        super().__init__()
+        self._spec = spec
+
+    def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
+        spec = self._spec
+        assert norms is None, "no encoder norms its heads"
+        query, key, value = heads.split((spec.num_heads, spec.num_kv_heads, spec.num_kv_heads), dim=1)
+        if angles is not None:
+            query, key = rotary(query, *angles), rotary(key, *angles)
+        window = None if spec.window is None else 2 * spec.window
+        return packed_attention(
+            query, key, value, batch.query_starts, scale=spec.scale, window=window, bias=batch.score_bias
         )

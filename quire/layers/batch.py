@@ -19,6 +19,14 @@ class KVLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Vectors that take the place of tokens' own: media, or prompts given as embeddings."""
+
+    values: Tensor  # [count, hidden]
+    places: Tensor  # [count]: which tokens of the step they stand for
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The tensors of one step. Sequences lie one after the other."""
 
@@ -28,10 +36,14 @@ class Batch:
     tables: list[Tensor]  # by KV group: [sequences, blocks]
     slots: list[Tensor]  # by KV group: [tokens]
     kv: list[KVLayer]  # by layer; empty for encoders
-    wanted: Tensor | None = None
+    output_rows: Tensor | None = None
     """Which tokens' hidden states are wanted, in this order; None: all. The last layer computes no others."""
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""
     attend: Attend = paged_attention
     """What attends in this step."""
+    types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere
+    score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
+    embeddings: Embeddings | None = None
+    adapters: Tensor | None = None  # [tokens]: the LoRA adapter of each, -1: none

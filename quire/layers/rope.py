@@ -7,7 +7,6 @@ frequencies follow from the longer of its sequence's length, as the batch gives 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,41 +14,13 @@ from torch import Tensor, nn
 
 from quire.core.errors import CheckpointError
 from quire.ops.functional import rope_angles
-
-KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
-
-
-@dataclass(frozen=True, slots=True)
-class RopeConfig:
-    """What a checkpoint's config says about positions."""
-
-    head_dim: int
-    theta: float
-    max_position: int
-    partial: float = 1.0
-    """Share of each head that is rotated."""
-    kind: str = "default"
-    scaling: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        return int(self.head_dim * self.partial)
-
-    @property
-    def original_length(self) -> int:
-        """The length beyond which `dynamic` and `longrope` change."""
-        if self.kind == "dynamic":
-            return self.max_position
-        return int(self.scaling.get("original_max_position_embeddings") or self.max_position)
-
+from quire.spec.rope import RopeSpec
 
 class Rope(nn.Module):
     """Angles for positions. Computed per token, so that no table grows with the context."""
 
-    def __init__(self, config: RopeConfig, device: torch.device) -> None:
+    def __init__(self, config: RopeSpec, device: torch.device) -> None:
         super().__init__()
-        if config.kind not in KINDS:
-            raise CheckpointError(f"rope type {config.kind!r} is not known; quire has {', '.join(KINDS)}")
         self._config = config
         frequencies, self._attention_factor = _static_frequencies(config)
         self._frequencies = frequencies.to(device)
@@ -61,11 +32,22 @@ class Rope(nn.Module):
         return self._config.size // 2
 
     def forward(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin, each [tokens, size / 2], in float32."""
+        """cos and sin, each [tokens, size / 2], in float32. `positions`: [tokens], or [axes, tokens]."""
+        if positions.dim() == 2:
+            return self._by_axis(positions, lengths)
         frequencies: Tensor = self._frequencies
         if self._config.kind in {"dynamic", "longrope"}:
             frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
         return rope_angles(positions, frequencies, self._attention_factor)
+
+    def _by_axis(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Each section of a head's pairs follows an axis of its own (M-RoPE)."""
+        axes, sections = [self(axis, lengths) for axis in positions], list(self._config.sections)
+        cos, sin = (
+            torch.cat([angles[kind].split(sections, dim=1)[axis] for axis, angles in enumerate(axes)], dim=1)
+            for kind in (0, 1)
+        )
+        return cos, sin
 
     def _frequencies_by_length(self, lengths: Tensor) -> Tensor:
         config = self._config
@@ -79,26 +61,7 @@ class Rope(nn.Module):
         return (1.0 / base.unsqueeze(1) ** exponents).float()
 
 
-def read_rope(config: Mapping[str, Any], head_dim: int, *, theta: float = 10000.0) -> RopeConfig:
-    """From a HF config's `rope_theta`, `rope_scaling` or `rope_parameters`."""
-    scaling = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
-    kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
-    if kind == "su":  # the first name of longrope
-        kind = "longrope"
-    original = config.get("original_max_position_embeddings")
-    if original is not None:
-        scaling.setdefault("original_max_position_embeddings", original)
-    return RopeConfig(
-        head_dim=head_dim,
-        theta=float(scaling.get("rope_theta") or config.get("rope_theta") or theta),
-        max_position=int(config["max_position_embeddings"]),
-        partial=float(scaling.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0),
-        kind=kind,
-        scaling=scaling,
-    )
-
-
-def _static_frequencies(config: RopeConfig) -> tuple[Tensor, float]:
+def _static_frequencies(config: RopeSpec) -> tuple[Tensor, float]:
     """Frequencies [size / 2] of short sequences, and what attention is scaled by."""
     plain = _plain(config.theta, config.size)
     if config.kind == "linear":
@@ -126,7 +89,7 @@ def _llama3(plain: Tensor, scaling: Mapping[str, Any]) -> Tensor:
     return plain * blend + plain / factor * (1 - blend)
 
 
-def _yarn(plain: Tensor, config: RopeConfig) -> tuple[Tensor, float]:
+def _yarn(plain: Tensor, config: RopeSpec) -> tuple[Tensor, float]:
     """Frequencies that turn often within the original context are kept, those that turn rarely are stretched."""
     scaling, size = config.scaling, config.size
     original = config.original_length
@@ -157,7 +120,7 @@ def _yarn_attention(scaling: Mapping[str, Any], factor: float) -> float:
     return magnitude(1.0)
 
 
-def _longrope_frequencies(config: RopeConfig, name: str) -> Tensor:
+def _longrope_frequencies(config: RopeSpec, name: str) -> Tensor:
     factors = torch.tensor(config.scaling[name], dtype=torch.float32)
     exponents = torch.arange(0, config.size, 2, dtype=torch.int64).float() / config.size
     if factors.shape != exponents.shape:
@@ -165,7 +128,7 @@ def _longrope_frequencies(config: RopeConfig, name: str) -> Tensor:
     return 1.0 / (factors * config.theta**exponents)
 
 
-def _longrope_attention(config: RopeConfig) -> float:
+def _longrope_attention(config: RopeSpec) -> float:
     given = config.scaling.get("attention_factor")
     if given is not None:
         return float(given)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Wanted
+from quire.layers.weights import Expected
 
 _DEVIATION = 0.02
 """What most families start their training with: activations stay of order 1 through any number of layers."""
@@ -14,16 +14,16 @@ _DEVIATION = 0.02
 class RandomWeights:
     """Makes each tensor where it will be held, so that nothing is read or copied."""
 
-    def __init__(self, wanted: Mapping[str, Wanted], dtype: torch.dtype, device: torch.device, seed: int) -> None:
-        self._wanted = wanted
+    def __init__(self, expected: Mapping[str, Expected], dtype: torch.dtype, device: torch.device, seed: int) -> None:
+        self._expected = expected
         self._dtype = dtype
         self._generator = torch.Generator(device).manual_seed(seed)
 
     def names(self) -> list[str]:
-        return list(self._wanted)
+        return list(self._expected)
 
     def stored(self, name: str) -> StoredTensor:
-        shape = self._wanted[name].shape
+        shape = self._expected[name].shape
         values = torch.empty(shape, dtype=self._dtype, device=self._generator.device)
         values.normal_(std=_DEVIATION, generator=self._generator)
         if len(shape) == 1:  # norms, mostly: they are around 1

@@ -1,0 +1,108 @@
+"""LanguageModel: the shape all families share: embed, layers one after the other, a last norm, an output head."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from quire.layers.attention import Angles
+from quire.layers.batch import Batch
+from quire.layers.embedding import Embedding
+from quire.layers.linear import Linear
+from quire.layers.norm import Norm
+from quire.layers.policy import WeightPolicy
+from quire.layers.rope import Rope
+from quire.models.classifier import Classifier
+from quire.models.gate import LayerGate
+from quire.models.layer import make_layer
+from quire.models.offload import offload_layers
+from quire.models.relative_bias import RelativeBias
+from quire.models.token_embedding import TokenEmbedding
+from quire.spec.model import ModelSpec
+
+
+class LanguageModel(nn.Module):
+    """A decoder or an encoder, as its spec says."""
+
+    def __init__(self, spec: ModelSpec, policy: WeightPolicy) -> None:
+        super().__init__()
+        self.spec = spec
+        self._embedding = TokenEmbedding(spec.embedding, policy)
+        layers = [make_layer(layer, index, policy.of_layer(index)) for index, layer in enumerate(spec.layers)]
+        self._layers = nn.ModuleList(layers)
+        self._rope_of_layer = [layer.rope for layer in layers]
+        self._norm = None if spec.norm is None else Norm(spec.norm, policy)
+        self._head = None if spec.head is None else Linear(spec.head, policy)
+        """None: tied to the embedding."""
+        self._head_projection = None if spec.head_projection is None else Linear(spec.head_projection, policy)
+        self._ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
+        self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
+        self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
+        self.gate = LayerGate()
+        offload_layers(self, policy.offloaded, policy.device)
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        return self._layers
+
+    @property
+    def ropes(self) -> nn.ModuleList:
+        return self._ropes
+
+    def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
+        self.gate.wait_for_ends()
+        x = self.embed(input_ids, positions, batch)
+        if self._relative_bias is not None:
+            batch = replace(batch, score_bias=self._relative_bias(batch.lengths))
+        return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
+
+    def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """What enters the first layer, [tokens, hidden]."""
+        embedded: Tensor = self._embedding(input_ids, positions, batch)
+        return embedded
+
+    def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
+        """cos and sin of every set of angles that layers turn by."""
+        return [rope(positions, lengths) for rope in self._ropes]
+
+    def body(self, x: Tensor, angles: Sequence[Angles], batch: Batch) -> Tensor:
+        """All layers and the last norm: what can be recorded once and run as one program."""
+        added: Tensor | None = None
+        last = len(self._rope_of_layer) - 1
+        for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
+            self.gate.wait_for_layer(index)
+            output_rows = batch.output_rows if index == last else None
+            x, added = layer(x, added, None if rope is None else angles[rope], batch, output_rows)
+        if self._norm is None:
+            return x if added is None else x + added
+        normed: Tensor = self._norm(x) if added is None else self._norm.add(x, added)[1]
+        return normed
+
+    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+        """[rows, vocabulary], in the type of the head's matmul: who draws from them widens what it must.
+
+        Which rows are of `prompts` makes a difference only to a recorded model.
+        """
+        return self.finish_logits(self.project(hidden))
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """What the output head makes of hidden states: as `body`, something to record."""
+        if self._head_projection is not None:
+            hidden = self._head_projection(hidden)
+        output: Tensor = self._embedding.project(hidden) if self._head is None else self._head(hidden)
+        return output
+
+    def finish_logits(self, logits: Tensor) -> Tensor:
+        """Scaled and bounded, in families that do."""
+        if self.spec.logit_scale != 1.0:
+            logits = logits * self.spec.logit_scale
+        cap = self.spec.logit_softcap
+        return logits if cap is None else cap * torch.tanh(logits.float() / cap)
+
+    def classify(self, hidden: Tensor, starts: Tensor) -> Tensor:
+        """[sequences, labels] in float32, before any activation, of the hidden states of whole sequences."""
+        assert self._classifier is not None, "the model has no classifier"
+        logits: Tensor = self._classifier(hidden, starts)
+        return logits

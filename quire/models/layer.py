@@ -1,0 +1,122 @@
+"""Layers: attention and an MLP around a residual stream, by the three wirings that a LayerSpec may name."""
+
+from torch import Tensor, nn
+
+from quire.layers.attention import Angles
+from quire.layers.batch import Batch
+from quire.layers.norm import Norm
+from quire.layers.policy import WeightPolicy
+from quire.models.mlp import Mlp
+from quire.models.self_attention import SelfAttention
+from quire.spec.layer import LayerSpec
+from quire.spec.norm import NormSpec
+
+Stream = tuple[Tensor, Tensor | None]
+"""The residual stream, and what is still to be added to it: that joins with the norm that reads their sum."""
+
+
+class Layer(nn.Module):
+    """What all wirings share."""
+
+    def __init__(self, spec: LayerSpec, index: int, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._attention = SelfAttention(spec.attention, index, policy)
+        self._mlp = Mlp(spec.mlp, policy)
+        self._attention_norm = _norm(spec.attention_norm, policy)
+        self._mlp_norm = _norm(spec.mlp_norm, policy)
+        self._added_attention_norm = _norm(spec.added_attention_norm, policy)
+        self._added_mlp_norm = _norm(spec.added_mlp_norm, policy)
+        self._residual_scale = spec.residual_scale
+        self.rope = spec.attention.rope
+        """Which of the model's angles it turns by; None: by none."""
+
+    def forward(
+        self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, output_rows: Tensor | None = None
+    ) -> Stream:
+        """All tokens' keys and values go to the cache; where not all hidden states are wanted, the rest is for those."""
+        x, read, heads = self.before_attention(x, added)
+        mixed = self._attention.attend(heads, angles, batch)
+        if output_rows is not None:
+            x, mixed = x.index_select(0, output_rows), mixed.index_select(0, output_rows)
+            read = None if read is None else read.index_select(0, output_rows)
+        return self.after_attention(x, read, mixed)
+
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The residual stream; what the MLP reads where that is known by now; and the heads. With its counterpart, what
+        can be compiled.
+        """
+        raise NotImplementedError("each wiring has its own")  # abstract
+
+    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+        """The residual stream, and what this layer adds to it last."""
+        raise NotImplementedError("each wiring has its own")  # abstract
+
+    def _scaled(self, added: Tensor) -> Tensor:
+        return added if self._residual_scale == 1.0 else added * self._residual_scale
+
+
+class SequentialLayer(Layer):
+    """x + attention(norm(x)), then x + mlp(norm(x)); some families also norm what they add, or nothing else."""
+
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+        x, read = _join(x, added, self._attention_norm)
+        return x, None, self._attention.project(read)
+
+    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+        added = _normed(self._attention.output(mixed), self._added_attention_norm)
+        x, normed = _join(x, self._scaled(added), self._mlp_norm)
+        return x, self._scaled(_normed(self._mlp(normed), self._added_mlp_norm))
+
+
+class ParallelLayer(Layer):
+    """x + attention(norm(x)) + mlp(norm(x)), with one norm for both or two."""
+
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+        x, normed = _join(x, added, self._attention_norm)
+        read = normed if self._mlp_norm is None else self._mlp_norm(x)
+        return x, read, self._attention.project(normed)
+
+    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+        assert read is not None
+        return x, self._scaled(self._attention.output(mixed) + self._mlp(read))
+
+
+class PostNormLayer(Layer):
+    """norm(x + attention(x)), then norm(x + mlp(x)): the norms come after what they follow."""
+
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+        assert added is None, "a layer of this kind leaves nothing to add"
+        return x, None, self._attention.project(x)
+
+    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+        x = _join(x, self._attention.output(mixed), self._attention_norm)[1]
+        return _join(x, self._mlp(x), self._mlp_norm)[1], None
+
+
+_WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": ParallelLayer, "post": PostNormLayer}
+
+
+def make_layer(spec: LayerSpec, index: int, policy: WeightPolicy) -> Layer:
+    """The layer of a spec, without weights."""
+    return _WIRINGS[spec.wiring](spec, index, policy)
+
+
+def _norm(spec: NormSpec | None, policy: WeightPolicy) -> Norm | None:
+    return None if spec is None else Norm(spec, policy)
+
+
+def _normed(x: Tensor, norm: Norm | None) -> Tensor:
+    if norm is None:
+        return x
+    normed: Tensor = norm(x)
+    return normed
+
+
+def _join(x: Tensor, added: Tensor | None, norm: Norm | None) -> tuple[Tensor, Tensor]:
+    """The sum of the stream, and its norm."""
+    if added is None:
+        return x, _normed(x, norm)
+    if norm is None:
+        total = x + added
+        return total, total
+    return norm.add(x, added)

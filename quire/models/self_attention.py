@@ -1,0 +1,50 @@
+"""SelfAttention: from a layer's input to what attention makes of it, in three parts that can be told apart."""
+
+from torch import Tensor, nn
+
+from quire.layers.attention import Angles, BidirectionalAttention, PagedAttention
+from quire.layers.batch import Batch
+from quire.layers.linear import Linear
+from quire.layers.norm import Norm
+from quire.layers.policy import WeightPolicy
+from quire.ops.head_norms import HeadNorms
+from quire.spec.layer import AttentionSpec
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values of one layer."""
+
+    def __init__(self, spec: AttentionSpec, layer: int, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._spec = spec
+        self._projection = Linear(spec.qkv, policy)
+        self._output = Linear(spec.out, policy)
+        self._attention = PagedAttention(layer, spec) if spec.causal else BidirectionalAttention(spec)
+        self._query_norm: Norm | None = None
+        self._key_norm: Norm | None = None
+        if spec.head_norms is not None:
+            self._query_norm = Norm(spec.head_norms.query, policy)
+            self._key_norm = Norm(spec.head_norms.key, policy)
+
+    def project(self, x: Tensor) -> Tensor:
+        """All heads: queries, keys and values."""
+        heads: Tensor = self._projection(x)
+        return heads
+
+    def attend(self, heads: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
+        """What each token takes from those it sees; the only part that knows of a cache."""
+        tokens = heads.shape[0]
+        heads = heads.view(tokens, -1, self._spec.head_dim)
+        mixed: Tensor = self._attention(heads, self._norms(), angles, batch)
+        return mixed.reshape(tokens, -1)
+
+    def output(self, mixed: Tensor) -> Tensor:
+        output: Tensor = self._output(mixed)
+        return output
+
+    def _norms(self) -> HeadNorms | None:
+        query, key, given = self._query_norm, self._key_norm, self._spec.head_norms
+        if query is None or key is None or given is None:
+            return None
+        spec = given.query
+        return HeadNorms(query.weight, key.weight, spec.eps, spec.offset, spec.kind, given.span)

@@ -1,0 +1,52 @@
+"""TokenEmbedding: what enters a model's first layer: words, and what its family adds to them."""
+
+import torch
+from torch import Tensor, nn
+
+from quire.layers.batch import Batch
+from quire.layers.embedding import Embedding
+from quire.layers.linear import Linear
+from quire.layers.norm import Norm
+from quire.layers.policy import WeightPolicy
+from quire.spec.matrix import MatrixSpec
+from quire.spec.model import EmbeddingSpec
+
+
+class TokenEmbedding(nn.Module):
+    """Words, learned positions, types of tokens, a norm: as far as the family has them."""
+
+    def __init__(self, spec: EmbeddingSpec, policy: WeightPolicy) -> None:
+        super().__init__()
+
+        def table(matrix: MatrixSpec | None) -> Embedding | None:
+            return None if matrix is None else Embedding(matrix, policy)
+
+        self._spec = spec
+        self._words = Embedding(spec.words, policy)
+        self._positions = table(spec.positions)
+        self._types = table(spec.types)
+        self._projection = None if spec.projection is None else Linear(spec.projection, policy)
+        self._norm = None if spec.norm is None else Norm(spec.norm, policy)
+
+    def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """[tokens, hidden]."""
+        x: Tensor = self._words(input_ids)
+        if self._spec.scale is not None:
+            # rounded to the model's dtype first, as the checkpoints were trained
+            x = x * torch.tensor(self._spec.scale, dtype=x.dtype)
+        if batch.embeddings is not None:
+            x = x.index_copy(0, batch.embeddings.places, batch.embeddings.values.to(x.dtype))
+        if self._projection is not None:
+            x = self._projection(x)
+        if self._positions is not None:
+            x = x + self._positions(positions + self._spec.first_position)
+        if self._types is not None:
+            x = x + self._types(torch.zeros_like(input_ids) if batch.types is None else batch.types)
+        if self._norm is None:
+            return x
+        normed: Tensor = self._norm(x)
+        return normed
+
+    def project(self, x: Tensor) -> Tensor:
+        """By the transpose of the words: a tied output head."""
+        return self._words.project(x)
