@@ -14,7 +14,7 @@ from quire.ops.step_tensors import RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
-ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 

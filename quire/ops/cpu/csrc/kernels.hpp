@@ -7,7 +7,7 @@
 
 namespace quire {
 
-enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2 };
+enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2, relu = 3 };
 
 // Weights in the order in which one thread reads them: on to `end`, then from `next` (if not null).
 struct Reading {

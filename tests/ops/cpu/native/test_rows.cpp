@@ -52,6 +52,7 @@ void test_layer_norm(const Kernels& kernels, Numbers& numbers, Checks& checks) {
 double activated(double x, Activation activation) {
     switch (activation) {
         case Activation::silu: return x / (1 + std::exp(-x));
+        case Activation::relu: return std::max(x, 0.0);
         case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
         default: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     }
@@ -59,7 +60,7 @@ double activated(double x, Activation activation) {
 
 void test_gate(const Kernels& kernels, Numbers& numbers, Checks& checks) {
     for (const int64_t columns : kCounts) {
-        for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+        for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu}) {
             for (const float width : {4.0f, 200.0f}) {
                 Exact<float> gates(columns), up(columns), out(columns), alone(columns);
                 gates.fill(numbers, -width, width);

@@ -56,10 +56,13 @@ inline Floats gelu(Floats x) {
     return x;
 }
 
+inline Floats relu(Floats x) { return larger(all(0.0f), x); }  // in this order NaN stays
+
 inline Floats activate(Floats x, Activation activation) {
     switch (activation) {
         case Activation::silu: return silu(x);
         case Activation::gelu_tanh: return gelu_tanh(x);
+        case Activation::relu: return relu(x);
         default: return gelu(x);
     }
 }
