@@ -29,9 +29,15 @@ def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: f
     return result
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """`(x - mean) / deviation * weight + bias` over the last dimension."""
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """`(x - mean) / deviation * weight + bias` over the last dimension; no bias is a bias of 0."""
     result: Tensor = implementation("layer_norm", x.device.type)(x, weight, bias, eps)
+    return result
+
+
+def add_layer_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    """`x + added`, and the `layer_norm` of that. All [tokens, size]; `x` may be overwritten."""
+    result: tuple[Tensor, Tensor] = implementation("add_layer_norm", x.device.type)(x, added, weight, bias, eps)
     return result
 
 

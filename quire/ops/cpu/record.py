@@ -11,7 +11,7 @@ KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
-    columns = x.dims[-1]
+    """The weight may also be [heads, size], where each head has its own."""
     result = x.tape.value(*x.dims)
     x.tape.keep(_floats(weight))
     x.tape.record(
@@ -21,10 +21,9 @@ def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
         from_=x,
         to=result,
         weight=weight.data_ptr(),
-        columns=columns,
-        count=x.width // columns,
         eps=eps,
         offset=offset,
+        **_vectors(x, weight),
     )
     return result
 
@@ -34,11 +33,12 @@ def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: flo
     return total, rms_norm(total, weight, eps, offset)
 
 
-def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
-    if x.width != weight.numel():
-        raise NotRecordable(f"a layer norm of {weight.numel()} columns on {x.shape}")
+def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Value:
+    """The weight, and with it the bias, may also be [heads, size], where each head has its own."""
     result = x.tape.value(*x.dims)
-    x.tape.keep(_floats(weight), _floats(bias))
+    x.tape.keep(_floats(weight))
+    if bias is not None:
+        x.tape.keep(_floats(bias))
     x.tape.record(
         "layer_norm",
         (x,),
@@ -46,11 +46,16 @@ def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
         from_=x,
         to=result,
         weight=weight.data_ptr(),
-        bias=bias.data_ptr(),
-        columns=x.width,
+        bias=0 if bias is None else bias.data_ptr(),
         eps=eps,
+        **_vectors(x, weight),
     )
     return result
+
+
+def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
+    total = x + added
+    return total, layer_norm(total, weight, bias, eps)
 
 
 def activate(x: Value, activation: str) -> Value:
@@ -138,6 +143,18 @@ def paged_attention(
         count=tape.input(TapeInput("num_sequences")),
     )
     return result
+
+
+def _vectors(x: Value, weight: Tensor) -> dict[str, int]:
+    """How `x` is cut into vectors that are normed one by one, and where each finds its weights."""
+    columns = x.dims[-1]
+    if tuple(weight.shape) not in ((columns,), x.dims):
+        raise NotRecordable(f"a norm with weights of {tuple(weight.shape)} on {x.shape}")
+    return {
+        "columns": columns,
+        "count": x.width // columns,
+        "weight_stride": 0 if weight.dim() == 1 else columns,
+    }
 
 
 def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:

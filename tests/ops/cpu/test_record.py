@@ -8,7 +8,16 @@ from torch import Tensor
 
 from quire.ops.cpu.record import ACTIVATIONS
 from quire.ops.cpu.tape import NotRecordable, Tape, TapeInput
-from quire.ops.functional import activate, gated_activation, layer_norm, paged_attention, rms_norm, rotary, write_kv
+from quire.ops.functional import (
+    activate,
+    add_layer_norm,
+    gated_activation,
+    layer_norm,
+    paged_attention,
+    rms_norm,
+    rotary,
+    write_kv,
+)
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
 
 pytestmark = needs_core
@@ -46,12 +55,35 @@ def test_rms_norm_of_any_magnitude(variant: str, magnitude: float) -> None:
 
 
 @every_variant
-@given(rows=st.integers(1, 20), size=st.integers(1, 100), threads=st.integers(1, 3))
-def test_layer_norm(variant: str, rows: int, size: int, threads: int) -> None:
-    x, weight, bias = normal(rows, size), normal(size, seed=1), normal(size, seed=2)
+@given(rows=st.integers(1, 20), size=st.integers(1, 100), has_bias=st.booleans(), threads=st.integers(1, 3))
+def test_layer_norm(variant: str, rows: int, size: int, has_bias: bool, threads: int) -> None:
+    x, weight, bias = normal(rows, size), normal(size, seed=1), normal(size, seed=2) if has_bias else None
     found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-3), x, threads=threads)
-    wanted = layer_norm(x.double(), weight.double(), bias.double(), 1e-3).float()
+    exact_bias = None if bias is None else bias.double()
+    wanted = layer_norm(x.double(), weight.double(), exact_bias, 1e-3).float()
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("heads", "size"), [(1, 8), (3, 64), (5, 10)])
+def test_layer_norm_of_heads(variant: str, heads: int, size: int, has_bias: bool) -> None:
+    x, weight, bias = normal(6, heads, size), normal(size, seed=1), normal(size, seed=2) if has_bias else None
+    found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-5), x, threads=2)
+    torch.testing.assert_close(found, layer_norm(x, weight, bias, 1e-5), atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("size", [64, 37])
+def test_add_layer_norm(variant: str, size: int, has_bias: bool) -> None:
+    x, added, weight = normal(5, size), normal(5, size, seed=1), normal(size, seed=2)
+    bias = normal(size, seed=3) if has_bias else None
+    total = run_recorded(variant, lambda x, added: add_layer_norm(x, added, weight, bias, 1e-5)[0], x, added)
+    normed = run_recorded(variant, lambda x, added: add_layer_norm(x, added, weight, bias, 1e-5)[1], x, added)
+    wanted_total, wanted = add_layer_norm(x, added, weight, bias, 1e-5)
+    assert torch.equal(total, wanted_total)
+    torch.testing.assert_close(normed, wanted, atol=1e-5, rtol=1e-5)
 
 
 @every_variant
@@ -168,6 +200,10 @@ def test_what_the_core_cannot_do_is_said() -> None:
         rms_norm(x, torch.ones(8, dtype=torch.bfloat16), 1e-5)
     with pytest.raises(NotRecordable, match="weight"):
         layer_norm(x, torch.ones(16)[::2], torch.ones(8), 1e-5)
+    with pytest.raises(NotRecordable, match=r"weights of \(4,\) on \(-1, 8\)"):
+        layer_norm(x, torch.ones(4), None, 1e-5)
+    with pytest.raises(NotRecordable, match=r"weights of \(8,\) on \(-1, 2, 4\)"):
+        rms_norm(heads, torch.ones(8), 1e-5)
     with pytest.raises(NotRecordable, match="float64"):
         write_kv(heads, heads, *(torch.zeros(1, 4, 2, 4, dtype=torch.float64) for _ in range(2)), slots)
     keys = torch.zeros(1, 4, 2, 8)[..., ::2]

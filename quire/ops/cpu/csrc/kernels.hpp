@@ -94,6 +94,7 @@ struct Kernels {
 
     // out = x / rms(x) * (weight + offset); out may be x.
     void (*rms_norm)(const float* x, const float* weight, int64_t columns, float eps, float offset, float* out);
+    // out = (x - mean) / deviation * weight + bias; a null `bias` is 0; out may be x.
     void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t columns, float eps, float* out);
     // out = activation(gate) * up; a null `up` is 1.
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);

@@ -46,6 +46,10 @@ void test_layer_norm(const Kernels& kernels, Numbers& numbers, Checks& checks) {
             const double wanted = (x[i] - mean) / root * weight[i] + bias[i];
             checks.near(out[i], wanted, 2e-5, "layer_norm of " + std::to_string(columns));
         }
+        kernels.layer_norm(x.get(), weight.get(), nullptr, columns, 1e-3f, out.get());
+        for (int64_t i = 0; i < columns; i++) {
+            checks.near(out[i], (x[i] - mean) / root * weight[i], 2e-5, "layer_norm without bias");
+        }
     }
 }
 

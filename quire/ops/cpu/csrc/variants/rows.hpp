@@ -36,6 +36,10 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
     }
     const auto inverse = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(columns) + eps));
     const auto middle = static_cast<float>(mean);
+    if (bias == nullptr) {
+        for (int64_t column = 0; column < columns; column++) out[column] = (x[column] - middle) * inverse * weight[column];
+        return;
+    }
     for (int64_t column = 0; column < columns; column++) {
         out[column] = (x[column] - middle) * inverse * weight[column] + bias[column];
     }
