@@ -241,6 +241,9 @@ NB_MODULE(_core, m) {
         .def("add", [](RecordedProgram& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
             self.add(std::make_unique<Add>(place(a), place(b), place(to), columns));
         }, "a"_a, "b"_a, "to"_a, "columns"_a)
+        .def("scale", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, float factor) {
+            self.add(std::make_unique<Scale>(place(from), place(to), columns, factor));
+        }, "from_"_a, "to"_a, "columns"_a, "factor"_a)
         .def("rms_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
                             int64_t count, int64_t weight_stride, float eps, float offset) {
             self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight),

@@ -10,6 +10,12 @@ void Add::run(const Run& run, int64_t row) const {
     for (int64_t i = 0; i < columns; i++) out[i] = first[i] + second[i];
 }
 
+void Scale::run(const Run& run, int64_t row) const {
+    const float* x = run.floats(from, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < columns; i++) out[i] = x[i] * factor;
+}
+
 void RmsNorm::run(const Run& run, int64_t row) const {
     const float* x = run.floats(from, row);
     float* out = run.floats(to, row);

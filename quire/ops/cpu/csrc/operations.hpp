@@ -17,6 +17,14 @@ struct Add final : RowOperation {
     const int64_t columns;
 };
 
+struct Scale final : RowOperation {
+    Scale(Place from, Place to, int64_t columns, float factor) : from(from), to(to), columns(columns), factor(factor) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const int64_t columns;
+    const float factor;
+};
+
 // What a norm works on: `count` vectors of `columns`, one behind the other, each normed on its own. From the weights of
 // one vector to those of the next it is `weight_stride`: 0 where all have the same.
 struct NormedVectors {
