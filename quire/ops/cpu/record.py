@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
+from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
@@ -103,8 +103,7 @@ def prepare_heads(
     num_heads = heads.dims[0] - 2 * num_kv_heads
     query, key, value = heads.split((num_heads, num_kv_heads, num_kv_heads), dim=1)
     if norms is not None:
-        query = rms_norm(query, norms.query, norms.eps, norms.offset)
-        key = rms_norm(key, norms.key, norms.eps, norms.offset)
+        query, key = _norm_heads(query, norms.query, norms), _norm_heads(key, norms.key, norms)
     if angles is not None:
         query, key = rotary(query, *angles), rotary(key, *angles)
     write_kv(key, value, keys, values, slots)
@@ -143,6 +142,15 @@ def paged_attention(
         count=tape.input(TapeInput("num_sequences")),
     )
     return result
+
+
+def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
+    vectors = heads.view(ROWS, -1) if norms.span == "all" else heads
+    if norms.kind == "layer":
+        vectors = layer_norm(vectors, weight + norms.offset if norms.offset else weight, None, norms.eps)
+    else:
+        vectors = rms_norm(vectors, weight, norms.eps, norms.offset)
+    return vectors.view(*heads.shape)
 
 
 def _vectors(x: Value, weight: Tensor) -> dict[str, int]:

@@ -14,10 +14,12 @@ from quire.ops.functional import (
     gated_activation,
     layer_norm,
     paged_attention,
+    prepare_heads,
     rms_norm,
     rotary,
     write_kv,
 )
+from quire.ops.head_norms import HeadNorms
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
 
 pytestmark = needs_core
@@ -186,10 +188,50 @@ def test_write_kv(variant: str, threads: int, dtype: torch.dtype, kv_heads: int,
 
 
 @every_variant
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+@pytest.mark.parametrize("weights", ["of a head", "of each head", "of all"])
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(8, 2, 64), (3, 1, 10)])
+def test_prepare_heads(
+    variant: str, turned: bool, kind: str, weights: str, heads: int, kv_heads: int, head_dim: int
+) -> None:
+    shapes = {"of a head": ((head_dim,), (head_dim,)), "of each head": ((heads, head_dim), (kv_heads, head_dim)),
+              "of all": ((heads * head_dim,), (kv_heads * head_dim,))}[weights]  # fmt: skip
+    query_weight, key_weight = (normal(*shape, seed=number + 1) for number, shape in enumerate(shapes))
+    span = "all" if weights == "of all" else "head"
+    norms = HeadNorms(query_weight, key_weight, 1e-5, 0.25, kind=kind, span=span)
+    x, slots = normal(7, heads + 2 * kv_heads, head_dim) + 0.5, torch.tensor([3, 11, 0, 5, 7, 8, 1])
+    half = head_dim // 2
+    angles = normal(7, half, seed=3).cos(), normal(7, half, seed=3).sin()
+    recorded = (TapeInput("cos", half), TapeInput("sin", half)) if turned else None
+    found, wanted = (tuple(torch.zeros(3, 4, kv_heads, head_dim) for _ in range(2)) for _ in "12")
+    query = run_recorded(
+        variant,
+        lambda x: prepare_heads(x, kv_heads, norms, recorded, *found, TapeInput("slots")),
+        x,
+        threads=2,
+        given={"slots": slots, **({"cos": angles[0], "sin": angles[1]} if turned else {})},
+    )
+    expected = prepare_heads(x, kv_heads, norms, angles if turned else None, *wanted, slots)
+    torch.testing.assert_close(query, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
 def test_sums(variant: str) -> None:
     a, b = normal(5, 3, 7), normal(5, 3, 7, seed=1)
     assert torch.equal(run_recorded(variant, lambda a, b: a + b, a, b), a + b)
     assert torch.equal(run_recorded(variant, lambda a: a + a, a), a + a)
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("factor", [0.22, -3, 1e-20])
+def test_products_with_numbers(variant: str, threads: int, factor: float) -> None:
+    x, added = normal(5, 3, 7), normal(5, 3, 7, seed=1)
+    assert torch.equal(run_recorded(variant, lambda x: x * factor, x, threads=threads), x * factor)
+    found = run_recorded(variant, lambda x, added: x + factor * added, x, added, threads=threads)
+    assert torch.equal(found, x + factor * added)  # rounded in between, alone and in any batch
 
 
 def test_what_the_core_cannot_do_is_said() -> None:
