@@ -127,9 +127,25 @@ def attention_of_beginnings(device: torch.device) -> Attend:
     return result
 
 
-def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, *, scale: float) -> Tensor:
-    """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim]."""
-    result: Tensor = implementation("packed_attention", query.device.type)(query, key, value, starts, scale)
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim].
+
+    `starts` [sequences + 1] says where each sequence begins. With a window a token sees those up to `window // 2`
+    positions away on either side, as ModernBERT's local attention does; so an even window of w sees w + 1, itself
+    included. `bias` [heads, longest, longest] is added to scaled scores, by positions within a sequence.
+    """
+    result: Tensor = implementation("packed_attention", query.device.type)(
+        query, key, value, starts, scale, window, bias
+    )
     return result
 
 
