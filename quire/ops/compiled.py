@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from quire.ops import dispatch
 from quire.ops.reference.activate import activate
+from quire.ops.reference.add_layer_norm import add_layer_norm
 from quire.ops.reference.add_rms_norm import add_rms_norm
 from quire.ops.reference.gated_activation import gated_activation
 from quire.ops.reference.layer_norm import layer_norm
@@ -47,6 +48,7 @@ COMPILED: dict[str, Callable[..., Any]] = {
     "rms_norm": rms_norm,
     "add_rms_norm": add_rms_norm,
     "layer_norm": layer_norm,
+    "add_layer_norm": add_layer_norm,
     "activate": activate,
     "gated_activation": gated_activation,
     "linear": _linear,

@@ -26,7 +26,16 @@ TABLE: dict[str, dict[str, str]] = {
         "cuda": f"{_TRITON}.add_rms_norm:add_rms_norm",
         "tape": f"{_RECORD}:add_rms_norm",
     },
-    "layer_norm": {"reference": f"{_REFERENCE}.layer_norm:layer_norm", "tape": f"{_RECORD}:layer_norm"},
+    "layer_norm": {
+        "reference": f"{_REFERENCE}.layer_norm:layer_norm",
+        "cuda": f"{_TRITON}.layer_norm:layer_norm",
+        "tape": f"{_RECORD}:layer_norm",
+    },
+    "add_layer_norm": {
+        "reference": f"{_REFERENCE}.add_layer_norm:add_layer_norm",
+        "cuda": f"{_TRITON}.add_layer_norm:add_layer_norm",
+        "tape": f"{_RECORD}:add_layer_norm",
+    },
     "rotary": {"reference": f"{_REFERENCE}.rotary:rotary", "tape": f"{_RECORD}:rotary"},
     "activate": {"reference": f"{_REFERENCE}.activate:activate", "tape": f"{_RECORD}:activate"},
     "gated_activation": {

@@ -14,7 +14,7 @@ from quire.ops.step_tensors import RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -29,9 +29,15 @@ def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: f
     return result
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """`(x - mean) / deviation * weight + bias` over the last dimension."""
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """`(x - mean) / deviation * weight + bias` over the last dimension; no bias is a bias of 0."""
     result: Tensor = implementation("layer_norm", x.device.type)(x, weight, bias, eps)
+    return result
+
+
+def add_layer_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    """`x + added`, and the `layer_norm` of that. All [tokens, size]; `x` may be overwritten."""
+    result: tuple[Tensor, Tensor] = implementation("add_layer_norm", x.device.type)(x, added, weight, bias, eps)
     return result
 
 
@@ -121,9 +127,25 @@ def attention_of_beginnings(device: torch.device) -> Attend:
     return result
 
 
-def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, *, scale: float) -> Tensor:
-    """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim]."""
-    result: Tensor = implementation("packed_attention", query.device.type)(query, key, value, starts, scale)
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim].
+
+    `starts` [sequences + 1] says where each sequence begins. With a window a token sees those up to `window // 2`
+    positions away on either side, as ModernBERT's local attention does; so an even window of w sees w + 1, itself
+    included. `bias` [heads, longest, longest] is added to scaled scores, by positions within a sequence.
+    """
+    result: Tensor = implementation("packed_attention", query.device.type)(
+        query, key, value, starts, scale, window, bias
+    )
     return result
 
 

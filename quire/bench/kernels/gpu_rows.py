@@ -14,9 +14,11 @@ from torch import Tensor
 from quire.bench.kernels.gpu_timing import BEYOND_THE_CACHE, rotating_copies, time_calls
 from quire.bench.kernels.result import KernelResult
 from quire.ops.functional import (
+    add_layer_norm,
     add_rms_norm,
     apply_token_bitmask,
     gated_activation,
+    layer_norm,
     likeliest,
     prepare_heads,
     rms_norm,
@@ -80,7 +82,7 @@ def sampling_results(seconds: float) -> Iterator[KernelResult]:
 
 def norm_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]:
     """Reads a row and writes one; with a sum before it, two of each."""
-    weight = torch.ones(shape.hidden, dtype=torch.bfloat16, device=device)
+    weight, bias = torch.ones(2, shape.hidden, dtype=torch.bfloat16, device=device)
     inputs = _copies(_random(rows, shape.hidden, device=device))
     row_bytes = inputs[0].nbytes
     yield RowCase(f"rms_norm, {rows} × {shape.hidden}", [partial(rms_norm, x, weight, 1e-5) for x in inputs],
@@ -89,6 +91,13 @@ def norm_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]:
     yield RowCase(
         f"add_rms_norm, {rows} × {shape.hidden}",
         [partial(add_rms_norm, x, added, weight, 1e-5) for x in inputs],
+        4.0 * row_bytes,
+    )
+    yield RowCase(f"layer_norm, {rows} × {shape.hidden}", [partial(layer_norm, x, weight, bias, 1e-5) for x in inputs],
+                  2.0 * row_bytes)  # fmt: skip
+    yield RowCase(
+        f"add_layer_norm, {rows} × {shape.hidden}",
+        [partial(add_layer_norm, x, added, weight, bias, 1e-5) for x in inputs],
         4.0 * row_bytes,
     )
 

@@ -72,10 +72,29 @@ class PagedCache:
 class Program:
     def __init__(self, bytes_per_row: int) -> None: ...
     def add(self, a: Place, b: Place, to: Place, columns: int) -> None: ...
+    def scale(self, from_: Place, to: Place, columns: int, factor: float) -> None: ...
     def rms_norm(
-        self, from_: Place, to: Place, weight: int, columns: int, count: int, eps: float, offset: float
+        self,
+        from_: Place,
+        to: Place,
+        weight: int,
+        columns: int,
+        count: int,
+        weight_stride: int,
+        eps: float,
+        offset: float,
     ) -> None: ...
-    def layer_norm(self, from_: Place, to: Place, weight: int, bias: int, columns: int, eps: float) -> None: ...
+    def layer_norm(
+        self,
+        from_: Place,
+        to: Place,
+        weight: int,
+        bias: int,
+        columns: int,
+        count: int,
+        weight_stride: int,
+        eps: float,
+    ) -> None: ...
     def gate(self, from_: Place, to: Place, columns: int, activation: int, gated: bool) -> None: ...
     def rotate(self, heads: Place, num_heads: int, head_dim: int, cos: int, sin: int, half: int) -> None: ...
     def write_kv(self, key: Place, value: Place, cache: PagedCache, slots: int) -> None: ...

@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
+from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
-ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
-    columns = x.dims[-1]
+    """The weight may also be [heads, size], where each head has its own."""
     result = x.tape.value(*x.dims)
     x.tape.keep(_floats(weight))
     x.tape.record(
@@ -21,10 +21,9 @@ def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
         from_=x,
         to=result,
         weight=weight.data_ptr(),
-        columns=columns,
-        count=x.width // columns,
         eps=eps,
         offset=offset,
+        **_vectors(x, weight),
     )
     return result
 
@@ -34,11 +33,12 @@ def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: flo
     return total, rms_norm(total, weight, eps, offset)
 
 
-def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
-    if x.width != weight.numel():
-        raise NotRecordable(f"a layer norm of {weight.numel()} columns on {x.shape}")
+def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Value:
+    """The weight, and with it the bias, may also be [heads, size], where each head has its own."""
     result = x.tape.value(*x.dims)
-    x.tape.keep(_floats(weight), _floats(bias))
+    x.tape.keep(_floats(weight))
+    if bias is not None:
+        x.tape.keep(_floats(bias))
     x.tape.record(
         "layer_norm",
         (x,),
@@ -46,11 +46,16 @@ def layer_norm(x: Value, weight: Tensor, bias: Tensor, eps: float) -> Value:
         from_=x,
         to=result,
         weight=weight.data_ptr(),
-        bias=bias.data_ptr(),
-        columns=x.width,
+        bias=0 if bias is None else bias.data_ptr(),
         eps=eps,
+        **_vectors(x, weight),
     )
     return result
+
+
+def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
+    total = x + added
+    return total, layer_norm(total, weight, bias, eps)
 
 
 def activate(x: Value, activation: str) -> Value:
@@ -98,8 +103,7 @@ def prepare_heads(
     num_heads = heads.dims[0] - 2 * num_kv_heads
     query, key, value = heads.split((num_heads, num_kv_heads, num_kv_heads), dim=1)
     if norms is not None:
-        query = rms_norm(query, norms.query, norms.eps, norms.offset)
-        key = rms_norm(key, norms.key, norms.eps, norms.offset)
+        query, key = _norm_heads(query, norms.query, norms), _norm_heads(key, norms.key, norms)
     if angles is not None:
         query, key = rotary(query, *angles), rotary(key, *angles)
     write_kv(key, value, keys, values, slots)
@@ -138,6 +142,27 @@ def paged_attention(
         count=tape.input(TapeInput("num_sequences")),
     )
     return result
+
+
+def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
+    vectors = heads.view(ROWS, -1) if norms.span == "all" else heads
+    if norms.kind == "layer":
+        vectors = layer_norm(vectors, weight + norms.offset if norms.offset else weight, None, norms.eps)
+    else:
+        vectors = rms_norm(vectors, weight, norms.eps, norms.offset)
+    return vectors.view(*heads.shape)
+
+
+def _vectors(x: Value, weight: Tensor) -> dict[str, int]:
+    """How `x` is cut into vectors that are normed one by one, and where each finds its weights."""
+    columns = x.dims[-1]
+    if tuple(weight.shape) not in ((columns,), x.dims):
+        raise NotRecordable(f"a norm with weights of {tuple(weight.shape)} on {x.shape}")
+    return {
+        "columns": columns,
+        "count": x.width // columns,
+        "weight_stride": 0 if weight.dim() == 1 else columns,
+    }
 
 
 def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:

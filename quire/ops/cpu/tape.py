@@ -95,6 +95,15 @@ class Value:
         self.tape.record("add", (self, other), result, a=self, b=other, to=result, columns=self.width)
         return result
 
+    def __mul__(self, factor: object) -> "Value":
+        if not isinstance(factor, (int, float)):
+            raise NotRecordable(f"the product of {self.shape} and {getattr(factor, 'shape', type(factor).__name__)}")
+        result = self.tape.value(*self.dims)
+        self.tape.record("scale", (self,), result, from_=self, to=result, columns=self.width, factor=float(factor))
+        return result
+
+    __rmul__ = __mul__
+
 
 @dataclass(frozen=True, slots=True)
 class _Operation:

@@ -5,7 +5,9 @@ from torch.nn import functional
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
-    """silu, gelu, or gelu by its tanh approximation."""
+    """silu, relu, gelu, or gelu by its tanh approximation."""
     if activation == "silu":
         return functional.silu(x)
+    if activation == "relu":
+        return functional.relu(x)
     return functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")

@@ -34,9 +34,18 @@ def paged_attention(
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, softcap: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """softmax(cap(query · key * scale)) · value in float32; several query heads share a KV head in order."""
+    """softmax(cap(query · key * scale) + bias) · value in float32; several query heads share a KV head in order.
+
+    mask: [queries, keys]; bias: [heads, queries, keys].
+    """
     num_queries, num_heads, head_dim = query.shape
     num_kv_heads = key.shape[1]
     # [kv_heads, group * queries, head_dim]: the queries that share a KV head stand together
@@ -45,6 +54,8 @@ def attend(
     scores = grouped @ key.float().permute(1, 2, 0) * scale
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias.float().reshape(scores.shape)
     if mask is not None:
         scores = scores.view(num_kv_heads, -1, num_queries, key.shape[0]).masked_fill(~mask, float("-inf"))
         scores = scores.view(num_kv_heads, -1, key.shape[0])

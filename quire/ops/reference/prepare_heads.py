@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from quire.ops.head_norms import HeadNorms
-from quire.ops.reference.rms_norm import rms_norm
+from quire.ops.reference.norm_heads import norm_heads
 from quire.ops.reference.rotary import rotary
 from quire.ops.reference.write_kv import write_kv
 
@@ -22,8 +22,7 @@ def prepare_heads(
     query: Tensor
     query, key, value = heads.split(counts, dim=1)  # type: ignore[no-untyped-call]
     if norms is not None:
-        query = rms_norm(query, norms.query, norms.eps, norms.offset)
-        key = rms_norm(key, norms.key, norms.eps, norms.offset)
+        query, key = norm_heads(query, norms.query, norms), norm_heads(key, norms.key, norms)
     if angles is not None:
         query, key = rotary(query, *angles), rotary(key, *angles)
     write_kv(key, value, keys, values, slots)

@@ -39,7 +39,7 @@ def _add_rms_norm(
     total = (x.to(tl.float32) + added.to(tl.float32)).to(total_at.dtype.element_ty)
     out = row * size + column[None, :]
     tl.store(total_at + out, total, mask=within)
-    normed = normalised(total.to(tl.float32), weight, eps, offset, size)
+    normed = normalised(total.to(tl.float32), weight[None, :], eps, offset, size)
     tl.store(normed_at + out, normed.to(normed_at.dtype.element_ty), mask=within)
 
 

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.head_norms import HeadNorms
+from quire.ops.triton.norm_heads import norm_heads
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 
 _TILE = 2048
@@ -186,6 +187,9 @@ def prepare_heads(
     slots: Tensor,
 ) -> Tensor:
     """heads, cos, sin and the cache may be views, with contiguous rows."""
+    if norms is not None and not norms.is_plain:
+        norm_heads(heads, num_kv_heads, norms)
+        norms = None
     num_tokens, all_heads, size = heads.shape
     num_heads = all_heads - 2 * num_kv_heads
     cos, sin = angles if angles is not None else (None, None)

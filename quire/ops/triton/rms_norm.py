@@ -23,9 +23,12 @@ def row_tile(size: int) -> tuple[int, int, int]:
 
 @triton.jit
 def normalised(wide, weight, eps, offset, size: tl.constexpr):
-    """`wide / rms(wide) * (weight + offset)` for float32 rows that hold zeros beyond `size`."""
+    """`wide / rms(wide) * (weight + offset)` for float32 rows that hold zeros beyond `size`.
+
+    weight: [1, block] for all rows, or [rows, block].
+    """
     mean = tl.sum(wide * wide, axis=1) / size
-    return wide * tl.rsqrt(mean + eps)[:, None] * (weight + offset)[None, :]
+    return wide * tl.rsqrt(mean + eps)[:, None] * (weight + offset)
 
 
 # The number of rows changes with every batch: a kernel specialised for it would be compiled while requests wait.
@@ -53,7 +56,7 @@ def _rms_norm(
     start = (row // heads).to(tl.int64) * token_stride + (row % heads) * head_stride
     wide = tl.load(x_at + start[:, None] + column[None, :], mask=within, other=0.0).to(tl.float32)
     weight = tl.load(weight_at + column, mask=column < size, other=0.0).to(tl.float32)
-    normed = normalised(wide, weight, eps, offset, size)
+    normed = normalised(wide, weight[None, :], eps, offset, size)
     out = out_at + row.to(tl.int64)[:, None] * size + column[None, :]
     tl.store(out, normed.to(out_at.dtype.element_ty), mask=within)
 

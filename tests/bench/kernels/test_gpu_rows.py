@@ -27,6 +27,8 @@ def test_what_each_must_move() -> None:
     assert moved == {
         "rms_norm": 2 * row,
         "add_rms_norm": 4 * row,
+        "layer_norm": 2 * row,
+        "add_layer_norm": 4 * row,
         "prepare_heads": 2 * (2 * ROWS * 8 * SHAPE.head_dim) + 2 * (4 * ROWS * 2),
         "gated_activation": 2 * ROWS * SHAPE.intermediate * 3,
         "likeliest": 2 * logits,

@@ -8,7 +8,18 @@ from torch import Tensor
 
 from quire.ops.cpu.record import ACTIVATIONS
 from quire.ops.cpu.tape import NotRecordable, Tape, TapeInput
-from quire.ops.functional import activate, gated_activation, layer_norm, paged_attention, rms_norm, rotary, write_kv
+from quire.ops.functional import (
+    activate,
+    add_layer_norm,
+    gated_activation,
+    layer_norm,
+    paged_attention,
+    prepare_heads,
+    rms_norm,
+    rotary,
+    write_kv,
+)
+from quire.ops.head_norms import HeadNorms
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
 
 pytestmark = needs_core
@@ -46,12 +57,35 @@ def test_rms_norm_of_any_magnitude(variant: str, magnitude: float) -> None:
 
 
 @every_variant
-@given(rows=st.integers(1, 20), size=st.integers(1, 100), threads=st.integers(1, 3))
-def test_layer_norm(variant: str, rows: int, size: int, threads: int) -> None:
-    x, weight, bias = normal(rows, size), normal(size, seed=1), normal(size, seed=2)
+@given(rows=st.integers(1, 20), size=st.integers(1, 100), has_bias=st.booleans(), threads=st.integers(1, 3))
+def test_layer_norm(variant: str, rows: int, size: int, has_bias: bool, threads: int) -> None:
+    x, weight, bias = normal(rows, size), normal(size, seed=1), normal(size, seed=2) if has_bias else None
     found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-3), x, threads=threads)
-    wanted = layer_norm(x.double(), weight.double(), bias.double(), 1e-3).float()
+    exact_bias = None if bias is None else bias.double()
+    wanted = layer_norm(x.double(), weight.double(), exact_bias, 1e-3).float()
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("heads", "size"), [(1, 8), (3, 64), (5, 10)])
+def test_layer_norm_of_heads(variant: str, heads: int, size: int, has_bias: bool) -> None:
+    x, weight, bias = normal(6, heads, size), normal(size, seed=1), normal(size, seed=2) if has_bias else None
+    found = run_recorded(variant, lambda x: layer_norm(x, weight, bias, 1e-5), x, threads=2)
+    torch.testing.assert_close(found, layer_norm(x, weight, bias, 1e-5), atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("size", [64, 37])
+def test_add_layer_norm(variant: str, size: int, has_bias: bool) -> None:
+    x, added, weight = normal(5, size), normal(5, size, seed=1), normal(size, seed=2)
+    bias = normal(size, seed=3) if has_bias else None
+    total = run_recorded(variant, lambda x, added: add_layer_norm(x, added, weight, bias, 1e-5)[0], x, added)
+    normed = run_recorded(variant, lambda x, added: add_layer_norm(x, added, weight, bias, 1e-5)[1], x, added)
+    wanted_total, wanted = add_layer_norm(x, added, weight, bias, 1e-5)
+    assert torch.equal(total, wanted_total)
+    torch.testing.assert_close(normed, wanted, atol=1e-5, rtol=1e-5)
 
 
 @every_variant
@@ -154,10 +188,50 @@ def test_write_kv(variant: str, threads: int, dtype: torch.dtype, kv_heads: int,
 
 
 @every_variant
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+@pytest.mark.parametrize("weights", ["of a head", "of each head", "of all"])
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(8, 2, 64), (3, 1, 10)])
+def test_prepare_heads(
+    variant: str, turned: bool, kind: str, weights: str, heads: int, kv_heads: int, head_dim: int
+) -> None:
+    shapes = {"of a head": ((head_dim,), (head_dim,)), "of each head": ((heads, head_dim), (kv_heads, head_dim)),
+              "of all": ((heads * head_dim,), (kv_heads * head_dim,))}[weights]  # fmt: skip
+    query_weight, key_weight = (normal(*shape, seed=number + 1) for number, shape in enumerate(shapes))
+    span = "all" if weights == "of all" else "head"
+    norms = HeadNorms(query_weight, key_weight, 1e-5, 0.25, kind=kind, span=span)
+    x, slots = normal(7, heads + 2 * kv_heads, head_dim) + 0.5, torch.tensor([3, 11, 0, 5, 7, 8, 1])
+    half = head_dim // 2
+    angles = normal(7, half, seed=3).cos(), normal(7, half, seed=3).sin()
+    recorded = (TapeInput("cos", half), TapeInput("sin", half)) if turned else None
+    found, wanted = (tuple(torch.zeros(3, 4, kv_heads, head_dim) for _ in range(2)) for _ in "12")
+    query = run_recorded(
+        variant,
+        lambda x: prepare_heads(x, kv_heads, norms, recorded, *found, TapeInput("slots")),
+        x,
+        threads=2,
+        given={"slots": slots, **({"cos": angles[0], "sin": angles[1]} if turned else {})},
+    )
+    expected = prepare_heads(x, kv_heads, norms, angles if turned else None, *wanted, slots)
+    torch.testing.assert_close(query, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
 def test_sums(variant: str) -> None:
     a, b = normal(5, 3, 7), normal(5, 3, 7, seed=1)
     assert torch.equal(run_recorded(variant, lambda a, b: a + b, a, b), a + b)
     assert torch.equal(run_recorded(variant, lambda a: a + a, a), a + a)
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("factor", [0.22, -3, 1e-20])
+def test_products_with_numbers(variant: str, threads: int, factor: float) -> None:
+    x, added = normal(5, 3, 7), normal(5, 3, 7, seed=1)
+    assert torch.equal(run_recorded(variant, lambda x: x * factor, x, threads=threads), x * factor)
+    found = run_recorded(variant, lambda x, added: x + factor * added, x, added, threads=threads)
+    assert torch.equal(found, x + factor * added)  # rounded in between, alone and in any batch
 
 
 def test_what_the_core_cannot_do_is_said() -> None:
@@ -168,6 +242,10 @@ def test_what_the_core_cannot_do_is_said() -> None:
         rms_norm(x, torch.ones(8, dtype=torch.bfloat16), 1e-5)
     with pytest.raises(NotRecordable, match="weight"):
         layer_norm(x, torch.ones(16)[::2], torch.ones(8), 1e-5)
+    with pytest.raises(NotRecordable, match=r"weights of \(4,\) on \(-1, 8\)"):
+        layer_norm(x, torch.ones(4), None, 1e-5)
+    with pytest.raises(NotRecordable, match=r"weights of \(8,\) on \(-1, 2, 4\)"):
+        rms_norm(heads, torch.ones(8), 1e-5)
     with pytest.raises(NotRecordable, match="float64"):
         write_kv(heads, heads, *(torch.zeros(1, 4, 2, 4, dtype=torch.float64) for _ in range(2)), slots)
     keys = torch.zeros(1, 4, 2, 8)[..., ::2]

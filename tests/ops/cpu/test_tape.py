@@ -54,6 +54,10 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         x + 1.0
     with pytest.raises(NotRecordable, match="sum"):
         x + x.tape.value(4)
+    with pytest.raises(NotRecordable, match=r"product of \(-1, 8\) and torch.Size\(\[8\]\)"):
+        x * torch.ones(8)
+    with pytest.raises(NotRecordable, match="product"):
+        x * x
     with pytest.raises(NotRecordable, match="view"):
         x.view(ROWS, 3, 4)
 

@@ -8,7 +8,7 @@ from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 
 pytestmark = needs_triton
 
-ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
+ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 
 
 def check(gate_up: torch.Tensor, activation: str) -> None:
@@ -32,6 +32,18 @@ def test_shapes(shape: tuple[int, ...], activation: str, dtype: torch.dtype) -> 
 def test_gates_far_from_zero(activation: str) -> None:
     gate = torch.tensor([-2e4, -200.0, -90.0, -20.0, -5.0, 5.0, 20.0, 90.0, 200.0, 2e4], device=DEVICE)
     check(torch.cat((gate, torch.linspace(0.5, 1.5, 10, device=DEVICE))).unsqueeze(0), activation)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_what_is_no_number_stays(activation: str) -> None:
+    gate_up = torch.ones(1, 80, device=DEVICE)
+    gate_up[0, 3], gate_up[0, 50] = torch.nan, torch.inf
+    from quire.ops.triton.gated_activation import gated_activation
+
+    gated = gated_activation(gate_up, activation)
+    assert gated[0, 3].isnan()
+    assert gated[0, 10] == torch.inf
+    assert gated.isfinite().sum() == 38
 
 
 def test_rows_of_a_wider_tensor() -> None:

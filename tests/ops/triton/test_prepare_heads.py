@@ -19,6 +19,22 @@ def norms_of(head_dim: int, dtype: torch.dtype) -> HeadNorms:
     return HeadNorms(query, key, 1e-6, 0.25)
 
 
+OTHER_NORMS = [("rms", "of each head"), ("rms", "of all"), ("layer", "of a head"), ("layer", "of each head"),
+               ("layer", "of all")]  # fmt: skip
+
+
+def other_norms(
+    num_heads: int, num_kv_heads: int, head_dim: int, kind: str, weights: str, dtype: torch.dtype
+) -> HeadNorms:
+    shapes = {
+        "of a head": ((head_dim,), (head_dim,)),
+        "of each head": ((num_heads, head_dim), (num_kv_heads, head_dim)),
+        "of all": ((num_heads * head_dim,), (num_kv_heads * head_dim,)),
+    }[weights]
+    query, key = (torch.rand(shape, dtype=dtype, device=DEVICE) for shape in shapes)
+    return HeadNorms(query, key, 1e-6, 0.25, kind=kind, span="all" if weights == "of all" else "head")
+
+
 def angles_of(tokens: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
     angles = torch.rand(tokens, half, device=DEVICE) * 100
     return angles.cos(), angles.sin()
@@ -61,6 +77,34 @@ def test_shapes(
     heads = torch.randn(tokens, num_heads + 2 * num_kv_heads, head_dim, dtype=dtype, device=DEVICE)
     norms = norms_of(head_dim, dtype) if normed else None
     check(heads, num_kv_heads, norms, angles_of(tokens, head_dim // 2) if turned else None)
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("kind", "weights"), OTHER_NORMS)
+@pytest.mark.parametrize(
+    ("tokens", "num_heads", "num_kv_heads", "head_dim"),
+    [(2, 32, 8, 128), (5, 14, 2, 64), (3, 3, 1, 80), (2, 40, 40, 128), (0, 4, 2, 64)],
+)
+def test_norms_of_every_kind(
+    tokens: int, num_heads: int, num_kv_heads: int, head_dim: int, kind: str, weights: str, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(7)
+    heads = torch.randn(tokens, num_heads + 2 * num_kv_heads, head_dim, dtype=dtype, device=DEVICE) + 0.5
+    norms = other_norms(num_heads, num_kv_heads, head_dim, kind, weights, dtype)
+    assert not norms.is_plain
+    check(heads, num_kv_heads, norms, angles_of(tokens, head_dim // 2))
+
+
+@pytest.mark.parametrize(("kind", "weights"), OTHER_NORMS)
+def test_norms_of_every_kind_on_heads_of_a_wider_projection(kind: str, weights: str) -> None:
+    """Also that nothing around the heads changes, and no value among them."""
+    torch.manual_seed(8)
+    wide = torch.randn(3, 20, 100, device=DEVICE)
+    before = wide.clone()
+    check(wide[:, 2:10, 11:75], 2, other_norms(4, 2, 64, kind, weights, torch.float32), None)
+    wide[:, 2:8, 11:75] = before[:, 2:8, 11:75]
+    assert torch.equal(wide, before)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

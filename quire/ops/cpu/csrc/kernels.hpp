@@ -7,7 +7,7 @@
 
 namespace quire {
 
-enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2 };
+enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2, relu = 3 };
 
 // Weights in the order in which one thread reads them: on to `end`, then from `next` (if not null).
 struct Reading {
@@ -94,6 +94,7 @@ struct Kernels {
 
     // out = x / rms(x) * (weight + offset); out may be x.
     void (*rms_norm)(const float* x, const float* weight, int64_t columns, float eps, float offset, float* out);
+    // out = (x - mean) / deviation * weight + bias; a null `bias` is 0; out may be x.
     void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t columns, float eps, float* out);
     // out = activation(gate) * up; a null `up` is 1.
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);

@@ -241,16 +241,20 @@ NB_MODULE(_core, m) {
         .def("add", [](RecordedProgram& self, const Spot& a, const Spot& b, const Spot& to, int64_t columns) {
             self.add(std::make_unique<Add>(place(a), place(b), place(to), columns));
         }, "a"_a, "b"_a, "to"_a, "columns"_a)
+        .def("scale", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, float factor) {
+            self.add(std::make_unique<Scale>(place(from), place(to), columns, factor));
+        }, "from_"_a, "to"_a, "columns"_a, "factor"_a)
         .def("rms_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
-                            int64_t count, float eps, float offset) {
-            self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight), columns, count, eps,
-                                               offset));
-        }, "from_"_a, "to"_a, "weight"_a, "columns"_a, "count"_a, "eps"_a, "offset"_a)
+                            int64_t count, int64_t weight_stride, float eps, float offset) {
+            self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight),
+                                               NormedVectors{columns, count, weight_stride}, eps, offset));
+        }, "from_"_a, "to"_a, "weight"_a, "columns"_a, "count"_a, "weight_stride"_a, "eps"_a, "offset"_a)
         .def("layer_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, uintptr_t bias,
-                              int64_t columns, float eps) {
+                              int64_t columns, int64_t count, int64_t weight_stride, float eps) {
             self.add(std::make_unique<LayerNorm>(place(from), place(to), pointer<const float>(weight),
-                                                 pointer<const float>(bias), columns, eps));
-        }, "from_"_a, "to"_a, "weight"_a, "bias"_a, "columns"_a, "eps"_a)
+                                                 pointer<const float>(bias),
+                                                 NormedVectors{columns, count, weight_stride}, eps));
+        }, "from_"_a, "to"_a, "weight"_a, "bias"_a, "columns"_a, "count"_a, "weight_stride"_a, "eps"_a)
         .def("gate", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, int activation, bool gated) {
             self.add(std::make_unique<Gate>(place(from), place(to), columns, static_cast<Activation>(activation), gated));
         }, "from_"_a, "to"_a, "columns"_a, "activation"_a, "gated"_a)

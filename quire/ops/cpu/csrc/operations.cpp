@@ -10,15 +10,27 @@ void Add::run(const Run& run, int64_t row) const {
     for (int64_t i = 0; i < columns; i++) out[i] = first[i] + second[i];
 }
 
+void Scale::run(const Run& run, int64_t row) const {
+    const float* x = run.floats(from, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < columns; i++) out[i] = x[i] * factor;
+}
+
 void RmsNorm::run(const Run& run, int64_t row) const {
-    for (int64_t i = 0; i < count; i++) {
-        run.kernels.rms_norm(run.floats(from, row) + i * columns, weight, columns, eps, offset,
-                             run.floats(to, row) + i * columns);
+    const float* x = run.floats(from, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < vectors.count; i++, x += vectors.columns, out += vectors.columns) {
+        run.kernels.rms_norm(x, weight + i * vectors.weight_stride, vectors.columns, eps, offset, out);
     }
 }
 
 void LayerNorm::run(const Run& run, int64_t row) const {
-    run.kernels.layer_norm(run.floats(from, row), weight, bias, columns, eps, run.floats(to, row));
+    const float* x = run.floats(from, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < vectors.count; i++, x += vectors.columns, out += vectors.columns) {
+        const int64_t at = i * vectors.weight_stride;
+        run.kernels.layer_norm(x, weight + at, bias == nullptr ? nullptr : bias + at, vectors.columns, eps, out);
+    }
 }
 
 void Gate::run(const Run& run, int64_t row) const {

@@ -17,24 +17,38 @@ struct Add final : RowOperation {
     const int64_t columns;
 };
 
-// `count` vectors of `columns`, one behind the other, each normed on its own.
+struct Scale final : RowOperation {
+    Scale(Place from, Place to, int64_t columns, float factor) : from(from), to(to), columns(columns), factor(factor) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const int64_t columns;
+    const float factor;
+};
+
+// What a norm works on: `count` vectors of `columns`, one behind the other, each normed on its own. From the weights of
+// one vector to those of the next it is `weight_stride`: 0 where all have the same.
+struct NormedVectors {
+    int64_t columns, count, weight_stride;
+};
+
 struct RmsNorm final : RowOperation {
-    RmsNorm(Place from, Place to, const float* weight, int64_t columns, int64_t count, float eps, float offset)
-        : from(from), to(to), weight(weight), columns(columns), count(count), eps(eps), offset(offset) {}
+    RmsNorm(Place from, Place to, const float* weight, NormedVectors vectors, float eps, float offset)
+        : from(from), to(to), weight(weight), vectors(vectors), eps(eps), offset(offset) {}
     void run(const Run& run, int64_t row) const override;
     const Place from, to;
     const float* weight;
-    const int64_t columns, count;
+    const NormedVectors vectors;
     const float eps, offset;
 };
 
+// `bias` may be null; otherwise it lies as the weights do.
 struct LayerNorm final : RowOperation {
-    LayerNorm(Place from, Place to, const float* weight, const float* bias, int64_t columns, float eps)
-        : from(from), to(to), weight(weight), bias(bias), columns(columns), eps(eps) {}
+    LayerNorm(Place from, Place to, const float* weight, const float* bias, NormedVectors vectors, float eps)
+        : from(from), to(to), weight(weight), bias(bias), vectors(vectors), eps(eps) {}
     void run(const Run& run, int64_t row) const override;
     const Place from, to;
     const float *weight, *bias;
-    const int64_t columns;
+    const NormedVectors vectors;
     const float eps;
 };
 

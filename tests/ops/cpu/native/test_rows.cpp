@@ -46,12 +46,17 @@ void test_layer_norm(const Kernels& kernels, Numbers& numbers, Checks& checks) {
             const double wanted = (x[i] - mean) / root * weight[i] + bias[i];
             checks.near(out[i], wanted, 2e-5, "layer_norm of " + std::to_string(columns));
         }
+        kernels.layer_norm(x.get(), weight.get(), nullptr, columns, 1e-3f, out.get());
+        for (int64_t i = 0; i < columns; i++) {
+            checks.near(out[i], (x[i] - mean) / root * weight[i], 2e-5, "layer_norm without bias");
+        }
     }
 }
 
 double activated(double x, Activation activation) {
     switch (activation) {
         case Activation::silu: return x / (1 + std::exp(-x));
+        case Activation::relu: return std::max(x, 0.0);
         case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
         default: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     }
@@ -59,7 +64,7 @@ double activated(double x, Activation activation) {
 
 void test_gate(const Kernels& kernels, Numbers& numbers, Checks& checks) {
     for (const int64_t columns : kCounts) {
-        for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+        for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu}) {
             for (const float width : {4.0f, 200.0f}) {
                 Exact<float> gates(columns), up(columns), out(columns), alone(columns);
                 gates.fill(numbers, -width, width);

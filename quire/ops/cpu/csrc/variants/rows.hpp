@@ -36,6 +36,10 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
     }
     const auto inverse = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(columns) + eps));
     const auto middle = static_cast<float>(mean);
+    if (bias == nullptr) {
+        for (int64_t column = 0; column < columns; column++) out[column] = (x[column] - middle) * inverse * weight[column];
+        return;
+    }
     for (int64_t column = 0; column < columns; column++) {
         out[column] = (x[column] - middle) * inverse * weight[column] + bias[column];
     }
@@ -56,10 +60,13 @@ inline Floats gelu(Floats x) {
     return x;
 }
 
+inline Floats relu(Floats x) { return larger(all(0.0f), x); }  // in this order NaN stays
+
 inline Floats activate(Floats x, Activation activation) {
     switch (activation) {
         case Activation::silu: return silu(x);
         case Activation::gelu_tanh: return gelu_tanh(x);
+        case Activation::relu: return relu(x);
         default: return gelu(x);
     }
 }
