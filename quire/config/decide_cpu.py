@@ -7,16 +7,10 @@ from quire.core.errors import ConfigError
 
 
 def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
-    """Refuse on a GPU what only a CPU can do, and the other way round."""
-    settings = asked.model
+    """Refuse on a GPU what only a CPU can do."""
     if device.kind == "cpu":
-        if settings.attention_backend != "auto":
-            raise ConfigError(
-                f"--attention-backend is {settings.attention_backend}, which needs a GPU, but the model runs on "
-                f"{device.name}; leave it out."
-            )
         return
-    compute, threads = settings.cpu_compute, settings.cpu_threads
+    compute, threads = asked.model.cpu_compute, asked.model.cpu_threads
     if compute != "fast" or threads is not None:
         name, value = ("compute", compute) if compute != "fast" else ("threads", threads)
         raise ConfigError(f"--cpu-{name} is {value}, but the model runs on {device.name}; leave it out.")

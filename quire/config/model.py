@@ -9,7 +9,6 @@ from quire.config.bounds import check
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
 CpuCompute = Literal["fast", "exact"]
-AttentionBackend = Literal["auto", "triton", "flash-attn", "flashinfer"]
 LoadFormat = Literal["auto", "dummy"]
 
 DEFAULT_MODEL = "smollm2"
@@ -41,9 +40,6 @@ class ModelConfig:
     cpu_threads: int | None = None
     """Threads that compute. Unset: torch's own choice where torch computes; for the native core one for each physical
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""
-    attention_backend: AttentionBackend = "auto"
-    """Who attends to prompts on a GPU: quire's own kernels (triton), or a library that is installed. auto: a library
-    only where it proves faster when the engine starts. Decodes are always quire's own."""
     compile: bool = False
     """Have torch.compile fuse what stands around attention. Starts take minutes longer, and much less once its cache is
     filled. Not with the native core of a CPU, which is faster, nor with offload_gb."""

@@ -75,7 +75,6 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         cpu_core=core,
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
-        attention_backend=asked.model.attention_backend,
         compile=compiled,
         offloaded_layers=offloaded,
     )

@@ -113,8 +113,6 @@ class Resolved:
     """Threads of a CPU; None: one for each physical core."""
     cpu_sharers: int = 1
     """Engines that share those cores."""
-    attention_backend: str = "auto"
-    """Which of the ways to attend to prompts was asked for; whether it is there, the device's worker finds out."""
     compile: bool = False
     """Whether layers go through torch.compile."""
     offloaded_layers: int = 0

@@ -16,7 +16,7 @@ class IllegalTransition(QuireError):
 
 
 class Sequence:
-    """Plain integers the scheduler reads every step; only the scheduler changes them."""
+    """Plain integers the scheduler reads every step. How much is computed changes only by what the methods name."""
 
     __slots__ = (
         "arrival",
@@ -96,6 +96,26 @@ class Sequence:
     @property
     def is_finished(self) -> bool:
         return self.status >= Status.STOPPED
+
+    def grant(self, until: int) -> None:
+        """A step computes its tokens, and drafts behind them, up to `until`; from now on they count as computed."""
+        self.num_computed = until
+
+    def reject(self, num_drafts: int) -> None:
+        """The last so many of the drafts that were granted are not its tokens."""
+        self.num_computed -= num_drafts
+
+    def find_cached(self, num_tokens: int) -> None:
+        """The prefix cache holds so many of its first tokens."""
+        self.num_computed = num_tokens
+
+    def fork_at(self, num_tokens: int) -> None:
+        """It begins with so many tokens that a sibling has computed."""
+        self.num_computed = num_tokens
+
+    def lose_kv(self) -> None:
+        """It has no block any more: all is to be computed again."""
+        self.num_computed = self.num_slots = 0
 
     def become(self, status: Status) -> None:
         """Move to another state; raises when the table of transitions does not allow it."""

@@ -136,7 +136,7 @@ class KVManager:
                 if found is not None and found.on_host:
                     table.blocks[group][position] = self._bring_in(table, group, position, found.block, seq)
             table.trimmed[group] = next((i for i, found in enumerate(blocks) if found is not None), len(blocks))
-        seq.num_computed = hit.num_tokens
+        seq.find_cached(hit.num_tokens)
         if hit.extension:
             self._attach_extension(table, hit)
         self._count(seq, hit)
@@ -209,7 +209,7 @@ class KVManager:
             self._offer_all(seq, table)
         del self._tables[seq.id], self._sequences[seq.id]
         self.device.pool.release(table.held())
-        seq.num_computed = seq.num_slots = 0
+        seq.lose_kv()
 
     def can_swap_out(self, seq: Sequence) -> bool:
         return self.host.pool.num_free >= len(self._tables[seq.id].held())
@@ -240,7 +240,7 @@ class KVManager:
     def drop_swapped(self, seq: Sequence) -> None:
         """Give back a swapped sequence's CPU blocks; whole ones stay cached there."""
         self.host.drop(seq)
-        seq.num_computed = 0
+        seq.lose_kv()
 
     def forget_since(self, step: int) -> None:
         """Steps from `step` on did not run: nothing that they were to compute may be found."""

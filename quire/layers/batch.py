@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from quire.ops.attention.base import Attend
-from quire.ops.functional import paged_attention
+from quire.ops.functional import Attend, paged_attention
 
 
 @dataclass(frozen=True, slots=True)

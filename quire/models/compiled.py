@@ -7,12 +7,14 @@ nothing is captured in graphs here, which is the worker's business.
 import torch
 
 from quire.models.decoder import Decoder, DecoderLayer
+from quire.ops.compiled import compile_definitions
 
 BACKEND = "inductor"
 
 
 def compile_layers(model: Decoder) -> None:
     """From now on a layer's first call with no, one or several rows compiles; see `quire.worker.compile_ahead`."""
+    compile_definitions()
     for layer in model.layers:
         assert isinstance(layer, DecoderLayer), "a layer whose weights come and go cannot be compiled"
         for part in ("before_attention", "behind_attention"):

@@ -1,17 +1,18 @@
-"""Which implementation of an op runs, also while torch.compile reads the code that calls it.
+"""What torch.compile reads in place of ops; imported only where a model is compiled.
 
 What is being compiled is made of definitions, which the compiler fuses as it likes; only products on a GPU stay the
 kernels' own, as one call that it does not look into.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from quire.ops import dispatch
+from quire.ops import functional
+from quire.ops.dispatch import implementation
 from quire.ops.reference.activate import activate
 from quire.ops.reference.add_layer_norm import add_layer_norm
 from quire.ops.reference.add_rms_norm import add_rms_norm
@@ -20,16 +21,9 @@ from quire.ops.reference.layer_norm import layer_norm
 from quire.ops.reference.rms_norm import rms_norm
 
 
-def implementation(op: str, device_type: str) -> Callable[..., Any]:
-    """The implementation of `op` for a device type, or for a compiler that follows the call."""
-    if torch.compiler.is_compiling() and op in COMPILED:
-        return COMPILED[op]
-    return dispatch.implementation(op, device_type)
-
-
 @torch.library.custom_op("quire::linear", mutates_args=())
 def _opaque_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    result: Tensor = dispatch.implementation("linear", x.device.type)(x, weight, bias)
+    result: Tensor = implementation("linear", x.device.type)(x, weight, bias)
     return result
 
 
@@ -38,19 +32,26 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     # the kernels for few rows are faster than what a compiler would call
-    result: Tensor = _opaque_linear(x, weight, bias) if x.is_cuda else functional.linear(x, weight, bias)
+    result: Tensor = _opaque_linear(x, weight, bias) if x.is_cuda else torch.nn.functional.linear(x, weight, bias)
     return result
 
 
-COMPILED: dict[str, Callable[..., Any]] = {
-    "rms_norm": rms_norm,
-    "add_rms_norm": add_rms_norm,
-    "layer_norm": layer_norm,
-    "add_layer_norm": add_layer_norm,
-    "activate": activate,
-    "gated_activation": gated_activation,
-    "linear": _linear,
+COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.rms_norm: rms_norm,
+    functional.add_rms_norm: add_rms_norm,
+    functional.layer_norm: layer_norm,
+    functional.add_layer_norm: add_layer_norm,
+    functional.activate: activate,
+    functional.gated_activation: gated_activation,
+    functional.linear: _linear,
 }
-"""By op: what a compiler reads in place of a kernel. All that a layer calls on either side of its attention."""
+"""By op: what a compiler reads in its place. All that a layer calls on either side of its attention."""
+
+
+@cache
+def compile_definitions() -> None:
+    """From now on, what is compiled is made of these. What is not compiled calls its ops as ever."""
+    for op, definition in COMPILED.items():
+        torch.compiler.substitute_in_graph(op)(definition)

@@ -1,13 +1,12 @@
 """Every op by name, typed. Each call goes to the implementation for the device its tensors are on."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from quire.ops.attention.base import Attend
-from quire.ops.compiled import implementation
+from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
 from quire.ops.step_tensors import RowStates, StepTensors
 
@@ -119,6 +118,24 @@ def paged_attention(
         query, keys, values, tables, query_starts, lengths, scale, window, softcap
     )
     return result
+
+
+class Attend(Protocol):
+    """`paged_attention`, or what stands in for it in a step."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        tables: Tensor,
+        query_starts: Tensor,
+        lengths: Tensor,
+        *,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Tensor: ...
 
 
 def attention_of_beginnings(device: torch.device) -> Attend:

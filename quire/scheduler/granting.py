@@ -42,7 +42,7 @@ class Granting:
                 target = known + lookahead
                 if target > seq.num_slots:
                     self._grow(draft, seq, target)
-                seq.num_computed = known
+                seq.grant(known)
                 seq.num_pending += 1
                 decodes.append(seq)
         decodes.sort(key=_LENGTH, reverse=True)  # a device begins with the first: it must not end with a long one alone
@@ -70,7 +70,7 @@ class Granting:
             if count <= 0:
                 return
             self._grow(draft, seq, start + count + self._lookahead)
-        seq.num_computed = start + count
+        seq.grant(start + count)
         draft.tokens_left -= count
         draft.prompt_tokens_left -= count
         draft.load = draft.load.with_prompt(count, start)
@@ -92,7 +92,7 @@ class Granting:
         target = seq.num_tokens + len(proposal)
         if target + self._lookahead > seq.num_slots:
             self._grow(draft, seq, target + self._lookahead)
-        seq.num_computed = target
+        seq.grant(target)
         seq.num_pending += 1
         draft.tokens_left -= len(proposal)
         draft.sampling.append(seq)

@@ -49,8 +49,7 @@ def _take_tokens(flight: Flight, result: StepResult, roster: Roster, kv: KVManag
             continue
         seq.num_pending += count - 1  # one placeholder stood for all of them
         if seq.status is not Status.PREEMPTED:
-            rejected = flight.num_drafts.get(seq.id, 0) + 1 - count
-            seq.num_computed -= rejected
+            seq.reject(flight.num_drafts.get(seq.id, 0) + 1 - count)
     return _append(sequences, result.tokens, roster, kv)
 
 

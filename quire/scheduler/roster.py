@@ -232,7 +232,7 @@ class Roster:
             self._unforked[first.id] = siblings
 
     def _share(self, parent: Sequence, child: Sequence, num_computed: int) -> None:
-        child.num_computed = num_computed
+        child.fork_at(num_computed)
         child.first_granted = parent.first_granted
         self._kv.fork(parent, child)
         child.become(Status.PAUSED)

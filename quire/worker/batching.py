@@ -6,8 +6,7 @@ from torch import Tensor
 
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
-from quire.ops.attention.base import Attend
-from quire.ops.functional import paged_attention, step_inputs
+from quire.ops.functional import Attend, paged_attention, step_inputs
 from quire.ops.step_tensors import StepTensors
 from quire.worker.rows import Rows
 
@@ -54,7 +53,6 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
-    attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
@@ -66,7 +64,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

@@ -9,9 +9,7 @@ from threading import Thread
 import torch
 
 from quire.config.resolved import Resolved
-from quire.layers.attention import Attention
 from quire.layers.weights import WeightPolicy
-from quire.models.compiled import compile_layers
 from quire.models.decoder import Decoder
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
@@ -20,8 +18,6 @@ from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.models.registry import build_model
 from quire.observe.start_clock import StartClock
-from quire.ops.attention.base import AttentionBackend, AttentionShape
-from quire.ops.attention.choose import choose_backend
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.state import SamplingState
 from quire.worker.compile_ahead import compile_ahead
@@ -80,10 +76,10 @@ def start_worker(
     rows = resolved.limits.max_num_seqs + 1  # one is spare
     sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
     if resolved.compile:
+        from quire.models.compiled import compile_layers
+
         compile_layers(model)
-    attention = choose_backend(resolved.attention_backend, _attention_shape(model, shape, resolved), device)
-    clock.done("choosing who attends")
-    worker = _worker(model, shape, resolved, device, sampling, core, attention)
+    worker = _worker(model, shape, resolved, device, sampling, core)
     clock.done("memory for KV and steps")
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
@@ -111,22 +107,7 @@ def _worker(
     device: torch.device,
     sampling: SamplingState,
     core: CpuCore | None,
-    attention: AttentionBackend | None,
 ) -> Worker:
     heads = KVHeads(shape.num_kv_heads, shape.head_dim)
     machine = None if core is None else core.machine
-    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine, attention)
-
-
-def _attention_shape(model: Decoder, shape: HFShape, resolved: Resolved) -> AttentionShape:
-    layers = [part for part in model.modules() if isinstance(part, Attention)]
-    return AttentionShape(
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-        block_size=resolved.kv.block_size,
-        dtype=getattr(torch, resolved.dtype),
-        cache_dtype=getattr(torch, resolved.kv.dtype),
-        scale=layers[0].scale,
-        ways=tuple(dict.fromkeys((layer.window, layer.softcap) for layer in layers)),
-    )
+    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)

@@ -13,7 +13,6 @@ from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
-from quire.ops.attention.base import Attend, AttentionBackend
 from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
@@ -61,9 +60,8 @@ class Worker:
         sampling: SamplingState,
         device: torch.device,
         machine: "_core.Machine | None" = None,
-        attention: AttentionBackend | None = None,
     ) -> None:
-        """`machine` is the native CPU core's, where that computes; `attention` attends to prompts in quire's stead."""
+        """`machine` is the native CPU core's, where that computes."""
         self._model = model
         self._sampling = sampling
         self._sampler = Sampler(sampling)
@@ -86,7 +84,6 @@ class Worker:
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
-        self._attention = attention
         self._prompts = AskedPrompts(self._logits, sampling.vocab_size)
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
@@ -225,13 +222,8 @@ class Worker:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
         all_hidden = self._needs_all_hidden or self._prompts.are_there
-        attend: Attend = paged_attention
-        if self._attention is not None and plan.num_tokens > len(plan.rows):
-            attend = self._attention.step(plan.counts, [self._lengths[row] for row in plan.rows])
         prompts = self._tokens_of_prompts(plan)
-        return make_inputs(
-            plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden, attend=attend
-        )
+        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 
     def _tokens_of_prompts(self, plan: StepPlan) -> range:
         """Where the step's prompt chunks lie, which a plan has side by side."""

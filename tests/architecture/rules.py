@@ -43,8 +43,6 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
 THIRD_PARTY_HOMES: dict[str, str] = {
     "cyclopts": "cli",
     "fastapi": "server",
-    "flash_attn": "ops.attention.flash_attn",
-    "flashinfer": "ops.attention.flashinfer",
     "huggingface_hub": "models.loading",
     "llguidance": "sampling.grammar",
     "matplotlib": "observe",

@@ -45,7 +45,7 @@ class Book:
         """Compute all its tokens, or those before `until`, and name what is full."""
         until = len(seq.tokens) if until is None else until
         self.kv.grow(seq, until)
-        seq.num_computed = until
+        seq.grant(until)
         if seq.num_computed >= seq.register_at:
             self.kv.register(seq)
         self.next_step()
@@ -153,7 +153,7 @@ def test_eviction_takes_the_tail_of_a_sequence_first():
 def test_fork_shares_until_someone_writes(book):
     parent = book.compute(book.open(range(10)))
     child = book.sequence(range(10))
-    child.num_computed = 9
+    child.fork_at(9)
     book.kv.fork(parent, child)
     check(book.kv)
     assert book.blocks(child) == book.blocks(parent)
@@ -171,7 +171,7 @@ def test_fork_shares_until_someone_writes(book):
 def test_fork_at_a_block_border_copies_nothing(book):
     parent = book.compute(book.open(range(8)))
     child = book.sequence(range(8))
-    child.num_computed = 8
+    child.fork_at(8)
     book.kv.fork(parent, child)
     book.kv.grow(child, 9)
     assert book.kv.take_moves()[2] == []
@@ -194,7 +194,8 @@ def test_drafts_that_may_be_rejected_push_nothing_out_of_the_window():
     book = Book(groups=(KVGroup((0,), window=6),))
     seq = book.compute(book.open(range(10)))
     book.kv.grow(seq, 13)
-    seq.num_computed, seq.num_pending = 13, 1  # three drafts are being verified behind token 10
+    seq.grant(13)  # three drafts are being verified behind token 10
+    seq.num_pending = 1
     book.kv.trim(seq)
     check(book.kv)
     # token 10 is certain to come next and looks back to 5, which lies in block 1
@@ -281,7 +282,7 @@ def test_swap_out_and_in_keeps_what_was_computed():
 def test_blocks_of_a_lost_step_are_not_found(book):
     seq = book.open(range(9))
     book.kv.grow(seq, 9)
-    seq.num_computed = 9
+    seq.grant(9)
     book.kv.register(seq)
     book.kv.forget_since(book.step)
     book.kv.release(seq, keep=False)
@@ -294,7 +295,7 @@ def test_usage_counts_waste_and_sharing(book):
     usage = book.kv.usage()
     assert (usage.allocated_slots, usage.wasted_slots, usage.waste) == (12, 2, 2 / 12)
     child = book.sequence(range(10))
-    child.num_computed = 9
+    child.fork_at(9)
     book.kv.fork(parent, child)
     usage = book.kv.usage()
     assert (usage.used_blocks, usage.unshared_blocks, usage.shared_blocks) == (3, 6, 3)

@@ -7,8 +7,7 @@ import torch
 from quire.bench.kernels.attention_cases import AttentionCase, AttentionInputs, make_inputs
 from quire.bench.kernels.gpu_timing import time_calls
 from quire.bench.kernels.result import KernelResult
-from quire.ops.attention.base import Attend
-from quire.ops.functional import attention_of_beginnings, paged_attention
+from quire.ops.functional import Attend, attention_of_beginnings, paged_attention
 
 CASES = (
     *(AttentionCase(sequences, 1024, 1, 32, 8, 128) for sequences in (1, 16, 64, 256)),

@@ -5,6 +5,6 @@ from torch import Tensor
 from quire.ops.reference.rms_norm import rms_norm
 
 
-def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: float) -> tuple[Tensor, Tensor]:
+def add_rms_norm(x: Tensor, added: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> tuple[Tensor, Tensor]:
     total = x + added
     return total, rms_norm(total, weight, eps, offset)
