@@ -1,4 +1,4 @@
-"""KVStorage: the bytes of the blocks on one device, and moving whole blocks about.
+"""KVStorage: the bytes of the blocks on one device, in planes as the cache kind has them, and moving whole blocks about.
 
 Layer i of a group and layer i of any other group share one pair of tensors: they never use the same block.
 """
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
+from quire.core.errors import ConfigError
 from quire.core.plan import Move
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
 from quire.ops.upload import upload
@@ -25,17 +26,17 @@ class KVStorage:
     moves in one piece.
     """
 
-    def __init__(
-        self, layout: KVLayout, num_kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, layout: KVLayout, dtype: torch.dtype, device: torch.device) -> None:
         depth = max(len(group.layers) for group in layout.groups)
-        block = (layout.block_size, num_kv_heads, head_dim)
-        self._device = _zeros((2 * depth, layout.num_blocks + 1, *block), dtype, device)
+        planes = _planes(layout)
+        self._planes_of_layer = len(planes)
+        block = (layout.block_size, *planes[0])
+        self._device = _zeros((self._planes_of_layer * depth, layout.num_blocks + 1, *block), dtype, device)
         self._blocks = self._device.transpose(0, 1)
         """The same by block, as the host has them."""
         self._host: SwapSpace | None = None
         if layout.num_cpu_blocks:
-            shape = (layout.num_cpu_blocks + 1, 2 * depth, *block)
+            shape = (layout.num_cpu_blocks + 1, self._planes_of_layer * depth, *block)
             by_gpu = (cuda_lock, cuda_unlock) if device.type == "cuda" else ()
             self._host = SwapSpace(shape, dtype, *by_gpu)
         self._offload: torch.cuda.Stream | None = None
@@ -46,10 +47,14 @@ class KVStorage:
             layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
         }
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor, int]:
-        """Keys and values of a layer, [blocks, block_size, kv_heads, head_dim], and its KV group."""
+    def layer(self, index: int) -> tuple[tuple[Tensor, ...], int]:
+        """What a layer keeps, by plane of its cache kind (keys, then values), and its KV group.
+
+        Each plane is [blocks, block_size, *shape of one token's].
+        """
         place, group = self._places[index]
-        return self._device[2 * place], self._device[2 * place + 1], group
+        first = self._planes_of_layer * place
+        return tuple(self._device[first : first + self._planes_of_layer]), group
 
     def move(self, swap_out: list[Move], swap_in: list[Move], copies: list[Move]) -> None:
         """A plan's moves, in the order that plans promise. On a GPU nothing here waits: what follows on it does."""
@@ -92,6 +97,14 @@ class KVStorage:
 
     def _ids(self, blocks: list[int]) -> Tensor:
         return upload(blocks, torch.int64, self._device.device)
+
+
+def _planes(layout: KVLayout) -> tuple[tuple[int, ...], ...]:
+    """What one token leaves in a layer, which is alike in all groups: they share their memory."""
+    found = {group.cache.planes for group in layout.groups if group.cache is not None}
+    if len(found) != 1 or len({shape for planes in found for shape in planes}) != 1:
+        raise ConfigError("the layers of this model keep caches of different shapes, which quire does not store yet.")
+    return found.pop()
 
 
 def _parts(moves: list[Move]) -> list[list[Move]]:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from quire.layers.attention import Angles
 from quire.layers.batch import Batch
-from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
@@ -16,7 +15,6 @@ from quire.layers.rope import Rope
 from quire.models.classifier import Classifier
 from quire.models.gate import LayerGate
 from quire.models.layer import make_layer
-from quire.models.offload import offload_layers
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
 from quire.spec.model import ModelSpec
@@ -40,7 +38,6 @@ class LanguageModel(nn.Module):
         self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
         self.gate = LayerGate()
-        offload_layers(self, policy.offloaded, policy.device)
 
     @property
     def layers(self) -> nn.ModuleList:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from quire.models.decoder import Decoder
+from quire.models.language_model import LanguageModel
 
 ROOMS = 2
 _ALIGNED = 256
@@ -133,7 +133,9 @@ class OffloadedLayer(nn.Module):
         return output
 
 
-def offload_layers(model: Decoder, layers: Iterable[int], device: torch.device, lane: CopyLane | None = None) -> None:
+def offload_layers(
+    model: LanguageModel, layers: Iterable[int], device: torch.device, lane: CopyLane | None = None
+) -> None:
     """Let these layers, which were built in host memory, compute on `device` all the same."""
     places = sorted(layers)
     if not places:

@@ -27,7 +27,7 @@ class StepInputs:
 def make_batch(
     step: StepTensors,
     kv: list[KVLayer],
-    wanted: Tensor | None = None,
+    output_rows: Tensor | None = None,
     prompts: range = range(0),
     attend: Attend = paged_attention,
 ) -> Batch:
@@ -38,7 +38,7 @@ def make_batch(
         tables=step.tables,
         slots=step.slots,
         kv=kv,
-        wanted=wanted,
+        output_rows=output_rows,
         prompts=prompts,
         attend=attend,
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quire.layers.batch import Batch, KVLayer
 from quire.layers.rope import Rope
-from quire.models.decoder import Decoder
+from quire.models.language_model import LanguageModel
 from quire.ops.cpu.tape import Tape, TapeInput, TapeProgram, Value
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class RecordedModel:
     """Called like the decoder; records it when it is first called, as by then all its weights must be there."""
 
-    def __init__(self, model: Decoder, kv: Sequence[KVLayer], machine: "_core.Machine") -> None:
+    def __init__(self, model: LanguageModel, kv: Sequence[KVLayer], machine: "_core.Machine") -> None:
         self._model = model
         self._kv = list(kv)
         self._machine = machine
@@ -29,10 +29,10 @@ class RecordedModel:
         """What the program reads it from; runs do not overlap."""
 
     def __call__(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
-        """Hidden states [tokens, hidden] behind the last norm."""
+        """Hidden states [tokens, hidden] after the last norm."""
         if self._program is None:
             self._model.gate.wait_for_all()
-        x = self._model.embed(input_ids, positions).float()
+        x = self._model.embed(input_ids, positions, batch).float()
         if self._program is None:
             self._program = record(self._model, self._kv, x.shape[1])
         hidden = torch.empty(x.shape)
@@ -57,10 +57,10 @@ class RecordedModel:
             self._head, self._vocabulary = record_head(self._model, hidden.shape[1])
         logits = torch.empty((hidden.shape[0], self._vocabulary))
         self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits}, prompts)
-        return self._model.cap(logits)
+        return self._model.finish_logits(logits)
 
 
-def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
+def record(model: LanguageModel, kv: list[KVLayer], width: int) -> TapeProgram:
     """The model's layers and last norm, with this cache."""
     tape = Tape()
     x = tape.given(TapeInput("x"), width)
@@ -81,7 +81,7 @@ def record(model: Decoder, kv: list[KVLayer], width: int) -> TapeProgram:
     return tape.finish()
 
 
-def record_head(model: Decoder, width: int) -> tuple[TapeProgram, int]:
+def record_head(model: LanguageModel, width: int) -> tuple[TapeProgram, int]:
     """The model's output head, and how many logits it makes."""
     tape = Tape()
     logits = cast(Value, model.project(cast(Tensor, tape.given(TapeInput("hidden"), width))))

@@ -9,21 +9,24 @@ from threading import Thread
 import torch
 
 from quire.config.resolved import Resolved
-from quire.layers.weights import WeightPolicy
-from quire.models.decoder import Decoder
+from quire.layers.policy import WeightPolicy
+from quire.layers.quant.base import LinearMethod
+from quire.layers.quant.dense import DenseMethod
+from quire.layers.quant.gguf import GgufMethod
+from quire.layers.quant.packed import PackedMethod
+from quire.models.build import build_model
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
-from quire.models.loading.hf_config import HFShape, read_hf_config
-from quire.models.loading.open_checkpoint import open_checkpoint, read_config
+from quire.models.loading.checkpoint import open_checkpoint
+from quire.models.loading.described import describe_local
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
-from quire.models.registry import build_model
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.state import SamplingState
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.cpu_core import CpuCore, start_core
 from quire.worker.largest_step import check_memory
-from quire.worker.worker import KVHeads, Worker
+from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -54,11 +57,11 @@ def start_worker(
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     checkpoint = None if resolved.random_weights else open_checkpoint(path)
-    shape = read_hf_config(read_config(path) if checkpoint is None else checkpoint.config(), str(path))
-    kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
-    packing = None if core is None else core.packing
-    policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
-    model = build_model(shape, policy)
+    spec = describe_local(path).matched.spec if checkpoint is None else checkpoint.spec
+    kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
+    dtype: torch.dtype = getattr(torch, resolved.dtype)
+    policy = WeightPolicy(dtype, device, _method(resolved, dtype, core), kept)
+    model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
     read = None
@@ -74,12 +77,13 @@ def start_worker(
             core.loaded(worked=True)
         clock.done("weights")
     rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
+    sampling = SamplingState(rows, spec.vocab_size, device, seed, shelf=grammars)
     if resolved.compile:
         from quire.models.compiled import compile_layers
 
         compile_layers(model)
-    worker = _worker(model, shape, resolved, device, sampling, core)
+    machine = None if core is None else core.machine
+    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, machine)
     clock.done("memory for KV and steps")
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
@@ -100,14 +104,8 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
         core.loaded(worked=worked)
 
 
-def _worker(
-    model: Decoder,
-    shape: HFShape,
-    resolved: Resolved,
-    device: torch.device,
-    sampling: SamplingState,
-    core: CpuCore | None,
-) -> Worker:
-    heads = KVHeads(shape.num_kv_heads, shape.head_dim)
-    machine = None if core is None else core.machine
-    return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine)
+def _method(resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
+    """How matrices are held and multiplied by."""
+    if core is not None:
+        return PackedMethod(core.packing, keep=resolved.keep_packed)
+    return GgufMethod(dtype) if resolved.keep_packed else DenseMethod(dtype)

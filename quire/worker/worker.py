@@ -1,7 +1,6 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,12 +11,13 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
-from quire.models.decoder import Decoder
+from quire.models.language_model import LanguageModel
 from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
+from quire.spec.cache import elements_per_token
 from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.beginnings import SharedBeginnings
@@ -30,7 +30,6 @@ from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.start_embedder import embedder_of
-from quire.worker.whole_sequences import KVScratch
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -40,22 +39,13 @@ Forward = Callable[[Tensor, Tensor, Batch], Tensor]
 _NOTHING_LEFT = object()
 
 
-@dataclass(frozen=True, slots=True)
-class KVHeads:
-    """What one token's keys (or values) of a layer look like."""
-
-    count: int
-    size: int
-
-
 class Worker:
     """Runs plans one after the other, in the order they come."""
 
     def __init__(
         self,
-        model: Decoder,
+        model: LanguageModel,
         layout: KVLayout,
-        heads: KVHeads,
         limits: StepLimits,
         sampling: SamplingState,
         device: torch.device,
@@ -66,8 +56,8 @@ class Worker:
         self._sampling = sampling
         self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
-        self._storage = KVStorage(layout, heads.count, heads.size, getattr(torch, layout.dtype), device)
-        self._kv = [KVLayer(*self._storage.layer(index)) for index in range(len(model.layers))]
+        self._storage = KVStorage(layout, getattr(torch, layout.dtype), device)
+        self._kv = [_kv_layer(self._storage, index) for index in range(len(model.layers))]
         computed = model if machine is None else RecordedModel(model, self._kv, machine)
         self._forward: Forward = computed
         self._needs_all_hidden = machine is not None
@@ -80,8 +70,8 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda":
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, heads, limits) if device.type == "cuda" else None
-        self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
+        self._beginnings = _beginnings_to_look_for(layout, limits) if device.type == "cuda" else None
+        self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
         self._prompts = AskedPrompts(self._logits, sampling.vocab_size)
@@ -131,7 +121,7 @@ class Worker:
 
     def embedder(self, pooling: Pooling | None) -> Embedder:
         """An embedder with this worker's model, to be used between steps."""
-        return embedder_of(self._model, self._scratch, self._limits, device=self._device, pooling=pooling)
+        return embedder_of(self._model, self._kv_dtype, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
         """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host but
@@ -244,11 +234,18 @@ class Worker:
         return self._lengths[row] <= self._prompt_lengths[row]
 
 
-def _beginnings_to_look_for(layout: KVLayout, heads: KVHeads, limits: StepLimits) -> SharedBeginnings | None:
+def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
+    (keys, values), group = storage.layer(index)
+    return KVLayer(keys, values, group)
+
+
+def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits) -> SharedBeginnings | None:
     """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
     itemsize = getattr(torch, layout.dtype).itemsize
     group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
     if group is None or itemsize > 2:
         return None
-    bytes_per_position = 2 * heads.count * heads.size * itemsize
+    cache = layout.groups[group].cache
+    assert cache is not None, "a layout on a device knows what its layers keep"
+    bytes_per_position = elements_per_token(cache) * itemsize
     return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, bytes_per_position)
