@@ -41,6 +41,10 @@ class ModelFacts:
     sets (longrope), and a sequence that outgrows the first is computed anew with the second."""
     is_encoder: bool = False
     """Whether the model embeds texts and generates none."""
+    labels: tuple[str, ...] = ()
+    """What a classifier sorts texts into; empty: the model is none."""
+    multi_label: bool = False
+    """Whether several of the labels may fit a text at once."""
 
     def kv_variant(self, prompt_length: int) -> str:
         """Prompts of different variants have different KV for the same tokens, so they share none."""

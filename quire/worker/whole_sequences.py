@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.models.encoder import Encoder
@@ -23,11 +24,21 @@ class Body(ABC):
     def hidden(self, packed: "Packed") -> Tensor:
         """[tokens, hidden], sequence after sequence."""
 
+    @abstractmethod
+    def classify(self, packed: "Packed") -> Tensor:
+        """[sequences, labels] in float32, as the model's head gives them. Raises InvalidRequest where it has none."""
+
 
 class Packed:
     """Sequences one after the other, on a device."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
+    def __init__(
+        self,
+        sequences: Sequence[Sequence[int]],
+        device: torch.device,
+        types: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """`types` tells the texts of a pair apart, token by token; None: every token is of the first."""
         self.lengths = [len(sequence) for sequence in sequences]
         flat = [token for sequence in sequences for token in sequence]
         self.input_ids = torch.tensor(flat, device=device)  # [tokens]
@@ -36,6 +47,8 @@ class Packed:
         torch.cumsum(counts, 0, out=self.starts[1:])
         self.owners = torch.repeat_interleave(torch.arange(len(sequences), device=device), counts)  # [tokens]
         self.positions = torch.arange(len(flat), device=device) - self.starts[self.owners]  # [tokens]
+        flat_types = None if types is None else [each for sequence in types for each in sequence]
+        self.types = None if flat_types is None else torch.tensor(flat_types, device=device)  # [tokens]
 
 
 class EncoderBody(Body):
@@ -46,8 +59,12 @@ class EncoderBody(Body):
         self.device = device
 
     def hidden(self, packed: Packed) -> Tensor:
-        hidden: Tensor = self._model(packed.input_ids, packed.positions, packed.starts)
+        more = {} if packed.types is None else {"types": packed.types}
+        hidden: Tensor = self._model(packed.input_ids, packed.positions, packed.starts, **more)
         return hidden
+
+    def classify(self, packed: Packed) -> Tensor:
+        return _classified(self._model, self.hidden(packed), packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +93,10 @@ class DecoderBody(Body):
         kv = self._kv(packed, shared=False)
         starts = range(0, total, self._chunk)
         return torch.cat([self._forward(packed, start, min(total, start + self._chunk), kv) for start in starts])
+
+    def classify(self, packed: Packed) -> Tensor:
+        """Decoders know no types: what comes later is the second text."""
+        return _classified(self._model, self.hidden(packed), packed)
 
     def _kv(self, packed: Packed, *, shared: bool) -> list[KVLayer]:
         """Shared: where no later forward looks back, a layer may overwrite what the one before it wrote."""
@@ -107,6 +128,14 @@ class DecoderBody(Body):
         )
         hidden: Tensor = self._model(packed.input_ids[part], positions, batch)
         return hidden
+
+
+def _classified(model: nn.Module, hidden: Tensor, packed: Packed) -> Tensor:
+    head = getattr(model, "classify", None)
+    if head is None:
+        raise InvalidRequest("the model has no head that classifies; use a checkpoint with labels", field="model")
+    scores: Tensor = head(hidden, packed.starts)
+    return scores.float()
 
 
 def _num_blocks(length: int) -> int:
