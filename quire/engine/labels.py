@@ -64,8 +64,8 @@ class Labels:
         if task in ("embed", "token_embed"):
             if self.names:
                 raise InvalidRequest(
-                    f"{self.model} is a classifier, whose hidden states are no embeddings; use classify or score, or an "
-                    "embedding model",
+                    f"{self.model} is a classifier, whose hidden states are no embeddings; use classify or score, or "
+                    "an embedding model",
                     field="model",
                 )
         elif not self.names:
@@ -78,7 +78,7 @@ class Labels:
             self.check_pairs()
 
     def check_settings(self, task: PoolingTask, **given: object) -> None:
-        """Raise an InvalidRequest for a setting that was given, and is not None, and that the task takes no notice of."""
+        """Raise an InvalidRequest for a setting that is not None and that the task takes no notice of."""
         for name, value in given.items():
             if value is not None and task not in _TASKS_OF[name]:
                 raise InvalidRequest(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -46,8 +47,9 @@ class Embedder:
         """For every prompt the vectors of its tokens."""
 
         def embedded(packed: Packed) -> Iterable[Tensor]:
-            vectors = self._body.hidden(packed).float()
-            return (normalize(vectors) if normalized else vectors).split(packed.lengths)
+            hidden = self._body.hidden(packed).float()
+            vectors = normalize(hidden) if normalized else hidden
+            return [vectors[start:end] for start, end in pairwise(accumulate(packed.lengths, initial=0))]
 
         return self._in_batches(prompts, None, embedded)
 

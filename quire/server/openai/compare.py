@@ -83,8 +83,8 @@ def _check(lengths: list[int], asked: Comparison, serving: "Serving") -> None:
         )
     if sum(lengths) > MOST_PAIR_TOKENS:
         raise InvalidRequest(
-            f"the pairs have {sum(lengths):,} tokens together, and one request may have {MOST_PAIR_TOKENS:,}; send fewer "
-            "or shorter texts at a time",
+            f"the pairs have {sum(lengths):,} tokens together, and one request may have {MOST_PAIR_TOKENS:,}; send "
+            "fewer or shorter texts at a time",
             field=asked.names[1],
         )
     if not min(lengths):

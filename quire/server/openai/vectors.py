@@ -46,7 +46,7 @@ async def encode_texts(
 
 
 def prompt_before(texts: list[str | list[int]], serving: "Serving", name: str | None) -> str:
-    """What goes before texts by the name of one of the model's prompts. Raises an InvalidRequest where there is none."""
+    """What goes before texts, by the name of one of the model's prompts; raises an InvalidRequest for another name."""
     if name is not None and not all(isinstance(text, str) for text in texts):
         raise InvalidRequest("prompt_name is given with token ids; it goes before texts", field="prompt_name")
     return serving.prompt(name)
