@@ -42,6 +42,16 @@ class ModelFacts:
         return dict(sizes.most_common())
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """What a classifier sorts texts into; empty: the model is none."""
+        return () if self.spec.classifier is None else self.spec.classifier.labels
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether several of the labels may fit a text at once."""
+        return self.spec.classifier is not None and self.spec.classifier.multi_label
+
+    @property
     def total_weight_bytes(self) -> int:
         return sum(self.weight_bytes.values())
 

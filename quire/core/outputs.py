@@ -120,8 +120,42 @@ class EmbeddingRequestOutput:
 
 
 @dataclass(slots=True)
+class PoolingOutput:
+    """What was read off a text's hidden states: a vector, or a list of them with one for every token."""
+
+    data: list[float] | list[list[float]]
+
+
+@dataclass(slots=True)
+class PoolingRequestOutput:
+    request_id: str
+    outputs: PoolingOutput
+    prompt_token_ids: list[int]
+    finished: bool = True
+
+
+@dataclass(slots=True)
+class ClassificationOutput:
+    """How well each label of a classifier fits a text, in the order of its labels."""
+
+    probs: list[float]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.probs)
+
+
+@dataclass(slots=True)
+class ClassificationRequestOutput:
+    request_id: str
+    outputs: ClassificationOutput
+    prompt_token_ids: list[int]
+    finished: bool = True
+
+
+@dataclass(slots=True)
 class ScoringOutput:
-    """How alike two texts are."""
+    """How alike two texts are, or how well the second answers the first."""
 
     score: float
 
@@ -131,5 +165,5 @@ class ScoringRequestOutput:
     request_id: str
     outputs: ScoringOutput
     prompt_token_ids: list[int]
-    """Of both texts, with a padding token between them where the model has one."""
+    """Of both texts: as the model read them together, or with a padding token between them where it has one."""
     finished: bool = True

@@ -15,10 +15,11 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
-from quire.core.pooling import Pooling
+from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import DEFAULT_TENANT
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
+from quire.engine.labels import Labels, labels_of, only_pools
 from quire.engine.parsers.tool_schemas import check_schemas
 from quire.engine.parsers.tools import Tools
 from quire.engine.requests import RequestMaker
@@ -27,7 +28,7 @@ from quire.engine.serving.fleet import Fleet
 from quire.engine.serving.generation import Generation
 from quire.engine.serving.inquiries import Inquiries
 from quire.engine.serving.journal import Entry
-from quire.engine.serving.messages import Started
+from quire.engine.serving.messages import Embed, Started
 from quire.engine.serving.reader import RequestReader
 from quire.engine.serving.texts import Texts
 from quire.models.loading.header import read_model_facts
@@ -125,6 +126,11 @@ class AsyncLLM:
     def embedding_size(self) -> int:
         return self.facts.spec.hidden_size
 
+    @property
+    def labels(self) -> Labels:
+        """What the model sorts texts into, if it is a classifier."""
+        return labels_of(self.facts, self.texts.settings)
+
     # -- requests ----------------------------------------------------------------------------------------------
 
     async def generate(
@@ -186,8 +192,9 @@ class AsyncLLM:
         header of the trace they belong to.
         """
         assert self._requests is not None, "start() comes first"
-        if self.facts.spec.is_encoder:
-            raise InvalidRequest(f"{self.facts.name} is an encoder: it embeds texts and generates none", field="model")
+        if only_pools(self.facts):
+            kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
+            raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
         several = len(prompts) > 1
         requests = [
             (
@@ -220,13 +227,35 @@ class AsyncLLM:
     async def embed(
         self, request_id: str, prompts: list[list[int]], *, pooling: Pooling | None = None, normalize: bool = True
     ) -> list[list[float]]:
-        """A vector for every prompt, by the engine with the least to do; another one where that is lost."""
-        answer = await self.inquiries.embed(self.fleet, request_id, prompts, pooling, normalize)
+        """A vector for every prompt."""
+        rows = await self.pool(request_id, prompts, "embed", pooling=pooling, normalize=normalize)
+        return [vector for [vector] in rows]
+
+    async def classify(
+        self, request_id: str, prompts: list[list[int]], *, types: list[list[int]] | None = None
+    ) -> list[list[float]]:
+        """A classifier's raw scores of every prompt; `types` tells the texts of pairs apart. See `labels`."""
+        return [scores for [scores] in await self.pool(request_id, prompts, "classify", types=types)]
+
+    async def pool(
+        self,
+        request_id: str,
+        prompts: list[list[int]],
+        readout: Readout,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        types: list[list[int]] | None = None,
+    ) -> list[Rows]:
+        """What is read off every prompt, by the engine with the least to do; another one where that is lost."""
+        self.labels.check(readout)
+        job = Embed(request_id, prompts, pooling, normalize, readout, types or [])
+        answer = await self.inquiries.embed(self.fleet, job)
         if answer.error is not None and answer.is_blameless:
             raise RequestFailed(answer.error)
         if answer.error is not None:
             raise InvalidRequest(answer.error, field="input")
-        return answer.vectors
+        return answer.rows
 
     async def close(self) -> None:
         """End the engines; requests that are still live fail. Safe to call twice."""

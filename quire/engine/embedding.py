@@ -1,4 +1,5 @@
-"""Embeddings: texts in, vectors and their likeness out. Knows text and limits; the executor knows the model."""
+"""Embeddings: texts in; vectors, their likeness and scores of labels out. Knows text and limits; the executor knows the
+model."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -8,23 +9,34 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolve_embedding import resolve_embedding
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
-from quire.core.outputs import EmbeddingOutput, EmbeddingRequestOutput, ScoringOutput, ScoringRequestOutput
-from quire.core.pooling import POOLINGS, Pooling
+from quire.core.outputs import (
+    ClassificationOutput,
+    ClassificationRequestOutput,
+    EmbeddingOutput,
+    EmbeddingRequestOutput,
+    PoolingOutput,
+    PoolingRequestOutput,
+    ScoringOutput,
+    ScoringRequestOutput,
+)
+from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingTask, Readout, Rows
+from quire.engine.labels import labels_of
 from quire.engine.text.load import load_tokenizer
+from quire.engine.text.pairs import PairTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.engine.text.truncation import encode_truncated
 from quire.executor.embedding import EmbeddingExecutor, start_embedding
 from quire.executor.inline import InlineExecutor, local_device_facts
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
-from quire.models.loading.sentence_settings import read_sentence_settings
+from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
 
 TextPrompt = str | list[int]
 _CLASSIFIER = "ForSequenceClassification"
 
 
 class Embeddings:
-    """A model that is ready to embed, in the caller's thread."""
+    """A model that is ready to embed or to classify, in the caller's thread."""
 
     def __init__(
         self,
@@ -32,15 +44,15 @@ class Embeddings:
         tokenizer: Tokenizer | None,
         model: ModelFacts,
         max_length: int,
-        *,
-        lower_case: bool = False,
+        settings: SentenceSettings | None = None,
     ) -> None:
-        """`lower_case`: the model was trained on texts in lower case, whatever its tokenizer does."""
+        """`settings` are those that the files beside the model give."""
         self.tokenizer = tokenizer
         self.model = model
         self.max_length = max_length
         self._executor = executor
-        self._lower_case = lower_case
+        self._settings = settings or SentenceSettings()
+        self._labels = labels_of(model, self._settings)
         self._numbers = count()
 
     def embed(
@@ -50,20 +62,66 @@ class Embeddings:
         pooling: Pooling | None = None,
         normalize: bool = True,
         truncate_prompt_tokens: int | None = None,
+        prompt_name: str | None = None,
     ) -> list[EmbeddingRequestOutput]:
-        """Vectors in the order of the prompts. `truncate_prompt_tokens` cuts longer ones; -1 to all the model takes."""
-        if pooling is not None and pooling not in POOLINGS:
-            raise InvalidRequest(
-                f"pooling is {pooling!r}, but it must be one of {', '.join(POOLINGS)}", field="pooling"
-            )
-        limit = self._truncation(truncate_prompt_tokens)
-        tokens = [self._encode(prompt, limit) for prompt in prompts]
-        for ids in tokens:
-            self._check(ids)
-        vectors = self._executor.embed(tokens, pooling, normalized=normalize)
+        """Vectors in the order of the prompts. `truncate_prompt_tokens` cuts longer ones; -1 to all the model takes.
+
+        `prompt_name` names what is put before the texts, of the prompts that the model was trained with.
+        """
+        tokens = self._encode_all(prompts, truncate_prompt_tokens, prompt_name, is_embedded=True)
+        vectors = self.run(tokens, "embed", pooling=pooling, normalize=normalize)
         return [
-            EmbeddingRequestOutput(str(next(self._numbers)), EmbeddingOutput(vector), ids)
-            for vector, ids in zip(vectors, tokens, strict=True)
+            EmbeddingRequestOutput(self._next_id(), EmbeddingOutput(vector), ids)
+            for [vector], ids in zip(vectors, tokens, strict=True)
+        ]
+
+    def classify(
+        self, prompts: Sequence[TextPrompt], *, use_activation: bool = True, truncate_prompt_tokens: int | None = None
+    ) -> list[ClassificationRequestOutput]:
+        """The probabilities of a classifier's labels, or its raw scores where `use_activation` is False."""
+        tokens = self._encode_all(prompts, truncate_prompt_tokens)
+        return [
+            ClassificationRequestOutput(
+                self._next_id(),
+                ClassificationOutput(self._labels.read("classify", scores, use_activation=use_activation)),
+                ids,
+            )
+            for [scores], ids in zip(self.run(tokens, "classify"), tokens, strict=True)
+        ]
+
+    def encode(
+        self,
+        prompts: Sequence[TextPrompt],
+        *,
+        pooling_task: PoolingTask | None = None,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        use_activation: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
+        prompt_name: str | None = None,
+    ) -> list[PoolingRequestOutput]:
+        """What a task reads off the texts; left out: probabilities of a classifier, else a vector for every token."""
+        task = self._labels.usual_task if pooling_task is None else pooling_task
+        if task not in POOLING_TASKS:
+            raise InvalidRequest(
+                f"pooling_task is {task!r}, but it must be one of {', '.join(POOLING_TASKS)}", field="pooling_task"
+            )
+        self._labels.check(task)
+        self._labels.check_settings(
+            task, pooling=pooling, normalize=normalize, use_activation=use_activation, prompt_name=prompt_name
+        )
+        if task in ("embed", "token_embed"):
+            tokens = self._encode_all(prompts, truncate_prompt_tokens, prompt_name, is_embedded=True)
+            found = self.run(tokens, task, pooling=pooling, normalize=normalize is not False)
+        else:
+            tokens = self._encode_all(prompts, truncate_prompt_tokens)
+            found = [
+                [self._labels.read(task, scores, use_activation=use_activation is not False)]
+                for [scores] in self.run(tokens, "classify")
+            ]
+        return [
+            PoolingRequestOutput(self._next_id(), PoolingOutput(rows if task == "token_embed" else rows[0]), ids)
+            for rows, ids in zip(found, tokens, strict=True)
         ]
 
     def score(
@@ -71,23 +129,77 @@ class Embeddings:
         text_1: str | Sequence[TextPrompt],
         text_2: str | Sequence[TextPrompt],
         *,
+        use_activation: bool | None = None,
         truncate_prompt_tokens: int | None = None,
     ) -> list[ScoringRequestOutput]:
-        """Cosine of the angle between embeddings, of each pair or of one text with each of the others."""
+        """Of each pair, or of one text with each of the others: what a cross-encoder says of the two, or the cosine of
+        the angle between their embeddings.
+        """
         first, second = _as_list(text_1), _as_list(text_2)
         if len(first) not in {1, len(second)}:
             raise InvalidRequest(
                 f"text_1 has {len(first)} texts and text_2 {len(second)}; give one and several, or equally many",
                 field="text_1",
             )
+        self._labels.check_activation(use_activation)
+        if self._labels:
+            return self._score_pairs(first, second, truncate_prompt_tokens, use_activation is not False)
         outputs = self.embed([*first, *second], truncate_prompt_tokens=truncate_prompt_tokens)
         left, right = outputs[: len(first)], outputs[len(first) :]
         left = left * len(right) if len(left) == 1 else left
         return [self._scored(one, other) for one, other in zip(left, right, strict=True)]
 
+    def run(
+        self,
+        tokens: Sequence[list[int]],
+        readout: Readout,
+        *,
+        types: Sequence[list[int]] | None = None,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+    ) -> list[Rows]:
+        """What is read off texts that are tokens already; `types` tells the texts of pairs apart."""
+        self._labels.check(readout)
+        if pooling is not None and (pooling not in POOLINGS or readout != "embed"):
+            raise InvalidRequest(
+                f"pooling is {pooling!r}, but it must be one of {', '.join(POOLINGS)}, to embed texts whole",
+                field="pooling",
+            )
+        for ids in tokens:
+            self._check(ids)
+        if readout == "token_embed":
+            return self._executor.embed_tokens(tokens, normalized=normalize)
+        if readout == "classify":
+            return [[scores] for scores in self._executor.classify(tokens, types)]
+        return [[vector] for vector in self._executor.embed(tokens, pooling, normalized=normalize)]
+
     def close(self) -> None:
         """Free the model's memory. Safe to call twice."""
         self._executor.close()
+
+    def _score_pairs(
+        self, first: list[TextPrompt], second: list[TextPrompt], truncate: int | None, use_activation: bool
+    ) -> list[ScoringRequestOutput]:
+        self._labels.check_pairs()
+        pairs = self._join(first, second, self._truncation(truncate))
+        found = self.run([pair.ids for pair in pairs], "classify", types=[pair.types for pair in pairs])
+        return [
+            ScoringRequestOutput(
+                self._next_id(), ScoringOutput(self._labels.score(scores, use_activation=use_activation)), pair.ids
+            )
+            for [scores], pair in zip(found, pairs, strict=True)
+        ]
+
+    def _join(self, first: list[TextPrompt], second: list[TextPrompt], limit: int | None) -> list[PairTokens]:
+        tokenizer, frame = self._texts(), self._texts().pair_frame()
+        texts = [text for text in (*first, *second) if isinstance(text, str)]
+        if len(texts) < len(first) + len(second):
+            raise InvalidRequest("a classifier scores pairs of texts, and token ids were given; give texts")
+        texts = [text.lower() if self._settings.lower_case else text for text in texts]
+        ids = tokenizer.encode_batch(texts, add_special_tokens=False)
+        left, right = ids[: len(first)], ids[len(first) :]
+        left = left * len(right) if len(left) == 1 else left
+        return [frame.join(one, other, limit) for one, other in zip(left, right, strict=True)]
 
     def _scored(self, one: EmbeddingRequestOutput, other: EmbeddingRequestOutput) -> ScoringRequestOutput:
         pad = None if self.tokenizer is None else self.tokenizer.special.pad
@@ -98,6 +210,14 @@ class Embeddings:
             ScoringOutput(sum(a * b for a, b in products)),
             [*one.prompt_token_ids, *between, *other.prompt_token_ids],
         )
+
+    def _next_id(self) -> str:
+        return str(next(self._numbers))
+
+    def _texts(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InvalidRequest("the model was loaded without its tokenizer; give token ids", field="prompt")
+        return self.tokenizer
 
     def _truncation(self, asked: int | None) -> int | None:
         if asked is None or 1 <= asked <= self.max_length:
@@ -110,13 +230,27 @@ class Embeddings:
             field="truncate_prompt_tokens",
         )
 
-    def _encode(self, prompt: TextPrompt, limit: int | None) -> list[int]:
+    def _encode_all(
+        self,
+        prompts: Sequence[TextPrompt],
+        truncate: int | None,
+        prompt_name: str | None = None,
+        *,
+        is_embedded: bool = False,
+    ) -> list[list[int]]:
+        """Tokens of each prompt; what is to be embedded has the model's own prompt before it, where it is text."""
+        limit = self._truncation(truncate)
+        before = self._settings.prompt(prompt_name) if is_embedded else ""
+        if prompt_name is not None and not all(isinstance(prompt, str) for prompt in prompts):
+            raise InvalidRequest("prompt_name is given with token ids; it goes before texts", field="prompt_name")
+        return [self._encode(prompt, limit, before) for prompt in prompts]
+
+    def _encode(self, prompt: TextPrompt, limit: int | None, before: str) -> list[int]:
         if not isinstance(prompt, str):
             return list(prompt)[:limit]
-        if self.tokenizer is None:
-            raise InvalidRequest("the model was loaded without its tokenizer; give token ids", field="prompt")
-        text = prompt.lower() if self._lower_case else prompt
-        return self.tokenizer.encode(text) if limit is None else encode_truncated(self.tokenizer, text, limit)
+        tokenizer, text = self._texts(), before + prompt
+        text = text.lower() if self._settings.lower_case else text
+        return tokenizer.encode(text) if limit is None else encode_truncated(tokenizer, text, limit)
 
     def _check(self, ids: list[int]) -> None:
         if not ids:
@@ -137,19 +271,19 @@ class Embeddings:
 
 
 def open_embedder(asked: EngineConfig) -> Embeddings:
-    """Load the model that was asked for, encoder or decoder, for embeddings alone."""
+    """Load the model that was asked for, encoder or decoder, to embed or to classify and for nothing else."""
     path = locate(asked.model.model, asked.model.revision)
     facts = read_model_facts(str(path))
-    if facts.spec.architecture.endswith(_CLASSIFIER):
+    if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
         raise CheckpointError(
-            f"{path} is a classifier ({facts.spec.architecture}), whose hidden states are no embeddings; give an embedding "
-            "model, which quire also scores texts with."
+            f"{path} is a classifier ({facts.spec.architecture}) that names no labels; give one whose config.json has "
+            "id2label, or an embedding model, which quire also scores texts with."
         )
     settings = read_sentence_settings(path)
     resolved = resolve_embedding(asked, facts, local_device_facts(), settings.max_length)
     executor = start_embedding(path, resolved, settings.pooling)
     tokenizer = load_tokenizer(path)
-    return Embeddings(executor, tokenizer, facts, resolved.max_model_len, lower_case=settings.lower_case)
+    return Embeddings(executor, tokenizer, facts, resolved.max_model_len, settings)
 
 
 def share_model(
@@ -157,9 +291,7 @@ def share_model(
 ) -> Embeddings:
     """Embeddings by the model at `path` that `executor` already runs; the weights are there once."""
     settings = read_sentence_settings(path)
-    return Embeddings(
-        executor.embedding(settings.pooling), tokenizer, model, max_length, lower_case=settings.lower_case
-    )
+    return Embeddings(executor.embedding(settings.pooling), tokenizer, model, max_length, settings)
 
 
 def _as_list(texts: str | Sequence[TextPrompt]) -> list[TextPrompt]:

@@ -10,15 +10,18 @@ from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import (
     BeamSearchOutput,
     BeamSearchSequence,
+    ClassificationRequestOutput,
     EmbeddingRequestOutput,
+    PoolingRequestOutput,
     RequestOutput,
     ScoringRequestOutput,
 )
-from quire.core.pooling import Pooling
+from quire.core.pooling import Pooling, PoolingTask
 from quire.core.sampling_params import SamplingParams
 from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.engine import Engine, start_engine
+from quire.engine.labels import only_pools
 from quire.engine.openai.fields import Fields
 from quire.engine.openai.thinking_fields import read_wish
 from quire.engine.openai.tools import check_tools, read_tools
@@ -45,9 +48,9 @@ class LLM:
         config = EngineConfig.from_flat(model=model, **settings)
         self._path = locate(config.model.model, config.model.revision)
         self._started: Engine | None = None
-        """None: an encoder, which only embeds."""
+        """None: an encoder or a classifier, which generates nothing."""
         self._embedder: Embeddings | None = None
-        if read_model_facts(str(self._path)).spec.is_encoder:
+        if only_pools(read_model_facts(str(self._path))):
             self._embedder = open_embedder(config)
         else:
             self._started, _ = start_engine(config, seed=seed)
@@ -165,18 +168,79 @@ class LLM:
         pooling: Pooling | None = None,
         normalize: bool = True,
         truncate_prompt_tokens: int | None = None,
+        prompt_name: str | None = None,
     ) -> list[EmbeddingRequestOutput]:
-        """A vector for every prompt; by the pooling the model was made for unless another is named."""
-        plain = [_plain(prompt) for prompt in _as_list(prompts)]
+        """A vector for every prompt; by the pooling the model was made for unless another is named.
+
+        `prompt_name` is one of the prompts that sentence-transformers' files give the model, put before every text.
+        """
         return self._embeddings.embed(
-            plain, pooling=pooling, normalize=normalize, truncate_prompt_tokens=truncate_prompt_tokens
+            _all_plain(prompts),
+            pooling=pooling,
+            normalize=normalize,
+            truncate_prompt_tokens=truncate_prompt_tokens,
+            prompt_name=prompt_name,
         )
 
+    def classify(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        use_activation: bool = True,
+        truncate_prompt_tokens: int | None = None,
+    ) -> list[ClassificationRequestOutput]:
+        """The probabilities of a classifier's labels for every prompt."""
+        return self._embeddings.classify(
+            _all_plain(prompts), use_activation=use_activation, truncate_prompt_tokens=truncate_prompt_tokens
+        )
+
+    def encode(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        pooling_task: PoolingTask | None = None,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        use_activation: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
+        prompt_name: str | None = None,
+    ) -> list[PoolingRequestOutput]:
+        """What a task reads off every prompt: embed, token_embed, classify, score or reward.
+
+        Left out, it is classify for a classifier and token_embed, a vector for every token, for other models.
+        """
+        return self._embeddings.encode(
+            _all_plain(prompts),
+            pooling_task=pooling_task,
+            pooling=pooling,
+            normalize=normalize,
+            use_activation=use_activation,
+            truncate_prompt_tokens=truncate_prompt_tokens,
+            prompt_name=prompt_name,
+        )
+
+    def reward(
+        self, prompts: Prompt | Sequence[Prompt], *, truncate_prompt_tokens: int | None = None
+    ) -> list[PoolingRequestOutput]:
+        """A reward model's raw scores of every prompt."""
+        return self.encode(prompts, pooling_task="reward", truncate_prompt_tokens=truncate_prompt_tokens)
+
     def score(
-        self, text_1: str | Sequence[str], text_2: str | Sequence[str], *, truncate_prompt_tokens: int | None = None
+        self,
+        text_1: str | Sequence[str],
+        text_2: str | Sequence[str],
+        *,
+        use_activation: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
     ) -> list[ScoringRequestOutput]:
-        """How alike texts are: the cosine of their embeddings, pair by pair, or of one text with each of several."""
-        return self._embeddings.score(text_1, text_2, truncate_prompt_tokens=truncate_prompt_tokens)
+        """How well texts fit together, pair by pair, or one text with each of several.
+
+        A cross-encoder (a classifier with one label) reads both texts at once, and `use_activation` False leaves its
+        number as it is; of other models it is the cosine of the texts' embeddings.
+        """
+        return self._embeddings.score(
+            text_1, text_2, use_activation=use_activation, truncate_prompt_tokens=truncate_prompt_tokens
+        )
 
     def get_tokenizer(self) -> Tokenizer:
         tokenizer = self._embeddings.tokenizer if self._started is None else self._started.tokenizer
@@ -209,7 +273,9 @@ class LLM:
     @property
     def _engine(self) -> Engine:
         if self._started is None:
-            raise InvalidRequest(f"{self._path} is an encoder: it embeds texts and generates none; use embed or score")
+            kind = "a classifier: it sorts" if self._embeddings.model.labels else "an encoder: it embeds"
+            use = "classify or score" if self._embeddings.model.labels else "embed or score"
+            raise InvalidRequest(f"{self._path} is {kind} texts and generates none; use {use}")
         return self._started
 
     @property
@@ -236,6 +302,10 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if several and all(isinstance(token, int) for token in several):
         return [several]
     return several
+
+
+def _all_plain(prompts: Prompt | Sequence[Prompt]) -> list[str | list[int]]:
+    return [_plain(prompt) for prompt in _as_list(prompts)]
 
 
 def _plain(prompt: Prompt) -> str | list[int]:

@@ -12,6 +12,7 @@ from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.grammar.vocabulary import grammar_vocabulary
+from quire.engine.labels import only_pools
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.engine.text.load import load_tokenizer
@@ -45,8 +46,9 @@ def start_loop(
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     facts = read_model_facts(str(path))
-    if facts.spec.is_encoder:
-        raise ConfigError(f"{path} is an encoder ({facts.spec.architecture}): it embeds texts and generates none")
+    if only_pools(facts):
+        kind = "a classifier" if facts.labels else "an encoder"
+        raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
     clock.done("reading the model's header")
     device = local_device_facts()
     clock.done("finding the device")

@@ -1,7 +1,8 @@
 """The embedder inside the engine's own thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from quire.config.resolve_embedding import ResolvedEmbedding
 from quire.core.errors import OutOfDeviceMemory
@@ -11,9 +12,11 @@ from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory, telling_out_of_memory
 from quire.worker.start_embedder import start_embedder
 
+_T = TypeVar("_T")
+
 
 class EmbeddingExecutor:
-    """Embeds where it is asked to."""
+    """Embeds and classifies where it is asked to."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder: Embedder | None = embedder
@@ -22,17 +25,30 @@ class EmbeddingExecutor:
         self, prompts: Sequence[Sequence[int]], pooling: Pooling | None = None, *, normalized: bool = True
     ) -> list[list[float]]:
         """Vectors in the order of the prompts; `pooling` None is the model's own."""
-        assert self._embedder is not None, "the executor is closed"
-        embedder = self._embedder
-        try:
-            return telling_out_of_memory(lambda: embedder.embed(prompts, pooling, normalized=normalized))
-        except OutOfDeviceMemory:
-            free_cached_memory(this_device())
-            raise
+        return self._run(lambda embedder: embedder.embed(prompts, pooling, normalized=normalized))
+
+    def embed_tokens(self, prompts: Sequence[Sequence[int]], *, normalized: bool = True) -> list[list[list[float]]]:
+        """For every prompt the vectors of its tokens."""
+        return self._run(lambda embedder: embedder.embed_tokens(prompts, normalized=normalized))
+
+    def classify(
+        self, prompts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
+    ) -> list[list[float]]:
+        """The raw score of every label for each prompt; `types` tells the texts of pairs apart."""
+        return self._run(lambda embedder: embedder.classify(prompts, types))
 
     def close(self) -> None:
         """Free the device. Safe to call twice."""
         self._embedder = None
+
+    def _run(self, work: Callable[[Embedder], _T]) -> _T:
+        assert self._embedder is not None, "the executor is closed"
+        embedder = self._embedder
+        try:
+            return telling_out_of_memory(lambda: work(embedder))
+        except OutOfDeviceMemory:
+            free_cached_memory(this_device())
+            raise
 
 
 def start_embedding(path: Path, resolved: ResolvedEmbedding, pooling: Pooling | None = None) -> EmbeddingExecutor:

@@ -19,7 +19,19 @@ from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
 from quire.server.gate.keys import KeyRing
-from quire.server.openai import batches, chat, completions, embeddings, files, models, score, tokenize
+from quire.server.openai import (
+    batches,
+    chat,
+    classify,
+    completions,
+    embeddings,
+    files,
+    models,
+    pooling,
+    rerank,
+    score,
+    tokenize,
+)
 from quire.server.openapi import openapi_document
 from quire.server.operation import Operation
 from quire.server.responses import routes as responses
@@ -34,6 +46,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *anthropic.OPERATIONS,
     *embeddings.OPERATIONS,
     *score.OPERATIONS,
+    *rerank.OPERATIONS,
+    *classify.OPERATIONS,
+    *pooling.OPERATIONS,
     *tokenize.OPERATIONS,
     *models.OPERATIONS,
     *files.OPERATIONS,

@@ -12,13 +12,15 @@ from starlette.responses import Response
 from quire.config.engine import EngineConfig
 from quire.core.errors import InvalidRequest, Overloaded, Unavailable
 from quire.core.outputs import RequestOutput
-from quire.core.pooling import Pooling
+from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.sampling_params import SamplingParams
 from quire.engine.async_llm import AsyncLLM
+from quire.engine.labels import Labels
 from quire.engine.openai.tools import check_tools
 from quire.engine.parsers.style import AnswerStyle
 from quire.engine.parsers.tools import Tools
 from quire.engine.serving.generation import Generation
+from quire.engine.text.pairs import PairFrame
 from quire.engine.text.tokenizer import Tokenizer
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
@@ -65,7 +67,24 @@ class Serving:
     @property
     def lower_case(self) -> bool:
         """Whether texts are lower-cased before they are embedded."""
-        return self.llm.texts.lower_case
+        return self.llm.texts.settings.lower_case
+
+    def prompt(self, name: str | None) -> str:
+        """What the model was trained to have before texts, by its name; None is the default."""
+        return self.llm.texts.settings.prompt(name)
+
+    def prompt_for(self, *names: str) -> str:
+        """The first of these prompts that the model has; else the default."""
+        return self.llm.texts.settings.prompt_for(*names)
+
+    @property
+    def labels(self) -> Labels:
+        """What the model sorts texts into, if it is a classifier."""
+        return self.llm.labels
+
+    def pair_frame(self) -> PairFrame:
+        """How two texts are written as one sequence."""
+        return self.llm.texts.pair_frame()
 
     @property
     def embedding_size(self) -> int:
@@ -163,13 +182,34 @@ class Serving:
         normalize: bool = True,
     ) -> list[list[float]]:
         """A vector for every prompt."""
+        return [row for [row] in await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize)]
+
+    async def classify(
+        self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
+    ) -> list[list[float]]:
+        """A classifier's raw scores of every prompt; `types` tells the texts of pairs apart."""
+        return [row for [row] in await self.pool(prompts, caller, "classify", types=types)]
+
+    async def pool(
+        self,
+        prompts: list[list[int]],
+        caller: Caller,
+        readout: Readout,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        types: list[list[int]] | None = None,
+    ) -> list[Rows]:
+        """What is read off every prompt."""
         tokens = sum(len(prompt) for prompt in prompts)
         caller.account.check_tokens(tokens)
         if not self.llm.fleet.is_ready:
             raise Unavailable("no engine is ready yet; try again in a moment")
-        vectors = await self.llm.embed(caller.request_id, prompts, pooling=pooling, normalize=normalize)
+        rows = await self.llm.pool(
+            caller.request_id, prompts, readout, pooling=pooling, normalize=normalize, types=types
+        )
         caller.account.charge(tokens)
-        return vectors
+        return rows
 
 
 def wants_text(accept: str) -> bool:

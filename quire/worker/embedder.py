@@ -1,14 +1,16 @@
-"""Embedder: token lists in, one vector each out, in batches of sequences of similar length."""
+"""Embedder: token lists in, vectors or scores of labels out, in batches of sequences of similar length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quire.core.pooling import Pooling
 from quire.layers.pooling import normalize, pool
-from quire.worker.whole_sequences import Body, Packed
+from quire.worker.whole_sequences import Packed, WholeSequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class BatchLimits:
 class Embedder:
     """Owns no state between calls."""
 
-    def __init__(self, body: Body, limits: BatchLimits, pooling: Pooling) -> None:
+    def __init__(self, body: WholeSequences, limits: BatchLimits, pooling: Pooling) -> None:
         """`pooling` is what the model was made for, used where a call names none."""
         self._body = body
         self._limits = limits
@@ -33,16 +35,44 @@ class Embedder:
         self, prompts: Sequence[Sequence[int]], pooling: Pooling | None = None, *, normalized: bool = True
     ) -> list[list[float]]:
         """Vectors in the order of the prompts, none of which may be empty."""
-        vectors: dict[int, list[float]] = {}
-        for places in batches([len(prompt) for prompt in prompts], self._limits):
-            found = self._embed([prompts[place] for place in places], pooling or self._pooling, normalized)
-            vectors.update(zip(places, found.tolist(), strict=True))
-        return [vectors[place] for place in range(len(prompts))]
 
-    def _embed(self, prompts: list[Sequence[int]], pooling: Pooling, normalized: bool) -> Tensor:
-        packed = Packed(prompts, self._body.device)
-        vectors = pool(self._body.hidden(packed), packed.starts, pooling)
-        return normalize(vectors) if normalized else vectors
+        def embedded(packed: Packed) -> Tensor:
+            vectors = pool(self._body.hidden(packed), packed.starts, pooling or self._pooling)
+            return normalize(vectors) if normalized else vectors
+
+        return self._in_batches(prompts, None, embedded)
+
+    @torch.inference_mode()
+    def embed_tokens(self, prompts: Sequence[Sequence[int]], *, normalized: bool = True) -> list[list[list[float]]]:
+        """For every prompt the vectors of its tokens."""
+
+        def embedded(packed: Packed) -> Iterable[Tensor]:
+            hidden = self._body.hidden(packed).float()
+            vectors = normalize(hidden) if normalized else hidden
+            return [vectors[start:end] for start, end in pairwise(accumulate(packed.lengths, initial=0))]
+
+        return self._in_batches(prompts, None, embedded)
+
+    @torch.inference_mode()
+    def classify(
+        self, prompts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
+    ) -> list[list[float]]:
+        """The raw score of every label; `types` tells the texts of pairs apart."""
+        return self._in_batches(prompts, types, self._body.classify)
+
+    def _in_batches(
+        self,
+        prompts: Sequence[Sequence[int]],
+        types: Sequence[Sequence[int]] | None,
+        compute: Callable[[Packed], Iterable[Tensor]],
+    ) -> list[Any]:
+        """What `compute` gives for each prompt of a batch, as plain lists in the order of the prompts."""
+        found: dict[int, Any] = {}
+        for places in batches([len(prompt) for prompt in prompts], self._limits):
+            of_batch = None if types is None else [types[place] for place in places]
+            packed = Packed([prompts[place] for place in places], self._body.device, of_batch)
+            found.update(zip(places, (each.tolist() for each in compute(packed)), strict=True))
+        return [found[place] for place in range(len(prompts))]
 
 
 def batches(lengths: Sequence[int], limits: BatchLimits) -> Iterator[list[int]]:

@@ -1,33 +1,28 @@
 """Hidden states of whole sequences, without rows or a scheduler, and without a cache that outlives them."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch, KVLayer
-from quire.models.decoder import Decoder
-from quire.models.encoder import Encoder
+from quire.models.language_model import LanguageModel
+from quire.spec.cache import CacheSpec
 
 _BLOCK_SIZE = 16
-
-
-class Body(ABC):
-    """A model up to its last hidden states."""
-
-    device: torch.device
-
-    @abstractmethod
-    def hidden(self, packed: "Packed") -> Tensor:
-        """[tokens, hidden], sequence after sequence."""
 
 
 class Packed:
     """Sequences one after the other, on a device."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
+    def __init__(
+        self,
+        sequences: Sequence[Sequence[int]],
+        device: torch.device,
+        types: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """`types` tells the texts of a pair apart, token by token; None: every token is of the first."""
         self.lengths = [len(sequence) for sequence in sequences]
         flat = [token for sequence in sequences for token in sequence]
         self.input_ids = torch.tensor(flat, device=device)  # [tokens]
@@ -36,58 +31,52 @@ class Packed:
         torch.cumsum(counts, 0, out=self.starts[1:])
         self.owners = torch.repeat_interleave(torch.arange(len(sequences), device=device), counts)  # [tokens]
         self.positions = torch.arange(len(flat), device=device) - self.starts[self.owners]  # [tokens]
+        flat_types = None if types is None else [each for sequence in types for each in sequence]
+        self.types = None if flat_types is None else torch.tensor(flat_types, device=device)  # [tokens]
 
 
-class EncoderBody(Body):
-    """An encoder sees all of a sequence at once."""
+class WholeSequences:
+    """A model over sequences of which nothing is kept: encoders see each at once, decoders fill a paged KV of their own
+    that is dropped with the batch.
+    """
 
-    def __init__(self, model: Encoder, device: torch.device) -> None:
+    def __init__(self, model: LanguageModel, kv_dtype: torch.dtype, chunk: int, device: torch.device) -> None:
+        """`chunk` bounds the tokens of a decoder's forward."""
         self._model = model
-        self.device = device
-
-    def hidden(self, packed: Packed) -> Tensor:
-        hidden: Tensor = self._model(packed.input_ids, packed.positions, packed.starts)
-        return hidden
-
-
-@dataclass(frozen=True, slots=True)
-class KVScratch:
-    """What is needed to make room for keys and values of a few sequences."""
-
-    num_kv_heads: int
-    head_dim: int
-    dtype: torch.dtype
-
-
-class DecoderBody(Body):
-    """A causal model over a paged KV of its own, which is dropped with the batch."""
-
-    def __init__(self, model: Decoder, scratch: KVScratch, chunk: int, device: torch.device) -> None:
-        """`chunk` bounds the tokens of one forward."""
-        self._model = model
-        self._scratch = scratch
+        self._kv_dtype = kv_dtype
         self._chunk = chunk
         self.device = device
 
     def hidden(self, packed: Packed) -> Tensor:
+        """[tokens, hidden], sequence after sequence."""
         total = packed.input_ids.shape[0]
+        if self._model.spec.is_encoder:
+            return self._forward(packed, 0, total, [])
         if total <= self._chunk or len(packed.lengths) > 1:
             return self._forward(packed, 0, total, self._kv(packed, shared=True))
         kv = self._kv(packed, shared=False)
         starts = range(0, total, self._chunk)
         return torch.cat([self._forward(packed, start, min(total, start + self._chunk), kv) for start in starts])
 
+    def classify(self, packed: Packed) -> Tensor:
+        """[sequences, labels] in float32, as the model's head gives them. Raises InvalidRequest where it has none."""
+        if self._model.spec.classifier is None:
+            raise InvalidRequest("the model has no head that classifies; use a checkpoint with labels", field="model")
+        return self._model.classify(self.hidden(packed), packed.starts)
+
     def _kv(self, packed: Packed, *, shared: bool) -> list[KVLayer]:
         """Shared: where no later forward looks back, a layer may overwrite what the one before it wrote."""
-        scratch, blocks = self._scratch, sum(_num_blocks(length) for length in packed.lengths)
-        shape = (2, blocks, _BLOCK_SIZE, scratch.num_kv_heads, scratch.head_dim)
+        blocks = sum(_num_blocks(length) for length in packed.lengths)
+        caches = self._model.spec.caches
 
-        def layer() -> KVLayer:
-            keys, values = torch.zeros(shape, dtype=scratch.dtype, device=self.device)
+        def layer(cache: CacheSpec) -> KVLayer:
+            keys, values = (
+                torch.zeros((blocks, _BLOCK_SIZE, *plane), dtype=self._kv_dtype, device=self.device)
+                for plane in cache.planes
+            )
             return KVLayer(keys, values, 0)
 
-        number = len(self._model.layers)
-        return [layer()] * number if shared else [layer() for _ in range(number)]
+        return [layer(caches[0])] * len(caches) if shared else [layer(cache) for cache in caches]
 
     def _forward(self, packed: Packed, start: int, end: int, kv: list[KVLayer]) -> Tensor:
         """All sequences whole, or tokens `start` to `end` of the only one."""
@@ -104,6 +93,7 @@ class DecoderBody(Body):
             tables=[tables],
             slots=[slots],
             kv=kv,
+            types=None if packed.types is None else packed.types[part],
         )
         hidden: Tensor = self._model(packed.input_ids[part], positions, batch)
         return hidden

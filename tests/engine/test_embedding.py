@@ -1,19 +1,24 @@
 """Embeddings: limits, truncation and scores with a fake executor, and a tiny encoder opened whole."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tokenizers.processors import BertProcessing
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
+from quire.engine import embedding as module
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.embedding import EmbeddingExecutor
+from quire.models.loading.header import read_model_facts
+from quire.models.loading.sentence_settings import SentenceSettings
 from tests.config.examples import TINY
 from tests.engine.text.vocabularies import wordpiece
 from tests.parity.tiny_encoders import make_encoder
@@ -26,6 +31,8 @@ class FakeExecutor(EmbeddingExecutor):
 
     def __init__(self) -> None:
         self.calls: list[tuple[Pooling | None, bool]] = []
+        self.types: Sequence[Sequence[int]] | None = None
+        self.num_labels = 0
 
     def embed(
         self, prompts: Sequence[Sequence[int]], pooling: Pooling | None = None, *, normalized: bool = True
@@ -33,10 +40,29 @@ class FakeExecutor(EmbeddingExecutor):
         self.calls.append((pooling, normalized))
         return [[0.0, 1.0] if prompt[0] % 2 else [1.0, 0.0] for prompt in prompts]
 
+    def embed_tokens(self, prompts: Sequence[Sequence[int]], *, normalized: bool = True) -> list[list[list[float]]]:
+        return [[[float(token), float(normalized)] for token in prompt] for prompt in prompts]
 
-def make(tokenizer: Tokenizer | None = None, *, lower_case: bool = False) -> tuple[Embeddings, FakeExecutor]:
+    def classify(
+        self, prompts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
+    ) -> list[list[float]]:
+        """As many scores as the model has labels."""
+        self.types = types
+        return [[float(len(prompt)), 0.0, 0.0][: self.num_labels] for prompt in prompts]
+
+
+def make(
+    tokenizer: Tokenizer | None = None, settings: SentenceSettings | None = None, *, labels: tuple[str, ...] = ()
+) -> tuple[Embeddings, FakeExecutor]:
     executor = FakeExecutor()
-    return Embeddings(executor, tokenizer, MODEL, 8, lower_case=lower_case), executor
+    executor.num_labels = len(labels)
+    return Embeddings(executor, tokenizer, replace(MODEL, labels=labels), 8, settings), executor
+
+
+def bert_pairs() -> Tokenizer:
+    backend = wordpiece()
+    backend.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return Tokenizer(backend, SpecialTokens(), source="test")
 
 
 def test_outputs_are_in_order_and_say_what_was_embedded() -> None:
@@ -72,7 +98,7 @@ def test_lower_case_comes_before_the_tokenizer() -> None:
     backend = wordpiece()
     backend.normalizer = None
     tokenizer = Tokenizer(backend, SpecialTokens(), source="test")
-    [output] = make(tokenizer, lower_case=True)[0].embed(["THE DOG"], truncate_prompt_tokens=-1)
+    [output] = make(tokenizer, SentenceSettings(lower_case=True))[0].embed(["THE DOG"], truncate_prompt_tokens=-1)
     assert output.prompt_token_ids == tokenizer.encode("the dog")
 
 
@@ -128,9 +154,93 @@ def test_an_encoder_opened_whole(folder: Path) -> None:
     embeddings.close()
 
 
-def test_a_classifier_is_refused(folder: Path) -> None:
+def test_a_classifier_without_labels_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["BertForSequenceClassification"]
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"is a classifier \(BertForSequenceClassification\)"):
+    monkeypatch.setattr(module, "read_model_facts", lambda path: replace(read_model_facts(path), labels=()))
+    with pytest.raises(
+        CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"
+    ):
         open_embedder(EngineConfig.from_flat(model=str(folder)))
+
+
+def test_probabilities_of_labels_and_raw_scores() -> None:
+    embeddings, _ = make(labels=("no", "yes", "maybe"))
+    [output] = embeddings.classify([[1, 2]])
+    weights = [math.exp(2), 1.0, 1.0]
+    assert output.outputs.probs == pytest.approx([weight / sum(weights) for weight in weights])
+    assert (output.outputs.num_classes, output.prompt_token_ids) == (3, [1, 2])
+    assert embeddings.classify([[1, 2]], use_activation=False)[0].outputs.probs == [2.0, 0.0, 0.0]
+    assert embeddings.encode([[1, 2]], pooling_task="reward")[0].outputs.data == [2.0, 0.0, 0.0]
+    assert embeddings.encode([[1, 2]])[0].outputs.data == pytest.approx(output.outputs.probs)
+
+
+def test_a_cross_encoder_reads_both_texts_at_once() -> None:
+    embeddings, executor = make(bert_pairs(), labels=("relevance",))
+    [output] = embeddings.score("the dog", "the")
+    assert output.prompt_token_ids[0] == 2
+    assert output.prompt_token_ids.count(3) == 2
+    assert executor.types is not None
+    assert list(executor.types[0]) == [0] * (len(output.prompt_token_ids) - 2) + [1, 1]
+    length = len(output.prompt_token_ids)
+    assert output.outputs.score == pytest.approx(1 / (1 + math.exp(-length)))
+    assert embeddings.score("the dog", "the", use_activation=False)[0].outputs.score == length
+    plain, _ = make(bert_pairs(), SentenceSettings(plain_scores=True), labels=("relevance",))
+    assert plain.score("the dog", "the")[0].outputs.score == length
+    assert len(embeddings.score("the dog", ["the", "dog"])) == 2
+
+
+def test_long_pairs_are_refused_or_cut() -> None:
+    embeddings, _ = make(bert_pairs(), labels=("relevance",))
+    with pytest.raises(RequestTooLarge, match="and the model takes 8"):
+        embeddings.score("the " * 9, "dog")
+    [output] = embeddings.score("the " * 9, "the", truncate_prompt_tokens=6)
+    assert len(output.prompt_token_ids) == 6
+    with pytest.raises(InvalidRequest, match="adds 3 tokens to every pair"):
+        embeddings.score("the " * 9, "the", truncate_prompt_tokens=2)
+
+
+def test_vectors_of_tokens_and_of_texts() -> None:
+    embeddings, _ = make()
+    [tokens] = embeddings.encode([[4, 5]], normalize=False)
+    assert tokens.outputs.data == [[4.0, 0.0], [5.0, 0.0]]
+    assert embeddings.encode([[4, 5]], pooling_task="embed")[0].outputs.data == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "ask", "message"),
+    [
+        ((), lambda model: model.classify([[1]]), "is no classifier and has no labels to classify texts by"),
+        ((), lambda model: model.encode([[1]], pooling_task="reward"), "no labels to reward texts by"),
+        ((), lambda model: model.score([[1]], [[2]], use_activation=False), "its scores are cosines"),
+        ((), lambda model: model.encode([[1]], pooling_task="rank"), "pooling_task is 'rank', but it must be one of"),
+        ((), lambda model: model.encode([[1]], use_activation=True), "use_activation is given, and token_embed"),
+        ((), lambda model: model.encode([[1]], pooling="cls"), "pooling is given, and token_embed takes no notice"),
+        (("a",), lambda model: model.embed([[1]]), "is a classifier, whose hidden states are no embeddings"),
+        (("a",), lambda model: model.encode([[1]], pooling_task="token_embed"), "is a classifier"),
+        (("a",), lambda model: model.score([[1]], ["b"]), "token ids were given; give texts"),
+        (("a", "b"), lambda model: model.score("a", "b"), "has 2 labels, and a score is the number of a single one"),
+        (("a", "b"), lambda model: model.encode([[1]], pooling_task="score"), "has 2 labels"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused(
+    labels: tuple[str, ...], ask: Callable[[Embeddings], object], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        ask(make(bert_pairs(), labels=labels)[0])
+
+
+def test_prompts_of_the_model_go_before_texts() -> None:
+    tokenizer = bert_pairs()
+    settings = SentenceSettings(prompts={"query": "the ", "document": ""}, default_prompt="query")
+    embeddings, _ = make(tokenizer, settings)
+    assert embeddings.embed(["dog"])[0].prompt_token_ids == tokenizer.encode("the dog")
+    assert embeddings.embed(["dog"], prompt_name="document")[0].prompt_token_ids == tokenizer.encode("dog")
+    assert embeddings.embed([[5]])[0].prompt_token_ids == [5]
+    with pytest.raises(InvalidRequest, match="prompt_name is 'x'; it must be one of query, document"):
+        embeddings.embed(["dog"], prompt_name="x")
+    with pytest.raises(InvalidRequest, match="with token ids"):
+        embeddings.embed([[5]], prompt_name="query")
+    with pytest.raises(InvalidRequest, match="the model has no prompts"):
+        make(tokenizer)[0].embed(["dog"], prompt_name="query")

@@ -1,4 +1,4 @@
-"""Bodies of /v1/embeddings and /v1/score as what an embedding model runs."""
+"""Bodies of /v1/embeddings and /v1/score as what a model runs that reads texts."""
 
 from dataclasses import dataclass, field
 
@@ -9,29 +9,43 @@ from quire.engine.openai.fields import Fields, object_of, refuse
 from quire.engine.openai.options import IDENTIFIERS as _IDENTIFIERS
 from quire.engine.openai.options import LONGEST_MODEL, MODEL, read_labels
 from quire.engine.openai.prompts import MOST_TOKENS, PROMPTS, TEXTS, read_prompts, read_texts
-from quire.engine.openai.schema import Schema, either, flag, whole, words
+from quire.engine.openai.schema import Schema, either, flag, text, whole, words
 
 FORMATS = ("float", "base64")
 MOST_DIMENSIONS = 1 << 20
+LONGEST_PROMPT_NAME = 128
 
 _TRUNCATE: Schema = either(
     {"const": -1},
     whole(1, MOST_TOKENS),
     description="Keep only so many of the first tokens of a text; -1: as many as the model takes.",
 )
-_BOTH: dict[str, Schema] = {
+SHARED: dict[str, Schema] = {
     "model": MODEL,
     **_IDENTIFIERS,
     "truncate_prompt_tokens": _TRUNCATE,
     "add_special_tokens": flag(),
 }
-EMBEDDING_FIELDS: dict[str, Schema] = {
-    "input": PROMPTS,
-    **_BOTH,
+"""Fields of every body that is read rather than gone on with."""
+ACTIVATION: dict[str, Schema] = {
+    "use_activation": flag(description="False leaves a classifier's numbers as they are. Only for classifiers.")
+}
+VECTOR_FIELDS: dict[str, Schema] = {
     "encoding_format": words(*FORMATS, description="base64 holds float32 numbers, lowest byte first."),
     "dimensions": whole(1, MOST_DIMENSIONS, description="Only as many as the model has."),
     "normalize": flag(description="Vectors of length 1, unless false."),
     "pooling": words(*POOLINGS, description="Left out: what the model was made for."),
+    "prompt_name": text(
+        LONGEST_PROMPT_NAME,
+        shortest=1,
+        description="One of the prompts that the model was trained with, put before every text.",
+    ),
+}
+"""What vectors are to be like."""
+EMBEDDING_FIELDS: dict[str, Schema] = {
+    "input": PROMPTS,
+    **SHARED,
+    **VECTOR_FIELDS,
 }
 """Every field of an embedding body, and what may stand in it."""
 SCORE_FIELDS: dict[str, Schema] = {
@@ -39,7 +53,8 @@ SCORE_FIELDS: dict[str, Schema] = {
     "text_2": TEXTS,
     "queries": {**TEXTS, "description": "Another name of text_1."},
     "documents": {**TEXTS, "description": "Another name of text_2."},
-    **_BOTH,
+    **SHARED,
+    **ACTIVATION,
 }
 """Every field of a score body, and what may stand in it."""
 
@@ -57,6 +72,7 @@ class EmbeddingBody:
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
     """-1: to what the model takes."""
+    prompt_name: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -72,6 +88,7 @@ class ScoreBody:
     """What the body calls the two."""
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
+    use_activation: bool | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -88,6 +105,7 @@ def read_embedding_body(values: object) -> EmbeddingBody:
         pooling=body.get("pooling"),
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),
+        prompt_name=body.text("prompt_name", shortest=1, longest=LONGEST_PROMPT_NAME),
         labels=read_labels(body),
     )
 
@@ -106,8 +124,14 @@ def read_score_body(values: object) -> ScoreBody:
         names=(left, right),
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),
+        use_activation=read_flag(body, "use_activation"),
         labels=read_labels(body),
     )
+
+
+def read_flag(body: Fields, name: str) -> bool | None:
+    """None where it was not given."""
+    return body.flag(name) if name in body else None
 
 
 def _texts(body: Fields, name: str, other: str) -> tuple[str, list[str]]:

@@ -1,10 +1,11 @@
-"""Embedding requests inside an engine's process: prompts become vectors one by one, between steps."""
+"""Embedding requests inside an engine's process: prompts become vectors or scores one by one, between steps."""
 
 import logging
 from collections import deque
 from collections.abc import Callable
 
 from quire.core.errors import OutOfDeviceMemory, QuireError
+from quire.core.pooling import Rows
 from quire.engine.embedding import Embeddings
 from quire.engine.serving.messages import Embed, Embedded
 
@@ -23,7 +24,7 @@ class EmbedJobs:
         """`open_embeddings` is called once, for the first job."""
         self._open = open_embeddings
         self._embeddings: Embeddings | None = None
-        self._jobs: deque[tuple[Embed, list[list[float]]]] = deque()
+        self._jobs: deque[tuple[Embed, list[Rows]]] = deque()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -32,26 +33,32 @@ class EmbedJobs:
         self._jobs.append((job, []))
 
     def advance(self) -> Embedded | None:
-        """Embed the next prompt; returns the answer of a job that is done by it."""
+        """Run the next prompt; returns the answer of a job that is done by it."""
         if not self._jobs:
             return None
-        job, vectors = self._jobs[0]
+        job, rows = self._jobs[0]
         problem: str | None = None
         is_blameless = False
         try:
-            vectors.append(self._embed(job, job.prompts[len(vectors)]))
+            rows.append(self._run(job, len(rows)))
         except OutOfDeviceMemory as error:
             _log.warning("an embedding ran out of device memory: %s", error)
             problem, is_blameless = _TOO_LARGE, True
         except QuireError as error:
             problem = str(error)
-        if problem is None and len(vectors) < len(job.prompts):
+        if problem is None and len(rows) < len(job.prompts):
             return None
         self._jobs.popleft()
-        return Embedded(job.id, [] if problem else vectors, problem, is_blameless)
+        return Embedded(job.id, [] if problem else rows, problem, is_blameless)
 
-    def _embed(self, job: Embed, prompt: list[int]) -> list[float]:
+    def _run(self, job: Embed, place: int) -> Rows:
         if self._embeddings is None:
             self._embeddings = self._open()
-        [output] = self._embeddings.embed([prompt], pooling=job.pooling, normalize=job.normalize)
-        return output.outputs.embedding
+        [rows] = self._embeddings.run(
+            [job.prompts[place]],
+            job.readout,
+            types=[job.types[place]] if job.types else None,
+            pooling=job.pooling,
+            normalize=job.normalize,
+        )
+        return rows

@@ -1,10 +1,10 @@
-"""Inquiries: questions to an engine that have one answer: vectors, its blocks, a check of its books, a profile."""
+"""Inquiries: questions to an engine that have one answer: vectors or scores, its blocks, a check of its books, a
+profile."""
 
 import asyncio
 from collections import deque
 
 from quire.core.errors import RequestFailed
-from quire.core.pooling import Pooling
 from quire.engine.serving.fleet import Fleet
 from quire.engine.serving.messages import (
     AskBlocks,
@@ -35,22 +35,20 @@ class Inquiries:
         self._waiting: dict[tuple[int, type], deque[asyncio.Future[FromEngine]]] = {}
         self._embeds: dict[str, tuple[int, asyncio.Future[Embedded]]] = {}
 
-    async def embed(
-        self, fleet: Fleet, request_id: str, prompts: list[list[int]], pooling: Pooling | None, normalize: bool
-    ) -> Embedded:
-        """Vectors, from another engine where the first is lost."""
+    async def embed(self, fleet: Fleet, job: Embed) -> Embedded:
+        """Vectors or scores, from another engine where the first is lost."""
         for _ in range(_TRIES):
             replica = fleet.least_loaded()
             future: asyncio.Future[Embedded] = asyncio.get_running_loop().create_future()
-            self._embeds[request_id] = (replica.number, future)
-            replica.send(Embed(request_id, prompts, pooling, normalize))
+            self._embeds[job.id] = (replica.number, future)
+            replica.send(job)
             try:
                 return await future
             except _Lost:
                 await fleet.ready_again()
             finally:
-                self._embeds.pop(request_id, None)
-        raise RequestFailed(f"request {request_id} could not be completed: {_TRIES} engines were lost under it")
+                self._embeds.pop(job.id, None)
+        raise RequestFailed(f"request {job.id} could not be completed: {_TRIES} engines were lost under it")
 
     async def blocks(self, replica: Replica) -> bytes:
         """The state of every KV block of an engine."""

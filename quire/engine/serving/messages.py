@@ -4,7 +4,7 @@ import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
-from quire.core.pooling import Pooling
+from quire.core.pooling import Pooling, Readout
 from quire.core.request import Request
 from quire.core.stats import EngineStats
 from quire.core.status import Status
@@ -44,12 +44,15 @@ class LetGo(_Message, frozen=True):
 
 
 class Embed(_Message, frozen=True):
-    """Compute vectors."""
+    """Compute vectors, or a classifier's scores."""
 
     id: str
     prompts: list[list[int]]
     pooling: Pooling | None = None
     normalize: bool = True
+    readout: Readout = "embed"
+    types: list[list[int]] = []
+    """Of pairs: which of its two texts a token is of, prompt by prompt; empty where there are no pairs."""
 
 
 class AskBlocks(_Message, frozen=True):
@@ -85,7 +88,7 @@ class Started(_Message, frozen=True):
     block_size: int
     embedding_size: int
     generates: bool = True
-    """False: an encoder, which only embeds."""
+    """False: an encoder or a classifier, which only reads."""
     seconds: list[tuple[str, float]] = []
     """Where the start-up time went."""
 
@@ -141,10 +144,11 @@ class Report(_Message, frozen=True):
 
 
 class Embedded(_Message, frozen=True):
-    """Vectors, in the order of the prompts; or why there are none."""
+    """Vectors or scores, in the order of the prompts; or why there are none."""
 
     id: str
-    vectors: list[list[float]]
+    rows: list[list[list[float]]]
+    """For every prompt one, or one for each of its tokens."""
     error: str | None = None
     is_blameless: bool = False
     """Whether that is no fault of its client."""

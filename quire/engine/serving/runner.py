@@ -8,6 +8,7 @@ import zmq
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
 from quire.engine.embedding import open_embedder, share_model
+from quire.engine.labels import only_pools
 from quire.engine.loop import EngineLoop
 from quire.engine.serving.embed_jobs import EmbedJobs
 from quire.engine.serving.messages import (
@@ -128,7 +129,7 @@ class Runner:
         request = message.request
         try:
             if self._loop is None:
-                raise QuireError("the model is an encoder: it embeds texts and generates none")
+                raise QuireError("the model reads texts and generates none")
             self._loop.add(request)
         except QuireError as error:
             too_large = isinstance(error, RequestTooLarge)
@@ -208,8 +209,8 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    if read_model_facts(str(path)).spec.is_encoder:
-        return _encoder_runner(settings, inbox, outbox, clock)
+    if only_pools(read_model_facts(str(path))):
+        return _pooling_runner(settings, inbox, outbox, clock)
     started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
     limits, executor = started.resolved.limits, started.loop.executor
     assert isinstance(executor, InlineExecutor)
@@ -219,7 +220,7 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     return Runner(started.loop, embeds, told, inbox, outbox)
 
 
-def _encoder_runner(
+def _pooling_runner(
     settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, clock: StartClock
 ) -> Runner:
     embedder = open_embedder(settings.config)

@@ -11,9 +11,10 @@ from quire.core.errors import Overloaded
 from quire.engine.parsers.style import AnswerStyle
 from quire.engine.text.chat_template import ChatTemplate
 from quire.engine.text.load import load_chat_template, load_tokenizer
+from quire.engine.text.pairs import PairFrame
 from quire.engine.text.template_process import TemplateProcess
 from quire.engine.text.tokenizer import Tokenizer
-from quire.models.loading.sentence_settings import read_sentence_settings
+from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
 
 _SHORT = 2048
 """Characters that are tokenized in place: it takes less than a hop to a thread and back."""
@@ -35,8 +36,9 @@ class Texts:
         self.tokenizer: Tokenizer = load_tokenizer(path)
         self._parsers = parsers
         self._style: AnswerStyle | None = None
-        self.lower_case = read_sentence_settings(path).lower_case
-        """Whether the model was trained to embed texts in lower case, whatever its tokenizer does."""
+        self.settings: SentenceSettings = read_sentence_settings(path)
+        """How the model was trained to embed and score texts."""
+        self._frame: PairFrame | None = None
         self._path = path
         self._template_file = template_file
         self._process = TemplateProcess()
@@ -66,6 +68,12 @@ class Texts:
         if len(text) <= _SHORT:
             return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return await self._in_thread(lambda: self.tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def pair_frame(self) -> PairFrame:
+        """How two texts are written as one sequence."""
+        if self._frame is None:
+            self._frame = self.tokenizer.pair_frame()
+        return self._frame
 
     async def in_turn(self, work: Callable[[], _T]) -> _T:
         """Checks of grammars: one after the other, and they take no thread from tokenizing and templates."""

@@ -23,6 +23,7 @@ from quire.models.loading.json_object import MOST_JSON_BYTES, read_json_object
 
 _TOKENIZER = "tokenizer.json"
 _SENTENCEPIECE = "tokenizer.model"
+_TYPES = "token_type_ids"
 _SLOW_PATTERN = re.compile(rb'("Regex"\s*:\s*)"\\\\s\+\$"')
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _LISTED = ("additional_special_tokens", "extra_special_tokens")
@@ -45,7 +46,9 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer:
         bos = () if special.bos is None else (special.bos,)
         before = bos if settings.get("add_bos_token", True) else ()
         frame_with(backend, before, special.eos[:1] if settings.get("add_eos_token") else ())
-    return Tokenizer(backend, special, source=str(folder))
+    inputs = settings.get("model_input_names")
+    with_types = not isinstance(inputs, list) or _TYPES in inputs
+    return Tokenizer(backend, special, source=str(folder), with_types=with_types)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import tokenizers
 
 from quire.core.errors import InvalidRequest
 from quire.engine.text.detokenizer import Detokenizer
+from quire.engine.text.pairs import PROBES, PairFrame, frame_of
 from quire.engine.text.pieces import Pieces
 from quire.engine.text.special_tokens import SpecialTokens
 
@@ -23,13 +24,18 @@ class Tokenizer:
         *,
         source: str,
         most_characters: int = MOST_CHARACTERS,
+        with_types: bool = True,
     ) -> None:
-        """`source` names the tokenizer in errors; texts of more than `most_characters` are refused."""
+        """`source` names the tokenizer in errors; texts of more than `most_characters` are refused.
+
+        `with_types`: the model is told which of a pair's texts a token is of.
+        """
         # A tokenizer.json may carry the settings of its training; a prompt is never cut or padded.
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
         self._most_characters = most_characters
+        self._with_types = with_types
         self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         """One more than the highest token id."""
         self.pieces = Pieces(backend, self.vocab_size, source)
@@ -51,6 +57,12 @@ class Tokenizer:
                 raise
             raise InvalidRequest(f"the text cannot be tokenized: {error}; shorten its long runs of spaces.") from None
         return [encoding.ids for encoding in encodings]
+
+    def pair_frame(self) -> PairFrame:
+        """How two texts are written as one sequence."""
+        encoded = (self._backend.encode(*probe) for probe in PROBES)
+        frames = (frame_of(pair, with_types=self._with_types) for pair in encoded)
+        return next((frame for frame in frames if frame is not None), PairFrame())
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of all tokens at once; ids that are no tokens add nothing."""

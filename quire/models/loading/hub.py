@@ -1,16 +1,19 @@
-"""The config and tensor headers of a model on the hub, by range requests: no weight is downloaded.
+"""Models on the hub: their headers by range requests, without any weights, and their files.
 
 The only file of this room that imports huggingface_hub, and only when a hub id is asked for.
 """
 
+import glob
 import logging
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.folder import CONFIG
+from quire.models.loading.gguf_choice import GGUFModel, choose, gguf_models, matching
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_header import stored_tensor
 from quire.models.loading.spans import TensorSpan
@@ -19,7 +22,11 @@ _PATIENCE = 10.0
 """Seconds to wait for the hub's first answer."""
 _FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model", "*.txt"]
 """What a model needs; never pickled weights."""
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+_HUB_ID = re.compile(
+    r"(?P<repo>[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?)(:(?P<tag>[A-Za-z0-9][\w.-]{0,63}))?"
+)
+_MOST_FILES = 100_000
+"""Of a repository that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +38,21 @@ class HubHeader:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether `name` is spelled like `owner/model` or `model`, and not like a file."""
+    """Whether `name` is spelled like `owner/model` or `model`, perhaps with `:Q4_K_M` behind, and not like a file."""
     return _HUB_ID.fullmatch(name) is not None and not name.endswith((".gguf", ".safetensors", ".json", ".bin"))
+
+
+def split_tag(name: str) -> tuple[str, str | None]:
+    """A hub id as the repository and the quantization of one of its GGUF files: `owner/model:Q4_K_M`."""
+    match = _HUB_ID.fullmatch(name)
+    assert match is not None, "is_hub_id comes first"
+    return match["repo"], match["tag"]
 
 
 def fetch_header(repo: str, revision: str | None) -> HubHeader:
     """Ask the hub; a CheckpointError says why it did not answer."""
+    if split_tag(repo)[1] is not None:
+        raise CheckpointError(f"{repo!r} is a GGUF file, whose header is read here; run `quire pull {repo}` first.")
     import huggingface_hub
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -56,30 +72,68 @@ def fetch_header(repo: str, revision: str | None) -> HubHeader:
     return HubHeader(read_json_object(Path(config)), tensors)
 
 
-def download(repo: str, revision: str | None) -> Path:
-    """The folder with a model's files, downloaded as far as they are not here; an interrupted download goes on."""
+def download(name: str, revision: str | None, file: str | None = None) -> Path:
+    """The folder with a model's files, or its GGUF file (the first of several parts), downloaded as far as they are not
+    here; an interrupted download goes on. Of several GGUF models the tag in `name` or `file` names one.
+    """
     import huggingface_hub
 
-    folder = cached_folder(repo, revision)
+    repo, tag = split_tag(name)
+    here = cached_folder(name, revision, file)
     try:
-        if folder is None or not huggingface_hub.constants.HF_HUB_OFFLINE:
+        if here is None or not huggingface_hub.constants.HF_HUB_OFFLINE:
             _reach()
-        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=_FILES))
+        if tag is None and file is None:
+            folder = Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=_FILES))
+            models = [] if any(folder.glob("*.safetensors")) else _models_on_hub(repo, revision)
+            if not models:
+                return folder
+        else:
+            models = _models_on_hub(repo, revision)
+        chosen = choose(repo, models, tag, file)
+        patterns = [glob.escape(each) for each in chosen.files]
+        folder = Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=patterns))
+        return folder / chosen.files[0]
+    except CheckpointError:
+        raise
     except Exception as error:  # the library lets errors of whichever HTTP client it was built on through
-        if folder is not None:
-            return folder
+        if here is not None:
+            return here
         raise CheckpointError(_reason(repo, revision, error)) from error
 
 
-def cached_folder(repo: str, revision: str | None) -> Path | None:
-    """The folder of an earlier download of the whole model, if there is one."""
+def cached_folder(name: str, revision: str | None, file: str | None = None) -> Path | None:
+    """The folder of an earlier download of the whole model, or the GGUF file that it is, if there is one."""
     import huggingface_hub
 
-    found = huggingface_hub.try_to_load_from_cache(repo, CONFIG, revision=revision)
-    if not isinstance(found, str):
+    repo, tag = split_tag(name)
+    if tag is None and file is None:
+        found = huggingface_hub.try_to_load_from_cache(repo, CONFIG, revision=revision)
+        folder = Path(found).parent if isinstance(found, str) else None
+        if folder is not None and any(folder.glob("*.safetensors")):
+            return folder
+    return _cached_gguf(repo, revision, tag, file)
+
+
+def _cached_gguf(repo: str, revision: str | None, tag: str | None, file: str | None) -> Path | None:
+    from huggingface_hub import constants
+
+    storage = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+    ref = storage / "refs" / (revision or "main")
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    if not commit:
         return None
-    folder = Path(found).parent
-    return folder if any(folder.glob("*.safetensors")) else None
+    folder = storage / "snapshots" / commit
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*.gguf")}
+    found = matching(gguf_models(sizes), tag, file)
+    return folder / found[0].files[0] if len(found) == 1 and found[0].is_complete else None
+
+
+def _models_on_hub(repo: str, revision: str | None) -> list[GGUFModel]:
+    import huggingface_hub
+
+    files = huggingface_hub.HfApi().list_repo_tree(repo, recursive=True, revision=revision)
+    return gguf_models({each.path: each.size for each in islice(files, _MOST_FILES) if hasattr(each, "size")})
 
 
 def _reach() -> None:
@@ -103,7 +157,7 @@ def _reason(repo: str, revision: str | None, error: Exception) -> str:
         "RevisionNotFoundError": f"{what} is not on the hub; check --revision.",
         "NotASafetensorsRepoError": f"{what} has no .safetensors files on the hub; quire reads .safetensors and .gguf.",
         "SafetensorsParsingError": f"{what} has a .safetensors header on the hub that cannot be read.",
-        "RemoteEntryNotFoundError": f"{what} has no {CONFIG} on the hub; download its .gguf file if it has one.",
+        "RemoteEntryNotFoundError": f"{what} has no {CONFIG} on the hub; `quire pull` gets its .gguf file.",
     }
     for kind in type(error).__mro__:
         if kind.__name__ in known:

@@ -1,20 +1,17 @@
 """POST /v1/embeddings."""
 
-import base64
-import struct
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.core.errors import InvalidRequest
-from quire.engine.openai.embedding_body import EMBEDDING_FIELDS, EmbeddingBody, read_embedding_body
+from quire.engine.openai.embedding_body import EMBEDDING_FIELDS, read_embedding_body
 from quire.engine.openai.schema import body as body_schema
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
-from quire.server.openai.vectors import encode_texts
+from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
 from quire.server.schemas.answers import EMBEDDINGS
 from quire.server.writer import Body
@@ -29,7 +26,8 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     """The answer to an embedding body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_embedding_body(body)
     serving.check_model(asked.model, caller)
-    _check_dimensions(asked, serving.embedding_size)
+    serving.labels.check("embed")
+    check_dimensions(asked.dimensions, serving.embedding_size)
     note_labels(asked.labels, caller)
     prompts = await encode_texts(
         asked.inputs,
@@ -37,6 +35,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         field="input",
         add_special_tokens=asked.add_special_tokens,
         truncate=asked.truncate_prompt_tokens,
+        before=prompt_before(asked.inputs, serving, asked.prompt_name),
     )
     vectors = await serving.embed(prompts, caller, pooling=asked.pooling, normalize=asked.normalize)
     head, used = answer_head(serving, caller), sum(map(len, prompts))
@@ -46,25 +45,11 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         "created": head.created,
         "model": head.model,
         "data": [
-            {"object": "embedding", "index": index, "embedding": _packed(vector) if asked.base64 else vector}
+            {"object": "embedding", "index": index, "embedding": packed([vector]) if asked.base64 else vector}
             for index, vector in enumerate(vectors)
         ],
         "usage": {"prompt_tokens": used, "total_tokens": used},
     }
-
-
-def _check_dimensions(asked: EmbeddingBody, size: int) -> None:
-    if asked.dimensions not in (None, size):
-        raise InvalidRequest(
-            f"dimensions is {asked.dimensions}, and the model's vectors have {size} and are not made to be cut; leave "
-            "it out",
-            field="dimensions",
-        )
-
-
-def _packed(vector: list[float]) -> str:
-    """As float32, lowest byte first; the openai client asks for it unless told otherwise."""
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 async def embed(request: Request) -> Response:

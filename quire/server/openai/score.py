@@ -1,18 +1,18 @@
-"""POST /v1/score, also known as /score: how alike texts are, pair by pair or one with each of several."""
+"""POST /v1/score, also known as /score: how well texts fit together, pair by pair or one with each of several."""
 
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.embedding_body import SCORE_FIELDS, ScoreBody, read_score_body
+from quire.engine.openai.embedding_body import SCORE_FIELDS, read_score_body
 from quire.engine.openai.schema import Schema
 from quire.engine.openai.schema import body as body_schema
 from quire.server.body import read_json
 from quire.server.caller import Caller
+from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
-from quire.server.openai.vectors import encode_texts
 from quire.server.operation import Operation
 from quire.server.schemas.answers import SCORES
 from quire.server.writer import Body
@@ -29,33 +29,24 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     asked = read_score_body(body)
     serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
-    left = await _encode(asked, asked.first, serving, asked.names[0])
-    right = await _encode(asked, asked.second, serving, asked.names[1])
-    vectors = await serving.embed([*left, *right], caller)
-    first, second = vectors[: len(left)], vectors[len(left) :]
-    first = first * len(second) if len(first) == 1 else first
-    head, used = answer_head(serving, caller), sum(map(len, [*left, *right]))
+    wanted = Comparison(
+        asked.first,
+        asked.second,
+        asked.names,
+        add_special_tokens=asked.add_special_tokens,
+        truncate=asked.truncate_prompt_tokens,
+        use_activation=asked.use_activation,
+    )
+    found = await compare(wanted, serving, caller)
+    head, used = answer_head(serving, caller), found.num_tokens
     return {
         "id": f"score-{head.identity}",
         "object": "list",
         "created": head.created,
         "model": head.model,
-        "data": [
-            {"index": index, "object": "score", "score": sum(a * b for a, b in zip(one, other, strict=True))}
-            for index, (one, other) in enumerate(zip(first, second, strict=True))
-        ],
+        "data": [{"index": index, "object": "score", "score": score} for index, score in enumerate(found.scores)],
         "usage": {"prompt_tokens": used, "total_tokens": used},
     }
-
-
-async def _encode(asked: ScoreBody, texts: list[str], serving: "Serving", field: str) -> list[list[int]]:
-    return await encode_texts(
-        texts,
-        serving,
-        field=field,
-        add_special_tokens=asked.add_special_tokens,
-        truncate=asked.truncate_prompt_tokens,
-    )
 
 
 async def score(request: Request) -> Response:
@@ -75,7 +66,8 @@ OPERATIONS: tuple[Operation, ...] = tuple(
     Operation(
         method="POST",
         path=path,
-        summary="How alike texts are: the cosine of the angle between their vectors.",
+        summary="How well texts fit together: what a cross-encoder says of each pair, or the cosine of the angle "
+        "between their vectors.",
         handler=score,
         body=_schema(),
         answer=SCORES,

@@ -1,6 +1,9 @@
-"""Texts to vectors for the routes that compare or return them."""
+"""Texts to tokens, and vectors to what clients read, for the routes that compare or return them."""
 
 import asyncio
+import base64
+import struct
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from quire.core.errors import InvalidRequest, RequestTooLarge
@@ -17,10 +20,14 @@ async def encode_texts(
     field: str,
     add_special_tokens: bool,
     truncate: int | None,
+    before: str = "",
 ) -> list[list[int]]:
-    """Tokens of each text, cut at its end where that is asked for; `field` is named where one cannot be embedded."""
-    limit = _limit(truncate, serving.max_model_len)
-    found = [await _encode(text, serving, add_special_tokens, limit) for text in texts]
+    """Tokens of each text, cut at its end where that is asked for; `field` is named where one cannot be embedded.
+
+    `before` is put before every text that is not tokens already.
+    """
+    limit = token_limit(truncate, serving.max_model_len)
+    found = [await _encode(text, serving, add_special_tokens, limit, before) for text in texts]
     known = serving.tokenizer.vocab_size
     for tokens in found:
         if max(tokens, default=0) >= known:
@@ -38,9 +45,33 @@ async def encode_texts(
     return found
 
 
-async def _encode(text: str | list[int], serving: "Serving", add_special_tokens: bool, limit: int | None) -> list[int]:
+def prompt_before(texts: list[str | list[int]], serving: "Serving", name: str | None) -> str:
+    """What goes before texts, by the name of one of the model's prompts; raises an InvalidRequest for another name."""
+    if name is not None and not all(isinstance(text, str) for text in texts):
+        raise InvalidRequest("prompt_name is given with token ids; it goes before texts", field="prompt_name")
+    return serving.prompt(name)
+
+
+def check_dimensions(asked: int | None, size: int) -> None:
+    if asked not in (None, size):
+        raise InvalidRequest(
+            f"dimensions is {asked}, and the model's vectors have {size} and are not made to be cut; leave it out",
+            field="dimensions",
+        )
+
+
+def packed(rows: list[list[float]]) -> str:
+    """As float32, lowest byte first, row after row; the openai client asks for it unless told otherwise."""
+    numbers = list(chain.from_iterable(rows))
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
+
+async def _encode(
+    text: str | list[int], serving: "Serving", add_special_tokens: bool, limit: int | None, before: str
+) -> list[int]:
     if not isinstance(text, str):
         return text[:limit]
+    text = before + text
     if serving.lower_case:
         text = text.lower()
     if limit is not None and add_special_tokens:  # the tokens that frame every text stay
@@ -48,7 +79,8 @@ async def _encode(text: str | list[int], serving: "Serving", add_special_tokens:
     return (await serving.encode(text, add_special_tokens=add_special_tokens))[:limit]
 
 
-def _limit(asked: int | None, most: int) -> int | None:
+def token_limit(asked: int | None, most: int) -> int | None:
+    """How many tokens are kept; None: as many as there are."""
     if asked is None or 1 <= asked <= most:
         return asked
     if asked == -1:

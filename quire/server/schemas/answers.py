@@ -114,6 +114,39 @@ EMBEDDINGS: Schema = _object(
 SCORES: Schema = _object(
     {**_LIST, "data": _list(_object({"object": {"const": "score"}, "index": _WHOLE, "score": _NUMBER}))}
 )
+CLASSIFIED: Schema = _object(
+    {
+        **_LIST,
+        "data": _list(
+            _object({"index": _WHOLE, "label": _TEXT, "probs": _list(_NUMBER), "num_classes": _WHOLE}),
+        ),
+    }
+)
+POOLED: Schema = _object(
+    {
+        **_LIST,
+        "data": _list(
+            _object(
+                {
+                    "object": {"const": "pooling"},
+                    "index": _WHOLE,
+                    "data": {"anyOf": [*_VECTOR["anyOf"], _list(_list(_NUMBER))]},
+                }
+            )
+        ),
+    }
+)
+RERANKED: Schema = _object(
+    {
+        "id": _TEXT,
+        "model": _TEXT,
+        "results": _list(
+            _object({"index": _WHOLE, "relevance_score": _NUMBER}, {"document": _object({"text": _TEXT})})
+        ),
+        "usage": _object(_USED),
+        "meta": _object({"api_version": _object({"version": _TEXT}), "tokens": _object({"input_tokens": _WHOLE})}),
+    }
+)
 
 TOKENIZED: Schema = _object(
     {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.errors import CheckpointError
+from quire.core.errors import CheckpointError, InvalidRequest
 from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
 
 
@@ -83,4 +83,60 @@ def test_a_dense_module_behind_pooling_is_refused(tmp_path: Path) -> None:
 def test_damaged_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text("[{")
     with pytest.raises(CheckpointError, match=r"modules\.json is not valid JSON"):
+        read_sentence_settings(tmp_path)
+
+
+def test_prompts_and_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "config_sentence_transformers.json"
+    file.write_text(json.dumps({"prompts": {"query": "Q: ", "document": ""}, "default_prompt_name": "document"}))
+    settings = read_sentence_settings(tmp_path)
+    assert (settings.prompt(), settings.prompt("query")) == ("", "Q: ")
+    assert (settings.prompt_for("passage", "query"), settings.prompt_for("x")) == ("Q: ", "")
+    with pytest.raises(InvalidRequest, match="prompt_name is 'other'; it must be one of query, document"):
+        settings.prompt("other")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"prompts": ["a"]},
+        {"prompts": {"a": 5}},
+        {"default_prompt_name": "a"},
+        {"prompts": {str(number): "" for number in range(1001)}},
+    ],
+)
+def test_prompts_that_cannot_be(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="prompt"):
+        read_sentence_settings(tmp_path)
+
+
+def test_prompts_that_are_not_pooled_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, modules("Transformer", "Pooling"), {"pooling_mode_mean_tokens": True, "include_prompt": False})
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "Q: ", "none": ""}}))
+    settings = read_sentence_settings(tmp_path)
+    assert settings.prompt("none") == ""
+    with pytest.raises(InvalidRequest, match="include_prompt is false"):
+        settings.prompt("query")
+
+
+@pytest.mark.parametrize(
+    ("config", "plain"),
+    [
+        ({}, False),
+        ({"sentence_transformers": {"version": "5.0.0"}}, False),
+        ({"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, True),
+        ({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, False),
+        ({"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}, True),
+    ],
+)
+def test_what_is_made_of_a_cross_encoders_number(tmp_path: Path, config: dict[str, Any], plain: bool) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_sentence_settings(tmp_path).plain_scores is plain
+
+
+def test_other_activations_are_refused(tmp_path: Path) -> None:
+    config = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="makes scores by 'Tanh'"):
         read_sentence_settings(tmp_path)

@@ -1,0 +1,74 @@
+"""POST /classify, also known as /v1/classify: which of a classifier's labels fits each text."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.engine.openai.pooling_body import CLASSIFY_FIELDS, read_classify_body
+from quire.engine.openai.schema import body as body_schema
+from quire.server.body import read_json
+from quire.server.caller import Caller
+from quire.server.openai.head import answer_head, note_labels
+from quire.server.openai.json_response import json_response
+from quire.server.openai.vectors import encode_texts
+from quire.server.operation import Operation
+from quire.server.schemas.answers import CLASSIFIED
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+PATHS = ("/classify", "/v1/classify")
+
+
+async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+    """The answer to a classify body. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_classify_body(body)
+    serving.check_model(asked.model, caller)
+    serving.labels.check("classify")
+    note_labels(asked.labels, caller)
+    prompts = await encode_texts(
+        asked.inputs,
+        serving,
+        field="input",
+        add_special_tokens=asked.add_special_tokens,
+        truncate=asked.truncate_prompt_tokens,
+    )
+    scores = await serving.classify(prompts, caller)
+    found = [serving.labels.read("classify", each, use_activation=asked.use_activation) for each in scores]
+    head, used = answer_head(serving, caller), sum(map(len, prompts))
+    return {
+        "id": f"classify-{head.identity}",
+        "object": "list",
+        "created": head.created,
+        "model": head.model,
+        "data": [
+            {
+                "index": index,
+                "label": serving.labels.names[max(range(len(probs)), key=probs.__getitem__)],
+                "probs": probs,
+                "num_classes": len(probs),
+            }
+            for index, probs in enumerate(found)
+        ],
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+    }
+
+
+async def classify(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    return json_response(await answer(await read_json(request), serving, request.state.caller))
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    Operation(
+        method="POST",
+        path=path,
+        summary="The label of each text, and how likely every label is.",
+        handler=classify,
+        body=body_schema(CLASSIFY_FIELDS, required=("input",)),
+        answer=CLASSIFIED,
+    )
+    for path in PATHS
+)

@@ -1,0 +1,116 @@
+"""POST /pooling, also known as /v1/pooling: what a task reads off each text, as vLLM names tasks."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.core.errors import InvalidRequest
+from quire.core.pooling import PoolingTask, Rows
+from quire.engine.openai.pooling_body import POOLING_FIELDS, PoolingBody, read_pooling_body
+from quire.engine.openai.schema import body as body_schema
+from quire.server.body import read_json
+from quire.server.caller import Caller
+from quire.server.openai.head import answer_head, note_labels
+from quire.server.openai.json_response import json_response
+from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
+from quire.server.operation import Operation
+from quire.server.schemas.answers import POOLED
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+PATHS = ("/pooling", "/v1/pooling")
+MOST_NUMBERS = 1 << 22
+"""Of one answer; writing them as JSON takes about half a second."""
+
+
+async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+    """The answer to a pooling body. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_pooling_body(body)
+    serving.check_model(asked.model, caller)
+    task = _task(asked, serving)
+    note_labels(asked.labels, caller)
+    is_embedded = task in ("embed", "token_embed")
+    prompts = await encode_texts(
+        asked.inputs,
+        serving,
+        field="input",
+        add_special_tokens=asked.add_special_tokens,
+        truncate=asked.truncate_prompt_tokens,
+        before=prompt_before(asked.inputs, serving, asked.prompt_name) if is_embedded else "",
+    )
+    found = await _rows(task, asked, prompts, serving, caller)
+    head, used = answer_head(serving, caller), sum(map(len, prompts))
+    return {
+        "id": f"pool-{head.identity}",
+        "object": "list",
+        "created": head.created,
+        "model": head.model,
+        "data": [
+            {
+                "index": index,
+                "object": "pooling",
+                "data": packed(rows) if asked.base64 else rows if task == "token_embed" else rows[0],
+            }
+            for index, rows in enumerate(found)
+        ],
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+    }
+
+
+def _task(asked: PoolingBody, serving: "Serving") -> PoolingTask:
+    """What is to be done, which the model must be able to do and the body's other fields must belong to."""
+    task = asked.task or serving.labels.usual_task
+    serving.labels.check(task)
+    serving.labels.check_settings(
+        task,
+        pooling=asked.pooling,
+        normalize=asked.normalize,
+        dimensions=asked.dimensions,
+        prompt_name=asked.prompt_name,
+        use_activation=asked.use_activation,
+    )
+    check_dimensions(asked.dimensions, serving.embedding_size)
+    return task
+
+
+async def _rows(
+    task: PoolingTask, asked: PoolingBody, prompts: list[list[int]], serving: "Serving", caller: Caller
+) -> list[Rows]:
+    if task in ("embed", "token_embed"):
+        _check_size(task, prompts, serving.embedding_size)
+        normalize = asked.normalize is not False
+        return await serving.pool(prompts, caller, task, pooling=asked.pooling, normalize=normalize)
+    use_activation = asked.use_activation is not False
+    found = await serving.classify(prompts, caller)
+    return [[serving.labels.read(task, scores, use_activation=use_activation)] for scores in found]
+
+
+def _check_size(task: PoolingTask, prompts: list[list[int]], size: int) -> None:
+    numbers = size * sum(map(len, prompts))
+    if task == "token_embed" and numbers > MOST_NUMBERS:
+        raise InvalidRequest(
+            f"a vector of {size} numbers for every token of input makes {numbers:,}, and an answer has at most "
+            f"{MOST_NUMBERS:,}; send less text at a time, or ask for the task embed",
+            field="input",
+        )
+
+
+async def pool(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    return json_response(await answer(await read_json(request), serving, request.state.caller))
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    Operation(
+        method="POST",
+        path=path,
+        summary="What a task reads off each text: a vector, one for every token, or a classifier's numbers.",
+        handler=pool,
+        body=body_schema(POOLING_FIELDS, required=("input",)),
+        answer=POOLED,
+    )
+    for path in PATHS
+)

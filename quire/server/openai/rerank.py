@@ -1,0 +1,78 @@
+"""POST /v1/rerank, also known as /v2/rerank and /rerank: documents in the order of how well they answer a query."""
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.engine.openai.rerank_body import RERANK_FIELDS, RerankBody, read_rerank_body
+from quire.engine.openai.schema import body as body_schema
+from quire.server.body import read_json
+from quire.server.caller import Caller
+from quire.server.openai.compare import Comparison, compare
+from quire.server.openai.head import answer_head, note_labels
+from quire.server.openai.json_response import json_response
+from quire.server.operation import Operation
+from quire.server.schemas.answers import RERANKED
+from quire.server.writer import Body
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+_VERSIONS = {"/v1/rerank": "1", "/v2/rerank": "2", "/rerank": "1"}
+"""Paths, and the version of Cohere's API that answers to each say they follow."""
+
+
+async def answer(body: object, serving: "Serving", caller: Caller, version: str) -> Body:
+    """The answer to a rerank body. Raises an InvalidRequest for anything that cannot be honoured."""
+    asked = read_rerank_body(body)
+    serving.check_model(asked.model, caller)
+    note_labels(asked.labels, caller)
+    wanted = Comparison(
+        [asked.query],
+        asked.documents,
+        ("query", "documents"),
+        add_special_tokens=asked.add_special_tokens,
+        truncate=asked.truncate_prompt_tokens,
+        use_activation=asked.use_activation,
+        is_search=True,
+        most_of_second=asked.max_tokens_per_doc,
+    )
+    found = await compare(wanted, serving, caller)
+    head, used = answer_head(serving, caller), found.num_tokens
+    return {
+        "id": f"rerank-{head.identity}",
+        "model": head.model,
+        "results": _results(asked, found.scores),
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+        "meta": {"api_version": {"version": version}, "tokens": {"input_tokens": used}},
+    }
+
+
+def _results(asked: RerankBody, scores: list[float]) -> list[dict[str, Any]]:
+    """The best first; of equal ones the one that came first."""
+    best = sorted(range(len(scores)), key=lambda index: -scores[index])[: asked.top_n]
+    return [
+        {"index": index, "relevance_score": scores[index]}
+        | ({"document": {"text": asked.documents[index]}} if asked.return_documents else {})
+        for index in best
+    ]
+
+
+async def rerank(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    version = _VERSIONS[request.url.path]
+    return json_response(await answer(await read_json(request), serving, request.state.caller, version))
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    Operation(
+        method="POST",
+        path=path,
+        summary="Documents in the order of how well they answer a query.",
+        handler=rerank,
+        body=body_schema(RERANK_FIELDS, required=("query", "documents")),
+        answer=RERANKED,
+    )
+    for path in _VERSIONS
+)
