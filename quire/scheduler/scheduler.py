@@ -10,10 +10,9 @@ tokens those steps will sample (placeholders); `update` fills them in.
 
 from collections import deque
 
-from quire.config.facts import LONG
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan
-from quire.core.request import Request
+from quire.core.request import LONG_VARIANT, Request
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status
@@ -210,10 +209,10 @@ class Scheduler:
         if limit is None:
             return
         for seq in self._roster.sequences():
-            if seq.num_tokens > limit and seq.kv_variant != LONG:
+            if seq.num_tokens > limit and seq.kv_variant != LONG_VARIANT:
                 if seq.status in HOLDS_KV or seq.status is Status.RUNNING:
                     self._roster.drop(seq)
-                seq.kv_variant = LONG
+                seq.kv_variant = LONG_VARIANT
                 seq.block_names = []
 
     def _make_way_for_better(self) -> None:
@@ -352,6 +351,6 @@ class Scheduler:
                 tables=self.kv.table_from(seq, 0),
                 stop_ids=list(seq.stop_ids),
                 bad_words=list(seq.request.bad_words),
-                length_for_angles=seq.num_tokens if seq.kv_variant == LONG else seq.num_prompt,
+                length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
             )
         )

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 
 from quire.core.errors import CheckpointError
 from quire.core.pooling import Pooling
+from quire.core.request import LONG_VARIANT
 from quire.spec.cache import CacheSpec
 from quire.spec.layer import Activation, LayerSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rope import RopeSpec
 from quire.spec.tensor import TensorSpec
-
-LONG = "long"
-"""The KV variant of sequences beyond the length at which position angles change."""
-
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:
@@ -148,7 +145,7 @@ class ModelSpec:
         changes_at = self.angles_change_at
         if changes_at is None or prompt_length <= changes_at:
             return ""
-        return str(prompt_length) if self.angles_follow_length else LONG
+        return str(prompt_length) if self.angles_follow_length else LONG_VARIANT
 
     @property
     def num_parameters(self) -> int:

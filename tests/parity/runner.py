@@ -45,7 +45,7 @@ class Runner:
         chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
         requests = []
         for prompt in prompts:
-            variant = self._facts.kv_variant(len(prompt))
+            variant = self._facts.spec.kv_variant(len(prompt))
             requests.append(Request(id=f"r{self._next}", prompt=tuple(prompt), params=chosen, kv_variant=variant))
             self._next += 1
             self.loop.add(requests[-1])
