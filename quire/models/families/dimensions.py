@@ -71,6 +71,11 @@ def text_values(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def without_shared_heads(values: dict[str, Any]) -> dict[str, Any]:
+    """For families whose every head has a key of its own, whatever a config says."""
+    return {name: value for name, value in values.items() if name != "num_key_value_heads"}
+
+
 def longest_position(fields: HFFields) -> int:
     """The length that the config gives, before any scaling."""
     return fields.size("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")

@@ -51,8 +51,6 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
 
 def _adapt(values: dict[str, Any]) -> dict[str, Any]:
     """The number of KV heads, which its configs give in other words."""
-    if "num_key_value_heads" in values:
-        return values
     if values.get("new_decoder_architecture"):
         heads = values.get("num_kv_heads") or values.get("num_attention_heads")
     else:
@@ -61,7 +59,15 @@ def _adapt(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
-    return {"new_decoder_architecture": "blk.0.attn_norm_2.weight" in model.names}
+    heads = model.shape["num_key_value_heads"]
+    is_new = "blk.0.attn_norm_2.weight" in model.names or heads not in (1, model.shape["num_attention_heads"])
+    norms = 2 if "blk.0.attn_norm_2.weight" in model.names else 1
+    return {
+        "new_decoder_architecture": is_new,
+        "num_kv_heads": heads,
+        "multi_query": heads == 1,
+        "num_ln_in_parallel_attn": norms,
+    }
 
 
 FAMILY = Family(

@@ -1,7 +1,7 @@
 """GPT-2: learned positions, LayerNorm with bias, a plain MLP; its checkpoints store matrices transposed."""
 
 from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, table
-from quire.models.families.dimensions import Dimensions
+from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec
 from quire.spec.layout import TRANSPOSED
@@ -38,4 +38,4 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     )
 
 
-FAMILY = Family(describe, defaults={"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5})
+FAMILY = Family(describe, defaults={"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5}, adapt=without_shared_heads)

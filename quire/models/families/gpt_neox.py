@@ -3,7 +3,7 @@
 from typing import Any
 
 from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, words
-from quire.models.families.dimensions import Dimensions
+from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import LayerSpec
 from quire.spec.layout import GroupedRows
@@ -52,5 +52,6 @@ def _from_gguf(model: GGUFModel) -> dict[str, Any]:
 FAMILY = Family(
     describe,
     {"rotary_pct": 0.25, "tie_word_embeddings": False, "layer_norm_eps": 1e-5},
+    without_shared_heads,
     from_gguf=_from_gguf,
 )

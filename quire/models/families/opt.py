@@ -4,7 +4,7 @@ from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.families.blocks import decoder, layer_norm, plain_mlp, projection, self_attention, separate_qkv, table
-from quire.models.families.dimensions import Dimensions
+from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec, Part
@@ -59,4 +59,4 @@ def _projection(name: str, rows: int, columns: int) -> MatrixSpec:
 
 
 _DEFAULTS: dict[str, Any] = {"tie_word_embeddings": True, "layer_norm_eps": 1e-5}
-FAMILY = Family(describe, _DEFAULTS)
+FAMILY = Family(describe, _DEFAULTS, without_shared_heads)
