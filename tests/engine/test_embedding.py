@@ -159,9 +159,7 @@ def test_a_classifier_without_labels_is_refused(folder: Path, monkeypatch: pytes
     config["architectures"] = ["BertForSequenceClassification"]
     (folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(module, "read_model_facts", lambda path: replace(read_model_facts(path), labels=()))
-    with pytest.raises(
-        CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"
-    ):
+    with pytest.raises(CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"):
         open_embedder(EngineConfig.from_flat(model=str(folder)))
 
 

@@ -46,6 +46,35 @@ def test_scores(server):
     assert answer["data"][1]["score"] < 1.0
 
 
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
+def test_reranking(server, path):
+    with server.client() as client:
+        answer = client.post(path, json={"query": "a", "documents": ["b c", {"text": "a"}], "top_n": 1}).json()
+    [best] = answer["results"]
+    assert (best["index"], best["document"]) == (1, {"text": "a"})
+    assert best["relevance_score"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_vectors_of_tokens_are_those_of_the_offline_embedder(server, folder):
+    with server.client() as client:
+        answer = client.post("/pooling", json={"input": [[2, 9, 3], [2, 7]], "normalize": False})
+    assert answer.status_code == 200, answer.text
+    embedder = open_embedder(EngineConfig.from_flat(model=str(folder)))
+    expected = embedder.encode([[2, 9, 3], [2, 7]], pooling_task="token_embed", normalize=False)
+    for found, output in zip(answer.json()["data"], expected, strict=True):
+        assert len(found["data"]) == len(output.prompt_token_ids)
+        for row, other in zip(found["data"], output.outputs.data, strict=True):
+            assert row == pytest.approx(other, abs=1e-5)
+    embedder.close()
+
+
+def test_what_is_no_classifier_says_so(server):
+    with server.client() as client:
+        answer = client.post("/classify", json={"input": "a"})
+    assert answer.status_code == 400
+    assert "is no classifier" in answer.json()["error"]["message"]
+
+
 def test_generating_is_refused(server):
     with server.client() as client:
         answer = client.post("/v1/completions", json={"prompt": "hello"})

@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.responses import Response
 
+from quire.engine.labels import Labels
 from quire.engine.openai.body import CHAT_FIELDS
 from quire.server.openapi import SHARED_ERRORS, openapi_document
 from quire.server.operation import Operation
@@ -63,6 +64,10 @@ def test_every_field_the_reader_knows_is_in_the_schema(document: dict[str, Any])
         ("/v1/embeddings", {"input": "a"}),
         ("/v1/embeddings", {"input": "a", "encoding_format": "base64"}),
         ("/v1/score", {"queries": "a", "documents": ["b"]}),
+        ("/v1/rerank", {"query": "a", "documents": ["b", {"text": "c"}]}),
+        ("/v2/rerank", {"query": "a", "documents": ["b"], "return_documents": False}),
+        ("/pooling", {"input": "a"}),
+        ("/v1/pooling", {"input": "a", "task": "embed", "encoding_format": "base64"}),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}),
         ("/tokenize", {"messages": HI}),
         ("/detokenize", {"tokens": [1]}),
@@ -76,6 +81,14 @@ def test_bodies_and_answers_are_as_it_says(
     answer = fake_client(FakeServing(tmp_path)).post(path, json=body)
     assert answer.status_code == 200
     Draft202012Validator(answered).validate(answer.json())
+
+
+def test_classes_are_as_it_says(tmp_path: Path, document: dict[str, Any]) -> None:
+    serving = FakeServing(tmp_path)
+    serving.labels = Labels("tiny", ("good", "bad"))
+    answer = fake_client(serving).post("/classify", json={"input": ["a", "b"]})
+    assert answer.status_code == 200
+    Draft202012Validator(schemas_of(document, "/classify")[1]).validate(answer.json())
 
 
 def test_models_are_as_it_says(tmp_path: Path, document: dict[str, Any]) -> None:

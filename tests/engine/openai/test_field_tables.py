@@ -16,6 +16,13 @@ from quire.engine.openai.embedding_body import (
     read_embedding_body,
     read_score_body,
 )
+from quire.engine.openai.pooling_body import (
+    CLASSIFY_FIELDS,
+    POOLING_FIELDS,
+    read_classify_body,
+    read_pooling_body,
+)
+from quire.engine.openai.rerank_body import RERANK_FIELDS, read_rerank_body
 from quire.engine.openai.schema import Schema
 from quire.engine.openai.tokenize_body import (
     DETOKENIZE_FIELDS,
@@ -73,6 +80,9 @@ APIS = {
         {"text_1": "x", "text_2": "y"},
         {"documents": {"text_2": None}},
     ),
+    "rerank": Api(RERANK_FIELDS, read_rerank_body, {"query": "x", "documents": ["y"]}),
+    "classify": Api(CLASSIFY_FIELDS, read_classify_body, {"input": "x"}),
+    "pooling": Api(POOLING_FIELDS, read_pooling_body, {"input": "x"}),
     "tokenize": Api(TOKENIZE_TEXT_FIELDS, read_tokenize_body, {"prompt": "x"}),
     "tokenize a chat": Api(
         TOKENIZE_CHAT_FIELDS, read_tokenize_body, {"messages": [USER]}, {"tool_choice": {"tools": [TOOL]}}

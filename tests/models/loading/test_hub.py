@@ -30,7 +30,7 @@ print("torch" in sys.modules)
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """Answers /{owner}/{model}/resolve/{revision}/{file} from a folder, ranges included."""
+    """Answers /{owner}/{model}/resolve/{revision}/{file} from a folder, ranges included, and lists its files."""
 
     folder: Path
 
@@ -43,6 +43,8 @@ class FakeHub(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         repo, resolve, rest = self.path.strip("/").partition("/resolve/")
         path = self.folder / repo / rest.partition("/")[2]
+        if self.path.startswith("/api/models/"):
+            return self._list(self.path.removeprefix("/api/models/").partition("?")[0], with_body)
         if not resolve:
             return self._send(200, b"", {}, with_body)
         if not (self.folder / repo).is_dir():
@@ -55,8 +57,23 @@ class FakeHub(BaseHTTPRequestHandler):
             first, last = map(int, wanted.removeprefix("bytes=").split("-")) if wanted else (0, size - 1)
             file.seek(first)
             body = file.read(min(last, size - 1) - first + 1)
-        tags = {"ETag": '"tag"', "X-Repo-Commit": "a" * 40, "Accept-Ranges": "bytes"}
+        tags = {"ETag": f'"{path.name}"', "X-Repo-Commit": "a" * 40, "Accept-Ranges": "bytes"}
         return self._send(206 if wanted else 200, body, tags, with_body)
+
+    def _list(self, asked: str, with_body: bool) -> None:
+        """/{owner}/{model}/revision/{revision}, and /{owner}/{model}/tree/{revision}."""
+        repo = "/".join(asked.split("/")[:2])
+        if not (self.folder / repo).is_dir():
+            return self._send(404, b"", {"X-Error-Code": "RepoNotFound"}, with_body)
+        files = sorted(path for path in (self.folder / repo).rglob("*") if path.is_file())
+        names = [path.relative_to(self.folder / repo).as_posix() for path in files]
+        tree = [
+            {"type": "file", "path": name, "size": path.stat().st_size, "oid": "c" * 40}
+            for name, path in zip(names, files, strict=True)
+        ]
+        info = {"id": repo, "sha": "a" * 40, "siblings": [{"rfilename": name} for name in names]}
+        body = json.dumps(tree if "/tree/" in asked else info).encode()
+        return self._send(200, body, {"Content-Type": "application/json"}, with_body)
 
     def _send(self, status: int, body: bytes, headers: dict[str, str], with_body: bool) -> None:
         self.send_response(status)
@@ -82,10 +99,16 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 
 def ask(tmp_path: Path, endpoint: str, *arguments: str) -> str:
+    answer, torch = run(tmp_path, endpoint, ASK, *arguments).splitlines()
+    assert torch == "False"
+    return answer
+
+
+def run(tmp_path: Path, endpoint: str, program: str, *arguments: str) -> str:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "QUIRE_"))}
     environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", ASK, *arguments],
+        [sys.executable, "-c", program, *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -94,9 +117,7 @@ def ask(tmp_path: Path, endpoint: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    answer, torch = done.stdout.splitlines()
-    assert torch == "False"
-    return answer
+    return done.stdout
 
 
 def test_llama_3_8b_is_known_without_its_weights(tmp_path: Path, endpoint: str) -> None:
@@ -147,12 +168,15 @@ def test_earlier_download_serves_when_the_hub_does_not(tmp_path: Path) -> None:
     assert ask(tmp_path, "http://127.0.0.1:9", "me/tiny").startswith("me/tiny ")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "meta-llama/Meta-Llama-3-8B", "a_b/c.d-e"])
+@pytest.mark.parametrize("name", ["gpt2", "meta-llama/Meta-Llama-3-8B", "a_b/c.d-e", "me/tiny-GGUF:Q4_K_M"])
 def test_hub_ids(name: str) -> None:
     assert hub.is_hub_id(name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b/c", "/abs", "./rel", "../x", "model.gguf", "a b", "-x", "x" * 100, "a/"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "a/b/c", "/abs", "./rel", "../x", "model.gguf", "a b", "-x", "x" * 100, "a/", "a/b:", "a:b/c", "a/b:c:d"],
+)
 def test_not_hub_ids(name: str) -> None:
     assert not hub.is_hub_id(name)
 
@@ -182,6 +206,7 @@ def test_download_takes_what_a_model_needs_and_no_pickles(monkeypatch: pytest.Mo
         asked.update(options, repo=repo)
         return str(tmp_path)
 
+    (tmp_path / "model.safetensors").write_bytes(b"")
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     monkeypatch.setattr(hub, "_reach", lambda: None)
     assert hub.download("owner/model", "main") == tmp_path
@@ -197,8 +222,79 @@ def test_an_earlier_download_serves_when_the_hub_is_away(monkeypatch: pytest.Mon
         raise ConnectionError("no route")
 
     monkeypatch.setattr(hub, "_reach", away)
-    monkeypatch.setattr(hub, "cached_folder", lambda repo, revision: tmp_path)
+    monkeypatch.setattr(hub, "cached_folder", lambda name, revision, file: tmp_path)
     assert hub.download("owner/model", None) == tmp_path
-    monkeypatch.setattr(hub, "cached_folder", lambda repo, revision: None)
+    monkeypatch.setattr(hub, "cached_folder", lambda name, revision, file: None)
     with pytest.raises(CheckpointError, match="the hub could not be asked"):
         hub.download("owner/model", None)
+
+
+LOCATE = """
+import sys
+from pathlib import Path
+from huggingface_hub.utils.tqdm import disable_progress_bars
+from quire.core.errors import QuireError
+from quire.models.loading.hub import cached_folder
+from quire.models.loading.locate import locate
+disable_progress_bars()
+name, file = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+try:
+    path = locate(name, None, file)
+    home = Path(path).parents[[parent.name for parent in path.parents].index("snapshots") - 1]
+    print("/".join(path.relative_to(home).parts))
+    here = sorted(each.relative_to(home).as_posix() for each in home.rglob("*.gguf"))
+    print(here, cached_folder(name, None, file) == path)
+except QuireError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.fixture
+def quantized(tmp_path: Path) -> Path:
+    """A repository with GGUF files alone."""
+    folder = tmp_path / "hub" / "me" / "tiny-GGUF"
+    (folder / "BF16").mkdir(parents=True)
+    for name in ("tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf", "mmproj-F16.gguf"):
+        (folder / name).write_bytes(name.encode())
+    for number in (1, 2):
+        (folder / "BF16" / f"tiny-BF16-0000{number}-of-00002.gguf").write_bytes(b"part")
+    return folder
+
+
+def located(tmp_path: Path, endpoint: str, *arguments: str) -> list[str]:
+    return run(tmp_path, endpoint, LOCATE, *arguments).splitlines()
+
+
+def test_one_quantization_is_downloaded_and_found_again(tmp_path: Path, endpoint: str, quantized: Path) -> None:
+    first = located(tmp_path, endpoint, "me/tiny-GGUF:q4_k_m")
+    assert first == ["tiny-Q4_K_M.gguf", "['tiny-Q4_K_M.gguf'] True"]
+    away = "http://127.0.0.1:9"
+    assert located(tmp_path, away, "me/tiny-GGUF:Q4_K_M") == first
+    assert "the hub could not be asked" in located(tmp_path, away, "me/tiny-GGUF:Q8_0")[0]
+
+
+def test_a_file_comes_with_its_other_parts(tmp_path: Path, endpoint: str, quantized: Path) -> None:
+    path, here = located(tmp_path, endpoint, "me/tiny-GGUF", "tiny-BF16-00002-of-00002.gguf")
+    assert path == "BF16/tiny-BF16-00001-of-00002.gguf"
+    assert here == "['BF16/tiny-BF16-00001-of-00002.gguf', 'BF16/tiny-BF16-00002-of-00002.gguf'] True"
+
+
+def test_several_are_listed_and_one_is_taken(tmp_path: Path, endpoint: str, quantized: Path) -> None:
+    [refused] = located(tmp_path, endpoint, "me/tiny-GGUF")
+    assert "has 3 GGUF models on the hub: BF16/tiny-BF16-00001-of-00002.gguf, tiny-Q8_0.gguf" in refused
+    (quantized / "tiny-Q8_0.gguf").unlink()
+    for part in (quantized / "BF16").iterdir():
+        part.unlink()
+    home = tmp_path / "home"
+    home.rename(tmp_path / "before")
+    assert located(tmp_path, endpoint, "me/tiny-GGUF")[0] == "tiny-Q4_K_M.gguf"
+
+
+def test_a_file_is_for_a_model_on_the_hub(tmp_path: Path, endpoint: str, quantized: Path) -> None:
+    for model in (str(tmp_path), "smollm2", "me/tiny-GGUF:Q8_0"):
+        [refused] = located(tmp_path, endpoint, model, "tiny-Q8_0.gguf")
+        assert "--file is 'tiny-Q8_0.gguf', which names a file of a model on the hub" in refused
+
+
+def test_facts_of_a_tag_are_read_from_what_was_pulled(tmp_path: Path, endpoint: str, quantized: Path) -> None:
+    assert "run `quire pull me/tiny-GGUF:Q8_0` first" in ask(tmp_path, endpoint, "me/tiny-GGUF:Q8_0")

@@ -58,3 +58,19 @@ def test_errors_have_their_classes(live_server: LiveServer) -> None:
         litellm.completion(**(asked(live_server) | {"model": "openai/no-such-model"}))
     with pytest.raises(litellm.BadRequestError):
         litellm.completion(**(asked(live_server) | {"temperature": -1}))
+
+
+@pytest.mark.parametrize("provider", ["hosted_vllm", "cohere", "jina_ai"])
+def test_rerank(live_server: LiveServer, provider: str) -> None:
+    """As it asks vLLM's server, Cohere and Jina."""
+    answer = litellm.rerank(
+        model=f"{provider}/{live_server.model}",
+        api_base=f"{live_server.url}/v1/rerank" if provider == "jina_ai" else live_server.url,
+        api_key="none",
+        query="the capital of France",
+        documents=["a recipe for soup", "the capital of France"],
+        top_n=1,
+    )
+    [best] = answer.results
+    assert best["index"] == 1
+    assert best["relevance_score"] == pytest.approx(1.0, abs=1e-3)

@@ -13,7 +13,15 @@ from tests.server.fuzz.conftest import Bystander
 from tests.server.fuzz.test_hostile_bodies import JSON, RAW
 from tests.server.live import LiveServer
 
-ROUTES = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize", "/v1/embeddings")
+ROUTES = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/tokenize",
+    "/v1/embeddings",
+    "/v1/rerank",
+)
 LONG = b'{"prompt": "' + b"x" * (10 << 20) + b'", "messages": [], "input": "y"}'
 
 

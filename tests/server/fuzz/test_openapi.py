@@ -20,6 +20,8 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
 WAITS_FOR_WORK = "/debug/profile"
 """Records steps of a busy engine; while nothing runs it waits, and then says so with 503."""
 LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+READING = ("/v1/embeddings", "/v1/classify", "/v1/pooling")
+"""Routes whose input is not gone on with."""
 HEADERS = {"X-Request-Deadline": "1"}
 """Seconds: what asks for a long text is cut off, which the document allows."""
 
@@ -35,7 +37,7 @@ def test_the_server_shows_the_document_that_is_tested_here(fuzzed_server: LiveSe
 def ask(case: Any, server: LiveServer) -> None:
     if isinstance(case.body, dict) and not any(name in case.body for name in LENGTHS) and case.method == "POST":
         for prompt, length in (("messages", "max_tokens"), ("prompt", "max_tokens"), ("input", "max_output_tokens")):
-            if prompt in case.body and case.path.startswith("/v1/") and "embeddings" not in case.path:
+            if prompt in case.body and case.path.startswith("/v1/") and not case.path.startswith(READING):
                 case.body[length] = 2
                 break
     case.call_and_validate(base_url=server.url, checks=CHECKS, headers=HEADERS, timeout=120)

@@ -16,22 +16,36 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.config.parsers import ParserConfig
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
+from quire.engine.labels import Labels
 from quire.engine.openai.tools import check_tools
 from quire.engine.parsers.style import AnswerStyle
 from quire.engine.parsers.tools import Tools
 from quire.engine.text.load import load_tokenizer
+from quire.engine.text.pairs import PairFrame, Part
+from quire.models.loading.sentence_settings import SentenceSettings
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, exception_handlers
 from quire.server.gate.account import Account
-from quire.server.openai import chat, completions, embeddings, models, score, tokenize
+from quire.server.openai import (
+    chat,
+    classify,
+    completions,
+    embeddings,
+    models,
+    pooling,
+    rerank,
+    score,
+    tokenize,
+)
 from quire.server.operation import Operation
 from quire.server.streams import encode_events
 from tests.engine.text import vocabularies
 
 OPERATIONS: tuple[Operation, ...] = (
     *(*chat.OPERATIONS, *completions.OPERATIONS, *embeddings.OPERATIONS),
-    *(*score.OPERATIONS, *tokenize.OPERATIONS, *models.OPERATIONS),
+    *(*score.OPERATIONS, *rerank.OPERATIONS, *classify.OPERATIONS, *pooling.OPERATIONS),
+    *(*tokenize.OPERATIONS, *models.OPERATIONS),
 )
 CALLER = Caller("r1", Account())
 
@@ -46,6 +60,10 @@ class FakeServing:
         self.created = 1_700_000_000
         self.max_model_len = 64
         self.lower_case = False
+        self.labels = Labels("tiny")
+        self.prompts: dict[str, str] = {}
+        self.pairs: list[list[int]] | None = None
+        """Types of the tokens of pairs, where pairs were classified last."""
         self.embedding_size = 3
         self.config = SimpleNamespace()
         self.variables = {"enable_thinking", "documents"}
@@ -88,12 +106,42 @@ class FakeServing:
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
+    def prompt(self, name: str | None) -> str:
+        return SentenceSettings(prompts=self.prompts).prompt(name)
+
+    def prompt_for(self, *names: str) -> str:
+        return SentenceSettings(prompts=self.prompts).prompt_for(*names)
+
+    def pair_frame(self) -> PairFrame:
+        return PairFrame(Part((1,), (0,)), Part((2,), (0,)), Part((2,), (1,)), 0, 1)
+
     async def embed(
         self, prompts: list[list[int]], caller: Caller, pooling: str | None = None, normalize: bool = True
     ) -> list[list[float]]:
+        return [row for [row] in await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize)]
+
+    async def classify(
+        self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
+    ) -> list[list[float]]:
+        """The raw score of label 0 is a tenth of the text's length; the others' are 0."""
+        self.embedded += prompts
+        self.pairs = types
+        return [[len(prompt) / 10, *[0.0] * (len(self.labels.names) - 1)] for prompt in prompts]
+
+    async def pool(
+        self,
+        prompts: list[list[int]],
+        caller: Caller,
+        readout: str,
+        *,
+        pooling: str | None = None,
+        normalize: bool = True,
+    ) -> list[list[list[float]]]:
         self.embedded += prompts
         self.poolings.append((pooling, normalize))
-        return [[math.cos(len(prompt)), math.sin(len(prompt)), 0.0] for prompt in prompts]
+        if readout == "token_embed":
+            return [[[float(token), 0.0, 0.0] for token in prompt] for prompt in prompts]
+        return [[[math.cos(len(prompt)), math.sin(len(prompt)), 0.0]] for prompt in prompts]
 
     async def respond(self, request: Request, call: Call) -> Response:
         self.calls.append(call)
