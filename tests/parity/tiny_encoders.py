@@ -26,6 +26,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "bert-first-names": {"model_type": "bert", "masked_lm": True, "first_names": True},
     "roberta": {"model_type": "roberta", "type_vocab_size": 1, "pad_token_id": 1},
     "xlm-roberta": {"model_type": "xlm-roberta", "type_vocab_size": 1, "pad_token_id": 1, "masked_lm": True},
+    "mpnet": {"model_type": "mpnet", "pad_token_id": 1},
+    "modernbert": {"model_type": "modernbert", "local_attention": 12, "num_hidden_layers": 4, "pad_token_id": 0},
+    "modernbert-masked-lm": {"model_type": "modernbert", "num_hidden_layers": 4, "pad_token_id": 0, "masked_lm": True},
+    "nomic_bert": {"model_type": "nomic_bert"},
 }
 
 
