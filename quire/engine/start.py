@@ -17,6 +17,7 @@ from quire.engine.progress import LoadingBar
 from quire.engine.text.load import load_tokenizer
 from quire.executor.inline import local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
+from quire.models.loading.model_impl import with_model_impl
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.shelf import GrammarShelf
@@ -47,6 +48,7 @@ def start_loop(
     facts = read_model_facts(str(path))
     if facts.is_encoder:
         raise ConfigError(f"{path} is an encoder ({facts.architecture}): it embeds texts and generates none")
+    asked = with_model_impl(asked, path)
     clock.done("reading the model's header")
     device = local_device_facts()
     clock.done("finding the device")

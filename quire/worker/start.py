@@ -13,7 +13,11 @@ from quire.layers.attention import Attention
 from quire.layers.weights import WeightPolicy
 from quire.models.compiled import compile_layers
 from quire.models.decoder import Decoder
+from quire.models.fallback.decoder import FallbackDecoder
+from quire.models.fallback.load import load_fallback
+from quire.models.fallback.plan import FallbackPlan
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
+from quire.models.loading.checkpoint import Checkpoint
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.open_checkpoint import open_checkpoint, read_config
 from quire.models.loading.read_ahead import ReadAhead
@@ -58,7 +62,46 @@ def start_worker(
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     checkpoint = None if resolved.random_weights else open_checkpoint(path)
-    shape = read_hf_config(read_config(path) if checkpoint is None else checkpoint.config(), str(path))
+    config = read_config(path) if checkpoint is None else checkpoint.config()
+    shape = read_hf_config(config, str(path))
+    model: Decoder | FallbackDecoder
+    if resolved.uses_transformers:
+        made_up = seed if resolved.random_weights else None
+        plan, dtype = FallbackPlan.of(shape), getattr(torch, resolved.dtype)
+        model = load_fallback(path, config, plan, dtype=dtype, device=device, random_seed=made_up)
+        clock.done("the model, from transformers")
+    else:
+        model = _own_model(
+            checkpoint, shape, resolved, device, seed, core, clock, progress, in_background=in_background
+        )
+    rows = resolved.limits.max_num_seqs + 1  # one is spare
+    sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
+    attention = choose_backend(resolved.attention_backend, _attention_shape(model, shape, resolved), device)
+    clock.done("choosing who attends")
+    worker = _worker(model, shape, resolved, device, sampling, core, attention)
+    clock.done("memory for KV and steps")
+    if resolved.compile:
+        compile_ahead(worker, resolved.kv)
+        clock.done("compiling layers")
+    if device.type == "cuda":
+        check_memory(worker, resolved, device)
+        clock.done("the largest step")
+    return worker
+
+
+def _own_model(
+    checkpoint: Checkpoint | None,
+    shape: HFShape,
+    resolved: Resolved,
+    device: torch.device,
+    seed: int,
+    core: CpuCore | None,
+    clock: StartClock,
+    progress: Progress | None,
+    *,
+    in_background: bool,
+) -> Decoder:
+    """A model of one of quire's families, with its weights or with a gate that opens as they come."""
     kept = frozenset(range(shape.num_layers - resolved.offloaded_layers, shape.num_layers))
     packing = None if core is None else core.packing
     policy = WeightPolicy(getattr(torch, resolved.dtype), device, resolved.keep_packed, kept, packing)
@@ -77,21 +120,9 @@ def start_worker(
         if core is not None:
             core.loaded(worked=True)
         clock.done("weights")
-    rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, shape.vocab_size, device, seed, shelf=grammars)
     if resolved.compile:
         compile_layers(model)
-    attention = choose_backend(resolved.attention_backend, _attention_shape(model, shape, resolved), device)
-    clock.done("choosing who attends")
-    worker = _worker(model, shape, resolved, device, sampling, core, attention)
-    clock.done("memory for KV and steps")
-    if resolved.compile:
-        compile_ahead(worker, resolved.kv)
-        clock.done("compiling layers")
-    if device.type == "cuda":
-        check_memory(worker, resolved, device)
-        clock.done("the largest step")
-    return worker
+    return model
 
 
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:
@@ -105,7 +136,7 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
 
 
 def _worker(
-    model: Decoder,
+    model: Decoder | FallbackDecoder,
     shape: HFShape,
     resolved: Resolved,
     device: torch.device,
@@ -118,7 +149,7 @@ def _worker(
     return Worker(model, resolved.kv, heads, resolved.limits, sampling, device, machine, attention)
 
 
-def _attention_shape(model: Decoder, shape: HFShape, resolved: Resolved) -> AttentionShape:
+def _attention_shape(model: Decoder | FallbackDecoder, shape: HFShape, resolved: Resolved) -> AttentionShape:
     layers = [part for part in model.modules() if isinstance(part, Attention)]
     return AttentionShape(
         num_heads=shape.num_heads,

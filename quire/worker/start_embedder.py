@@ -11,6 +11,7 @@ from quire.core.pooling import Pooling
 from quire.layers.weights import WeightPolicy
 from quire.models.decoder import Decoder
 from quire.models.encoder_load import load_encoder
+from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.load import Progress, load_weights
 from quire.models.loading.hf_config import HFShape, read_hf_config
 from quire.models.loading.hf_fields import HFFields
@@ -48,7 +49,12 @@ def start_embedder(
 
 
 def embedder_of(
-    model: Decoder, scratch: KVScratch, limits: StepLimits, *, device: torch.device, pooling: Pooling | None = None
+    model: Decoder | FallbackDecoder,
+    scratch: KVScratch,
+    limits: StepLimits,
+    *,
+    device: torch.device,
+    pooling: Pooling | None = None,
 ) -> Embedder:
     """An embedder that shares a generating model's weights; it must not run at the same time as a step."""
     batch = BatchLimits(limits.max_num_seqs, limits.max_num_batched_tokens)

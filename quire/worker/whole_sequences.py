@@ -10,6 +10,7 @@ from torch import Tensor
 from quire.layers.batch import Batch, KVLayer
 from quire.models.decoder import Decoder
 from quire.models.encoder import Encoder
+from quire.models.fallback.decoder import FallbackDecoder
 
 _BLOCK_SIZE = 16
 
@@ -62,7 +63,7 @@ class KVScratch:
 class DecoderBody(Body):
     """A causal model over a paged KV of its own, which is dropped with the batch."""
 
-    def __init__(self, model: Decoder, scratch: KVScratch, chunk: int, device: torch.device) -> None:
+    def __init__(self, model: Decoder | FallbackDecoder, scratch: KVScratch, chunk: int, device: torch.device) -> None:
         """`chunk` bounds the tokens of one forward."""
         self._model = model
         self._scratch = scratch
