@@ -13,8 +13,8 @@ def decide_impl(asked: EngineConfig, choices: list[Choice]) -> bool:
     for given, flag in ((settings.compile, "--compile"), (settings.offload_gb, "--offload-gb")):
         if given:
             raise ConfigError(
-                f"{flag} is for models that quire has code of its own for, but this one runs through transformers; leave "
-                "it out."
+                f"{flag} is for models that quire has code of its own for, and this one runs through transformers; "
+                "leave it out."
             )
     choices.append(Choice("model_impl", "transformers", "its modules, with quire's cache, scheduler and sampling"))
     return True

@@ -1,7 +1,7 @@
 """What the fallback puts in the place of transformers' attention: keys and values go to quire's paged cache.
 
-The step travels from `FallbackDecoder.forward` to each layer as a keyword argument, which transformers hands down; there
-is no global context.
+The step travels from `FallbackDecoder.forward` to each layer as a keyword argument, which transformers hands down;
+there is no global context.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from quire.core.errors import CheckpointError
 from quire.layers.attention import Attention
 from quire.layers.batch import Batch
 
@@ -22,8 +23,16 @@ STEP = "quire_step"
 """The keyword argument that a step travels in."""
 
 
-class NotForFallback(Exception):
-    """A model does something that quire's attention would not do, and why; the trial turns it into a refusal."""
+_KNOWN = frozenset(
+    {"scaling", "softcap", "is_causal", "sliding_window", "position_ids", "position_embeddings", "return_dict"}
+)
+"""What layers tell attention: numbers that the trial takes over, and what has no effect there. Windows are read from
+masks, which every implementation goes by."""
+
+
+class NotForFallback(CheckpointError):
+    """A model does something that quire's attention would not do. The trial says of which model; a step of a model that
+    begins with it later fails."""
 
 
 class Step(ABC):
@@ -49,7 +58,11 @@ class PagedStep(Step):
     def attend(
         self, module: nn.Module, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, given: Mapping[str, Any]
     ) -> Tensor:
-        return attend_paged(self._layers[layer_index(module)], heads, self._batch)
+        layer = self._layers[layer_index(module)]
+        if mask is not None or given.get("scaling", layer.scale) != layer.scale:
+            raise NotForFallback("it attends in another way than when it was tried out")
+        check_given(given)
+        return attend_paged(layer, heads, self._batch)
 
 
 def attention_function(
@@ -60,6 +73,16 @@ def attention_function(
     if not isinstance(step, Step):
         raise NotForFallback("its layers do not hand keyword arguments down to attention")
     return step.attend(module, (query, key, value), attention_mask, given).unsqueeze(0), None
+
+
+def check_given(given: Mapping[str, Any]) -> None:
+    """What a layer tells attention must be something that quire's attention does."""
+    for name, value in given.items():
+        # None, 0 and False turn off what they are the value of: dropout, outputs that nobody reads
+        if name not in _KNOWN and not (value is None or (isinstance(value, bool | int | float) and not value)):
+            raise NotForFallback(f"its layers give attention {name}, which quire's does not know")
+    if given.get("is_causal") is False:
+        raise NotForFallback("one of its layers is not causal")
 
 
 def layer_index(module: nn.Module) -> int:

@@ -108,8 +108,8 @@ def _read(transformers: Any, path: Path, plan: FallbackPlan, dtype: torch.dtype,
         names = sorted(map(str, report.get(kind, ())))
         if names:
             raise CheckpointError(
-                f"{plan.source}: {len(names)} tensors that its config asks for are not in the checkpoint or have another "
-                f"shape, {names[0]} among them; the download may be incomplete."
+                f"{plan.source}: {len(names)} tensors that its config asks for are missing or have another shape, "
+                f"{names[0]} among them; the download may be incomplete."
             )
     return causal
 

@@ -9,7 +9,10 @@ from torch import Tensor
 from quire.models.fallback.attention import NotForFallback
 
 _SEEN = "quire_window"
-"""The attribute of a mask that holds its window; 0: all positions before a token."""
+"""The attribute of a mask that holds its window, 0 for all positions before a token, or what is wrong with it: models
+make masks that no layer of theirs uses."""
+_LONGEST = 1 << 17
+"""Positions, of models whose config does not say."""
 MaskRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Whether a query may see a key, by the indices of sequence, head, query and key."""
 
@@ -20,7 +23,12 @@ def mask_function(*, q_length: int, kv_length: int, mask_function: MaskRule, con
     queries, keys = torch.arange(q_length, device=device), torch.arange(kv_length, device=device)
     mask = _visible(mask_function, queries[:, None], keys)[None, None]
     longest = getattr(config, "max_position_embeddings", None)
-    setattr(mask, _SEEN, window_of(mask_function, longest if isinstance(longest, int) else 4096, device) or 0)
+    seen: int | NotForFallback
+    try:
+        seen = window_of(mask_function, longest if isinstance(longest, int) else _LONGEST, device) or 0
+    except NotForFallback as error:
+        seen = error
+    setattr(mask, _SEEN, seen)
     return mask
 
 
@@ -53,8 +61,10 @@ def seen_window(mask: Tensor | None) -> int | None:
         raise NotForFallback("a layer attends without a causal mask")
     if not hasattr(mask, _SEEN):
         raise NotForFallback("it changes masks before they reach attention, to add a bias of positions for example")
-    window: int = getattr(mask, _SEEN)
-    return window or None
+    seen: int | NotForFallback = getattr(mask, _SEEN)
+    if isinstance(seen, NotForFallback):
+        raise seen
+    return seen or None
 
 
 def _visible(rule: MaskRule, queries: Tensor, keys: Tensor) -> Tensor:

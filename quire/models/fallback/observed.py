@@ -1,4 +1,4 @@
-"""ObservedStep: a whole prompt in which every layer's call of attention is checked against the plan and written down."""
+"""ObservedStep: a whole prompt in which every layer's call of attention is checked and written down."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,9 @@ from torch import Tensor, nn
 
 from quire.layers.attention import Attention
 from quire.layers.batch import Batch
-from quire.models.fallback.attention import NotForFallback, Step, attend_paged, layer_index
+from quire.models.fallback.attention import NotForFallback, Step, attend_paged, check_given, layer_index
 from quire.models.fallback.masks import seen_window
 from quire.models.fallback.plan import FallbackPlan
-
-_WITHOUT_EFFECT = frozenset({"position_ids", "position_embeddings", "sliding_window", "return_dict"})
-"""What layers hand on besides; windows are read from masks, which every implementation goes by."""
 
 
 class ObservedStep(Step):
@@ -53,8 +50,8 @@ class ObservedStep(Step):
         wanted = (1, plan.num_kv_heads, tokens, plan.head_dim)
         if key.shape != wanted or value.shape != wanted:
             raise NotForFallback(
-                f"its layer {index} has keys of shape {list(key.shape)} and values of shape {list(value.shape)}, but its "
-                f"config.json plans {list(wanted)}"
+                f"its layer {index} has keys of shape {list(key.shape)} and values of shape {list(value.shape)}, but "
+                f"its config.json plans {list(wanted)}"
             )
         if query.shape[0] != 1 or query.shape[2:] != key.shape[2:] or query.shape[1] % key.shape[1]:
             raise NotForFallback(f"its layer {index} has queries of shape {list(query.shape)} for such keys")
@@ -62,14 +59,10 @@ class ObservedStep(Step):
     def _layer(
         self, module: nn.Module, index: int, query: Tensor, window: int | None, given: Mapping[str, Any]
     ) -> Attention:
-        given = dict(given)
-        scale, softcap = given.pop("scaling", None), given.pop("softcap", None)
-        if given.pop("is_causal", None) is False or getattr(module, "is_causal", True) is False:
+        if getattr(module, "is_causal", True) is False:
             raise NotForFallback(f"its layer {index} is not causal")
-        # 0 and False turn off what they are the value of: dropout, outputs that nobody reads
-        unknown = [name for name, value in given.items() if name not in _WITHOUT_EFFECT and not _is_off(value)]
-        if unknown:
-            raise NotForFallback(f"its layers give attention {', '.join(sorted(unknown))}, which quire's does not know")
+        check_given(given)
+        scale, softcap = given.get("scaling"), given.get("softcap")
         for name, value in (("scaling", scale), ("softcap", softcap)):
             if value is not None and not isinstance(value, int | float):
                 raise NotForFallback(f"its layer {index} gives {name} as a {type(value).__name__} and not as a number")
@@ -84,7 +77,3 @@ class ObservedStep(Step):
                 f"its layer {index} sees {'everything' if window is None else f'{window} tokens'}, but its config.json "
                 f"plans a window of {kept}"
             )
-
-
-def _is_off(value: object) -> bool:
-    return value is None or (isinstance(value, bool | int | float) and not value)

@@ -5,7 +5,7 @@ from typing import Any
 
 from quire.models.fallback.plan import FallbackPlan
 
-WHAT_RUNS = (
+_WHAT_RUNS = (
     "The fallback runs decoders whose every layer attends to the positions before a token, through transformers' "
     "AttentionInterface; docs/models.md lists those that were tried."
 )
@@ -17,7 +17,8 @@ _ANGLES = ("dynamic", "longrope", "su")
 
 
 def refusal(plan: FallbackPlan, why: str) -> str:
-    return f"{plan.source} is of type {plan.model_type!r}, which the fallback to transformers cannot run: {why}. {WHAT_RUNS}"
+    told = f"{plan.source} is of type {plan.model_type!r}, which the fallback to transformers cannot run: {why}."
+    return f"{told} {_WHAT_RUNS}"
 
 
 def problem_of(config: Mapping[str, Any]) -> str | None:
@@ -34,9 +35,7 @@ def problem_of(config: Mapping[str, Any]) -> str | None:
             return "its layers attend to another model's states (add_cross_attention)"
     kind = next((kind for kind in _rope_kinds(config) if kind in _ANGLES), None)
     if kind is not None:
-        return (
-            f"its position angles change with the length of a sequence ({kind}), for which transformers keeps one state"
-        )
+        return f"its position angles change with the length of a sequence ({kind}), and transformers keeps one set"
     return _TYPES.get(str(config.get("model_type")))
 
 

@@ -1,7 +1,7 @@
 """The trial of a fallback at start: a few made-up tokens through the model's own attention and through quire's.
 
-It finds out how each layer attends and whether the two agree when prompts are cut up and mixed. What it cannot vouch for
-is refused: a fallback gives the numbers of transformers or does not start.
+It finds out how each layer attends and whether the two agree when prompts are cut up and mixed. What it cannot vouch
+for is refused: a fallback gives the numbers of transformers or does not start.
 """
 
 from dataclasses import dataclass

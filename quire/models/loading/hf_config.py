@@ -82,10 +82,10 @@ def read_hf_config(config: Mapping[str, Any], source: str) -> HFShape:
         raise CheckpointError(
             f"{source} describes {model_type} with latent attention (MLA), which quire does not have yet."
         )
-    num_layers = fields.size("num_hidden_layers", "n_layer", "num_layers", most=_MOST_LAYERS)
+    num_layers = fields.size("num_hidden_layers", "n_layer", "num_layers", "n_layers", most=_MOST_LAYERS)
     hidden_size = fields.size("hidden_size", "n_embd", "d_model")
-    num_heads = fields.size("num_attention_heads", "n_head")
-    num_kv_heads = fields.size_or_none("num_key_value_heads") or num_heads
+    num_heads = fields.size("num_attention_heads", "n_head", "num_heads", "n_heads")
+    num_kv_heads = _num_kv_heads(fields) or num_heads
     if num_heads % num_kv_heads:
         raise CheckpointError(
             f"{source} gives {num_heads} heads and {num_kv_heads} KV heads, which do not divide them."
@@ -127,6 +127,13 @@ def _architecture(config: Mapping[str, Any], model_type: str) -> str:
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else model_type
 
 
+def _num_kv_heads(fields: HFFields) -> int | None:
+    """None: as many as there are heads."""
+    if fields.flag("multi_query", False):  # StarCoder's first family
+        return 1
+    return fields.size_or_none("num_key_value_heads") or fields.nested("attn_config").size_or_none("kv_n_heads")
+
+
 def _head_dim(fields: HFFields, hidden_size: int, num_heads: int) -> int:
     given = fields.size_or_none("head_dim")
     if given is None and hidden_size % num_heads:
@@ -138,7 +145,7 @@ def _head_dim(fields: HFFields, hidden_size: int, num_heads: int) -> int:
 
 def _max_position(fields: HFFields, model_type: str) -> tuple[int, str]:
     """The longest context, and what says so: scaling stretches it, except where the config's length includes that."""
-    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len")
     longest = fields.size(*names)
     if model_type.startswith("gemma3"):
         return longest, "the checkpoint"
