@@ -59,7 +59,8 @@ class PagedStep(Step):
         self, module: nn.Module, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, given: Mapping[str, Any]
     ) -> Tensor:
         layer = self._layers[layer_index(module)]
-        if mask is not None or given.get("scaling", layer.scale) != layer.scale:
+        was = (layer.scale, layer.softcap)
+        if mask is not None or (given.get("scaling") or was[0], given.get("softcap") or was[1]) != was:
             raise NotForFallback("it attends in another way than when it was tried out")
         check_given(given)
         return attend_paged(layer, heads, self._batch)

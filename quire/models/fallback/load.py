@@ -2,7 +2,6 @@
 checkpoint and reads no file but config.json and .safetensors.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,8 @@ from quire.models.fallback.plan import FallbackPlan
 from quire.models.fallback.refused import problem_of, refusal
 from quire.models.fallback.trial import try_out
 
-_log = logging.getLogger(__name__)
-
 _OLDEST = (5, 0)
+_ADAPTER = "adapter_config.json"
 
 
 def load_fallback(
@@ -42,6 +40,9 @@ def load_fallback(
         raise CheckpointError(refusal(plan, problem))
     if not path.is_dir():
         raise CheckpointError(refusal(plan, f"{path.name} is a single file, and it needs a folder with a config.json"))
+    if (path / _ADAPTER).exists():
+        # transformers would load the model that the adapter names, wherever that is
+        raise CheckpointError(refusal(plan, f"its folder holds an adapter ({_ADAPTER}); keep the model alone in it"))
     _register(transformers)
     with _quiet(transformers):
         if random_seed is None:
@@ -92,20 +93,22 @@ def _read(transformers: Any, path: Path, plan: FallbackPlan, dtype: torch.dtype,
     try:
         causal, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
+            config=_config(transformers, path),
             dtype=dtype,
-            # without a map the weights would be in host memory first; only there it needs no further library
+            # without a map the weights would be in host memory first; a map needs a further library
             device_map=None if device.type == "cpu" else {"": device},
             attn_implementation="eager",
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are in the report, by name
         )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except Exception as error:  # another library's, about a stranger's files: it has many kinds
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(refusal(plan, f"transformers does not load it ({said})")) from error
     for kind in ("missing_keys", "mismatched_keys"):
-        names = sorted(map(str, report.get(kind, ())))
+        names = sorted(key if isinstance(key, str) else str(key[0]) for key in report.get(kind, ()))
         if names:
             raise CheckpointError(
                 f"{plan.source}: {len(names)} tensors that its config asks for are missing or have another shape, "
@@ -115,13 +118,19 @@ def _read(transformers: Any, path: Path, plan: FallbackPlan, dtype: torch.dtype,
 
 
 def _make_up(transformers: Any, path: Path, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
-    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.device(device):
         torch.manual_seed(seed)
         return transformers.AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation="eager", trust_remote_code=False
+            _config(transformers, path), dtype=dtype, attn_implementation="eager", trust_remote_code=False
         )
+
+
+def _config(transformers: Any, path: Path) -> Any:
+    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    # a config could name kernels that transformers would then download, code and all
+    config._experts_implementation = None
+    return config
 
 
 @contextmanager
