@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from quire import LLM, SamplingParams
 from quire.core.errors import CheckpointError
+from quire.models.fallback.load import load_fallback
+from quire.models.fallback.plan import FallbackPlan
+from quire.models.loading.hf_config import read_hf_config
+from quire.models.loading.open_checkpoint import read_config
+from quire.worker.whole_sequences import DecoderBody, KVScratch, Packed
 from tests.parity.runner import Runner
 from tests.parity.test_families import assert_equal, prompt_of
 from tests.parity.tiny import Tiny
@@ -81,6 +87,7 @@ def test_16_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of importing some of the models
 @pytest.mark.parametrize("model_type", [*MANY, *NATIVE])
 def test_many(tmp_path: Path, model_type: str) -> None:
     check_mixed(make_tiny_fallback(model_type, tmp_path), model_impl="transformers")
@@ -97,6 +104,34 @@ def test_refused(tmp_path: Path, model_type: str) -> None:
     tiny = make_tiny_fallback(model_type, tmp_path)
     with pytest.raises(CheckpointError, match=REFUSED[model_type]):
         Runner(tiny.path, model_impl="transformers")
+
+
+def test_quires_own_families_only(tmp_path: Path) -> None:
+    tiny = make_tiny_fallback("mixtral", tmp_path)
+    with pytest.raises(CheckpointError, match="is of type 'mixtral'; quire runs llama"):
+        Runner(tiny.path, model_impl="quire")
+
+
+def test_the_engine_chooses_it(tmp_path: Path) -> None:
+    tiny = make_tiny_fallback("mixtral", tmp_path)
+    prompt = prompt_of(20, seed=6)
+    llm = LLM(str(tiny.path), dtype="float32", skip_tokenizer=True, num_gpu_blocks_override=64)
+    params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
+    [answer] = llm.generate([prompt], params, use_tqdm=False)
+    llm.close()
+    assert list(answer.outputs[0].token_ids) == tiny.greedy(prompt, 8)[0]
+
+
+@torch.inference_mode()
+def test_hidden_states_for_embeddings(tmp_path: Path) -> None:
+    tiny, device = make_tiny_fallback("olmo3", tmp_path), torch.device("cpu")
+    config = read_config(tiny.path)
+    plan = FallbackPlan.of(read_hf_config(config, "tiny"))
+    model = load_fallback(tiny.path, config, plan, dtype=torch.float32, device=device)
+    texts = [prompt_of(length, seed=length) for length in (5, 21)]
+    body = DecoderBody(model, KVScratch(plan.num_kv_heads, plan.head_dim, torch.float32), 64, device)
+    expected = [tiny.oracle.base_model(torch.tensor([text]), use_cache=False)[0][0] for text in texts]
+    torch.testing.assert_close(body.hidden(Packed(texts, device)), torch.cat(expected), atol=1e-4, rtol=0)
 
 
 def check_mixed(tiny: Tiny, **settings: str) -> None:

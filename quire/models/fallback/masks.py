@@ -70,4 +70,4 @@ def seen_window(mask: Tensor | None) -> int | None:
 def _visible(rule: MaskRule, queries: Tensor, keys: Tensor) -> Tensor:
     zero = torch.zeros((), dtype=torch.int64, device=keys.device)
     visible = rule(zero, zero, queries, keys)
-    return visible.to(torch.bool).expand(torch.broadcast_shapes(queries.shape, keys.shape)).clone()
+    return visible.to(torch.bool) & torch.ones_like(queries + keys, dtype=torch.bool)

@@ -64,15 +64,14 @@ def _try_out(model: FallbackDecoder, causal: Any, plan: FallbackPlan, device: to
     causal.set_attn_implementation(OWN)
     found = [[Tensor()] * length for length in _LENGTHS]
     for step in _STEPS:
-        logits = trial.run(model, step)
-        rows = iter(logits)
+        rows = iter(trial.run(model, step))
         for sequence, begin, end in step:
             for place in range(begin, end):
                 found[sequence][place] = next(rows)
-    for sequence, logits, (_, _, first) in zip(found, wanted, _STEPS[0], strict=True):
+    for pieces, logits, (_, _, first) in zip(found, wanted, _STEPS[0], strict=True):
         # apart, as the middle of all would not tell of a few that continue something
         for part in (slice(first), slice(first, None)):
-            _compare(torch.stack(sequence[part]), logits[part], causal.dtype, "prompts in pieces")
+            _compare(torch.stack(pieces[part]), logits[part], causal.dtype, "prompts in pieces")
     model.can_be_captured = device.type == "cuda" and _never_waits(model, trial)
 
 
@@ -118,7 +117,8 @@ class _Trial:
         sequences = [torch.randint(plan.vocab_size, (n,), generator=generator).to(device) for n in _LENGTHS]
         each = -(-max(_LENGTHS) // _BLOCK_SIZE)
         shape = (2, each * len(_LENGTHS), _BLOCK_SIZE, plan.num_kv_heads, plan.head_dim)
-        kv = [KVLayer(*torch.zeros(shape, dtype=dtype, device=device), 0) for _ in plan.windows]
+        caches = [torch.zeros(shape, dtype=dtype, device=device) for _ in plan.windows]
+        kv = [KVLayer(keys, values, 0) for keys, values in caches]
         blocks = torch.arange(shape[1], device=device).flip(0)  # nobody's blocks lie in order
         return cls(sequences, kv, blocks.view(len(_LENGTHS), each))
 
