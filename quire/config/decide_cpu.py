@@ -21,6 +21,9 @@ def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts,
     check_cpu_settings(asked, device)
     if device.kind != "cpu":
         return False
+    if asked.model.model_impl == "transformers":
+        choices.append(Choice("cpu_compute", "torch", "the modules of transformers are torch's"))
+        return False
     if asked.model.cpu_compute == "exact":
         choices.append(Choice("cpu_compute", "exact", "asked for"))
         return False

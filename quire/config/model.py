@@ -10,6 +10,7 @@ Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
 CpuCompute = Literal["fast", "exact"]
 LoadFormat = Literal["auto", "dummy"]
+ModelImpl = Literal["auto", "quire", "transformers"]
 
 DEFAULT_MODEL = "smollm2"
 """What every command without a model uses."""
@@ -48,6 +49,10 @@ class ModelConfig:
     load_format: LoadFormat = "auto"
     """auto: the weights in the model's files. dummy: random weights of the shapes in its config.json, to measure speed
     without them."""
+    model_impl: ModelImpl = "auto"
+    """Whose code the model is. quire: its own families, and others are refused. transformers: that library's modules
+    with quire's cache, scheduler and sampling, which is slower (`pip install quire[transformers]`). auto: quire's where
+    there is one."""
     skip_tokenizer: bool = False
     """Load no tokenizer: prompts are token ids and answers have no text. For measurements with LLM."""
     lazy_loading: bool = True

@@ -47,6 +47,8 @@ def _refuse_measuring(asked: EngineConfig) -> None:
     """A setting is honoured or refused, never ignored."""
     if asked.model.load_format == "dummy":
         raise ConfigError("--load-format is dummy, which is for models that generate; leave it out to embed.")
+    if asked.model.model_impl == "transformers":
+        raise ConfigError("--model-impl is transformers, which is for models that generate; leave it out to embed.")
     if asked.model.skip_tokenizer:
         raise ConfigError("--skip-tokenizer is given, but texts are embedded by their tokens; leave it out.")
 

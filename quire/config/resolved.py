@@ -107,6 +107,8 @@ class Resolved:
     """Whether weights that are stored packed stay so in memory."""
     random_weights: bool = False
     """Whether weights are made up instead of read."""
+    uses_transformers: bool = False
+    """Whether the model is built from that library's modules instead of quire's own."""
     cpu_core: bool = False
     """Whether the native core computes."""
     cpu_threads: int | None = None

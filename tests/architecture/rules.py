@@ -50,6 +50,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "prometheus_client": "observe",
     "ray": "executor.ray",
     "starlette": "server",
+    "transformers": "models.fallback",
     "triton": "ops.triton",
     "uvicorn": "server",
 }

@@ -39,6 +39,7 @@ def test_the_length_is_what_was_asked_or_trained_or_fits() -> None:
         ({"max_model_len": 513}, "--max-model-len is 513, but the checkpoint gives bert 512 tokens"),
         ({"tensor_parallel_size": 2}, "run on one device, and 2 were asked for"),
         ({"load_format": "dummy"}, "--load-format is dummy, which is for models that generate; leave it out to embed"),
+        ({"model_impl": "transformers"}, "--model-impl is transformers, which is for models that generate"),
         ({"skip_tokenizer": True}, "--skip-tokenizer is given, but texts are embedded by their tokens; leave it out"),
     ],
 )

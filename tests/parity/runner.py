@@ -14,6 +14,7 @@ from quire.engine.loop import EngineLoop
 from quire.executor.inline import InlineExecutor
 from quire.kvcache.invariants import check
 from quire.models.loading.header import read_model_facts
+from quire.models.loading.model_impl import with_model_impl
 from quire.worker.device import device_facts
 from quire.worker.start import start_worker
 
@@ -23,7 +24,7 @@ class Runner:
 
     def __init__(self, path: Path, **settings: Any) -> None:
         settings = {"dtype": "float32", "block_size": 4, "num_gpu_blocks_override": 256, **settings}
-        asked = EngineConfig.from_flat(model=str(path), **settings)
+        asked = with_model_impl(EngineConfig.from_flat(model=str(path), **settings), path)
         self._facts = read_model_facts(str(path))
         resolved = resolve(asked, self._facts, device_facts(torch.device("cpu")))
         worker = start_worker(path, resolved, device=torch.device("cpu"))

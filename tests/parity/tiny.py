@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 VOCABULARY = 199
-_SHAPE = {
+SHAPE = {
     "hidden_size": 64,
     "intermediate_size": 112,
     "num_hidden_layers": 4,
@@ -132,14 +132,18 @@ class Tiny:
 
 def make_tiny(name: str, folder: Path) -> Tiny:
     """Write the case called `name` to `folder`."""
-    logging.getLogger("transformers").setLevel(logging.ERROR)
     given = dict(CASES[name])
     model_type = given.pop("model_type")
-    shape = dict(_SHAPE)
+    shape = dict(SHAPE)
     if model_type == "gpt2":
         shape = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "vocab_size": VOCABULARY}
-    torch.manual_seed(len(name))
-    config = AutoConfig.for_model(model_type, **{**shape, **given})
+    return write_tiny(AutoConfig.for_model(model_type, **{**shape, **given}), folder, seed=len(name))
+
+
+def write_tiny(config: Any, folder: Path, *, seed: int) -> Tiny:
+    """A model of this config with random weights, and its checkpoint in `folder`."""
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.manual_seed(seed)
     config._attn_implementation = "eager"
     oracle = AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():

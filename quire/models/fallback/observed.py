@@ -1,0 +1,79 @@
+"""ObservedStep: a whole prompt in which every layer's call of attention is checked and written down."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from quire.layers.attention import Attention
+from quire.layers.batch import Batch
+from quire.models.fallback.attention import NotForFallback, Step, attend_paged, check_given, layer_index
+from quire.models.fallback.masks import seen_window
+from quire.models.fallback.plan import FallbackPlan
+
+
+class ObservedStep(Step):
+    """Attends over the cache of `batch`, like any other step."""
+
+    def __init__(self, plan: FallbackPlan, batch: Batch) -> None:
+        self._plan = plan
+        self._batch = batch
+        self._layers: dict[int, Attention] = {}
+
+    def attend(
+        self, module: nn.Module, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, given: Mapping[str, Any]
+    ) -> Tensor:
+        index = layer_index(module)
+        if index in self._layers:
+            raise NotForFallback(f"its layer {index} attends more than once")
+        if not 0 <= index < len(self._plan.windows):
+            raise NotForFallback(
+                f"its attention calls itself layer {index}, beyond the {len(self._plan.windows)} planned"
+            )
+        self._check_heads(index, *heads)
+        layer = self._layers[index] = self._layer(module, index, heads[0], seen_window(mask), given)
+        return attend_paged(layer, heads, self._batch)
+
+    def layers(self) -> list[Attention]:
+        """How each layer attends, once all have."""
+        missing = [index for index in range(len(self._plan.windows)) if index not in self._layers]
+        if missing:
+            shown = ", ".join(map(str, missing[:4])) + (", …" if len(missing) > 4 else "")
+            raise NotForFallback(
+                f"layers {shown} of {len(self._plan.windows)} do not attend through transformers' AttentionInterface: "
+                "they keep states instead, or compute attention on their own"
+            )
+        return [self._layers[index] for index in range(len(self._plan.windows))]
+
+    def _check_heads(self, index: int, query: Tensor, key: Tensor, value: Tensor) -> None:
+        tokens, plan = len(self._batch.slots[0]), self._plan
+        wanted = (1, plan.num_kv_heads, tokens, plan.head_dim)
+        if key.shape != wanted or value.shape != wanted:
+            raise NotForFallback(
+                f"its layer {index} has keys of shape {list(key.shape)} and values of shape {list(value.shape)}, but "
+                f"its config.json plans {list(wanted)}"
+            )
+        if query.shape[0] != 1 or query.shape[2:] != key.shape[2:] or query.shape[1] % key.shape[1]:
+            raise NotForFallback(f"its layer {index} has queries of shape {list(query.shape)} for such keys")
+
+    def _layer(
+        self, module: nn.Module, index: int, query: Tensor, window: int | None, given: Mapping[str, Any]
+    ) -> Attention:
+        if getattr(module, "is_causal", True) is False:
+            raise NotForFallback(f"its layer {index} is not causal")
+        check_given(given)
+        scale, softcap = given.get("scaling"), given.get("softcap")
+        for name, value in (("scaling", scale), ("softcap", softcap)):
+            if value is not None and not isinstance(value, int | float):
+                raise NotForFallback(f"its layer {index} gives {name} as a {type(value).__name__} and not as a number")
+        self._check_window(index, window)
+        return Attention(index, scale or query.shape[-1] ** -0.5, window=window, softcap=softcap or None)
+
+    def _check_window(self, index: int, window: int | None) -> None:
+        """A cache may keep more than a layer looks at, never less."""
+        kept = self._plan.windows[index]
+        if kept is not None and (window is None or window > kept):
+            raise NotForFallback(
+                f"its layer {index} sees {'everything' if window is None else f'{window} tokens'}, but its config.json "
+                f"plans a window of {kept}"
+            )

@@ -1,0 +1,49 @@
+"""What a config.json already tells about a model that the fallback cannot run."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from quire.models.fallback.plan import FallbackPlan
+
+_WHAT_RUNS = (
+    "The fallback runs decoders whose every layer attends to the positions before a token, through transformers' "
+    "AttentionInterface; docs/models.md lists those that were tried."
+)
+_TYPES = {
+    "llama4": "its layers scale attention by the length of transformers' own cache",
+    "llama4_text": "its layers scale attention by the length of transformers' own cache",
+}
+_ANGLES = ("dynamic", "longrope", "su")
+
+
+def refusal(plan: FallbackPlan, why: str) -> str:
+    told = f"{plan.source} is of type {plan.model_type!r}, which the fallback to transformers cannot run: {why}."
+    return f"{told} {_WHAT_RUNS}"
+
+
+def problem_of(config: Mapping[str, Any]) -> str | None:
+    """Why this model is refused, or None."""
+    parts = [config, *(value for value in config.values() if isinstance(value, Mapping))]
+    for part in parts:
+        quantized = part.get("quantization_config")
+        if quantized is not None:
+            method = quantized.get("quant_method", "unknown") if isinstance(quantized, Mapping) else "unknown"
+            return f"its weights are quantized (quantization_config: {method}), which quire's own families alone read"
+        if part.get("is_encoder_decoder"):
+            return "it has an encoder and a decoder (is_encoder_decoder)"
+        if part.get("add_cross_attention"):
+            return "its layers attend to another model's states (add_cross_attention)"
+    kind = next((kind for kind in _rope_kinds(config) if kind in _ANGLES), None)
+    if kind is not None:
+        return f"its position angles change with the length of a sequence ({kind}), and transformers keeps one set"
+    return _TYPES.get(str(config.get("model_type")))
+
+
+def _rope_kinds(values: Mapping[str, Any]) -> Iterator[str]:
+    """The kinds of all angles, which models with several sets keep by the layers' names."""
+    for name in ("rope_parameters", "rope_scaling", "text_config"):
+        inner = values.get(name)
+        if isinstance(inner, Mapping):
+            yield from _rope_kinds(inner)
+            for angles in (inner, *(value for value in inner.values() if isinstance(value, Mapping))):
+                yield from (str(angles[key]) for key in ("rope_type", "type") if key in angles)
