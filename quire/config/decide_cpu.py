@@ -21,9 +21,6 @@ def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts,
     check_cpu_settings(asked, device)
     if device.kind != "cpu":
         return False
-    if asked.model.model_impl == "transformers":
-        choices.append(Choice("cpu_compute", "torch", "the modules of transformers are torch's"))
-        return False
     if asked.model.cpu_compute == "exact":
         choices.append(Choice("cpu_compute", "exact", "asked for"))
         return False
@@ -31,7 +28,7 @@ def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts,
         choices.append(Choice("cpu_compute", "torch", "quire's native core is not installed here"))
         return False
     if not model.spec.is_described:
-        choices.append(Choice("cpu_compute", "torch", "transformers brings this model's modules"))
+        choices.append(Choice("cpu_compute", "torch", "the modules of transformers are torch's"))
         return False
     choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
     return True

@@ -1,14 +1,15 @@
 """The decision of `resolve` whose code a model is."""
 
 from quire.config.engine import EngineConfig
+from quire.config.facts import ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
 
 
-def decide_impl(asked: EngineConfig, choices: list[Choice]) -> bool:
-    """Whether transformers' modules compute; which families quire has is known where `auto` is replaced."""
+def decide_impl(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -> bool:
+    """Whether transformers' modules compute: where a model's spec is a mere outline."""
     settings = asked.model
-    if settings.model_impl != "transformers":
+    if model.spec.is_described:
         return False
     for given, flag in ((settings.compile, "--compile"), (settings.offload_gb, "--offload-gb")):
         if given:

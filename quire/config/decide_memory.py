@@ -67,8 +67,6 @@ def decide_offload(
         return 0
     if device.kind == "cpu":
         raise ConfigError(f"--offload-gb is {size:g}, but a CPU's weights are in host memory already; leave it out.")
-    if not model.spec.is_described:
-        raise ConfigError(f"--offload-gb is {size:g}, but transformers brings {model.name}'s modules; leave it out.")
     each = _last_layer(asked, model, holding)
     count = min(model.spec.num_layers, -(-int(size * GIB) // max(each, 1)))
     choices.append(Choice("offloaded_layers", f"{count}", f"{size:g} GiB asked for, {each / GIB:.3g} GiB a layer"))

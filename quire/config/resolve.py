@@ -9,6 +9,7 @@ from quire.config.decide_compute import (
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
+from quire.config.decide_impl import decide_impl
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -37,6 +38,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
+    uses_transformers = decide_impl(asked, model, choices)
     core = decide_cpu_core(asked, model, device, choices)
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
@@ -73,6 +75,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
+        uses_transformers=uses_transformers,
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
         compile=compiled,

@@ -67,7 +67,7 @@ class AsyncLLM:
         self.config = config
         self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
         self._path = locate(config.model.model, config.model.revision)
-        self.facts = read_model_facts(str(self._path))
+        self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
         self._on_finished = on_finished
         self.totals = Totals()
         self.inquiries = Inquiries()

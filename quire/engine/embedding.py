@@ -273,7 +273,7 @@ class Embeddings:
 def open_embedder(asked: EngineConfig) -> Embeddings:
     """Load the model that was asked for, encoder or decoder, to embed or to classify and for nothing else."""
     path = locate(asked.model.model, asked.model.revision)
-    facts = read_model_facts(str(path))
+    facts = read_model_facts(str(path), impl="quire")
     if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
         raise CheckpointError(
             f"{path} is a classifier ({facts.spec.architecture}) that names no labels; give one whose config.json has "

@@ -50,7 +50,7 @@ class LLM:
         self._started: Engine | None = None
         """None: an encoder or a classifier, which generates nothing."""
         self._embedder: Embeddings | None = None
-        if only_pools(read_model_facts(str(self._path))):
+        if only_pools(read_model_facts(str(self._path), impl=config.model.model_impl)):
             self._embedder = open_embedder(config)
         else:
             self._started, _ = start_engine(config, seed=seed)

@@ -70,7 +70,8 @@ class MemoryPlan:
 
 def plan_checkpoint(asked: EngineConfig, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:
     """Plan for the checkpoint that `asked` names, reading only its header."""
-    return plan_memory(asked, read_model_facts(asked.model.model, asked.model.revision), device, seq_len)
+    facts = read_model_facts(asked.model.model, asked.model.revision, asked.model.model_impl)
+    return plan_memory(asked, facts, device, seq_len)
 
 
 def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:

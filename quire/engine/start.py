@@ -9,7 +9,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
-from quire.core.errors import ConfigError
+from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.labels import only_pools
@@ -45,10 +45,22 @@ def start_loop(
     """Load the model whose files are at `path`; `clock` is told what took how long."""
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
-    facts = read_model_facts(str(path))
+    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    if not facts.spec.is_described and asked.model.model_impl == "auto":
+        _log.warning(
+            "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "
+            "--model-impl quire refuses such models",
+            facts.name,
+            facts.spec.architecture,
+        )
     if only_pools(facts):
         kind = "a classifier" if facts.labels else "an encoder"
         raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
+    if not facts.spec.generates:
+        raise CheckpointError(
+            f"{path} lacks lm_head.weight, its output head: it can embed texts and generate none; the download may be "
+            "incomplete."
+        )
     clock.done("reading the model's header")
     device = local_device_facts()
     clock.done("finding the device")

@@ -13,16 +13,27 @@ Angles = tuple[Tensor, Tensor]
 class PagedAttention(nn.Module):
     """Takes a layer's new keys and values into the cache and attends over it. Owns no weights."""
 
-    def __init__(self, layer: int, spec: AttentionSpec) -> None:
+    def __init__(
+        self,
+        layer: int,
+        num_kv_heads: int,
+        scale: float,
+        *,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> None:
         super().__init__()
         self._layer = layer
-        self._spec = spec
+        self._num_kv_heads = num_kv_heads
+        self.scale = scale
+        self.window = window
+        self.softcap = softcap
 
     def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
-        spec, cache = self._spec, batch.kv[self._layer]
+        cache = batch.kv[self._layer]
         slots = batch.slots[cache.group]
-        query = prepare_heads(heads, spec.num_kv_heads, norms, angles, cache.keys, cache.values, slots)
+        query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots)
         return batch.attend(
             query,
             cache.keys,
@@ -30,9 +41,9 @@ class PagedAttention(nn.Module):
             batch.tables[cache.group],
             batch.query_starts,
             batch.lengths,
-            scale=spec.scale,
-            window=spec.window,
-            softcap=spec.softcap,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
         )
 
 

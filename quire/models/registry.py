@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from quire.config.model import ModelImpl
 from quire.core.errors import CheckpointError
 from quire.core.nearest import did_you_mean
 from quire.core.registry import Registry
 from quire.models.families.dimensions import read_dimensions, text_values
 from quire.models.families.family import Family
+from quire.models.families.outline import OUTLINE
 from quire.models.loading.hf_fields import HFFields
 from quire.spec.model import ModelSpec
 
@@ -55,15 +57,19 @@ GGUF_ARCHITECTURES: dict[str, str] = {name: row.model_types[0] for row in ROWS f
 """The `model_type` that each architecture of GGUF stands for."""
 
 
-def describe(config: Mapping[str, Any], source: str) -> ModelSpec:
-    """The model of a parsed config.json; `source` names it in errors."""
+def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") -> ModelSpec:
+    """The model of a parsed config.json; `source` names it in errors.
+
+    `impl` says whose code it is to run: where that is not quire's own, the spec is an outline.
+    """
     values = text_values(config)
     model_type = str(values.get("model_type", ""))
-    if model_type not in FAMILIES:
+    if model_type not in FAMILIES and impl == "quire":
         raise CheckpointError(
             f"{source} is of type {model_type!r}; quire runs {', '.join(FAMILIES)}.{did_you_mean(model_type, FAMILIES)}"
         )
-    family = family_of(model_type)
+    is_own = model_type in FAMILIES and impl != "transformers"
+    family = family_of(model_type) if is_own else OUTLINE
     given = {**family.defaults, **family.adapt(values)}
     return family.describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
 

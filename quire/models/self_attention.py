@@ -19,7 +19,7 @@ class SelfAttention(nn.Module):
         self._spec = spec
         self._projection = Linear(spec.qkv, policy)
         self._output = Linear(spec.out, policy)
-        self._attention = PagedAttention(layer, spec) if spec.causal else BidirectionalAttention(spec)
+        self._attention = _attention(spec, layer)
         self._query_norm: Norm | None = None
         self._key_norm: Norm | None = None
         if spec.head_norms is not None:
@@ -48,3 +48,9 @@ class SelfAttention(nn.Module):
             return None
         spec = given.query
         return HeadNorms(query.weight, key.weight, spec.eps, spec.offset, spec.kind, given.span)
+
+
+def _attention(spec: AttentionSpec, layer: int) -> PagedAttention | BidirectionalAttention:
+    if not spec.causal:
+        return BidirectionalAttention(spec)
+    return PagedAttention(layer, spec.num_kv_heads, spec.scale, window=spec.window, softcap=spec.softcap)

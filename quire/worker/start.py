@@ -15,9 +15,12 @@ from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.gguf import GgufMethod
 from quire.layers.quant.packed import PackedMethod
 from quire.models.build import build_model
+from quire.models.fallback.decoder import FallbackDecoder
+from quire.models.fallback.load import load_fallback
+from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
-from quire.models.loading.checkpoint import open_checkpoint
-from quire.models.loading.described import describe_local
+from quire.models.loading.checkpoint import open_described
+from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
@@ -56,8 +59,54 @@ def start_worker(
     core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
     if core is None and resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
-    checkpoint = None if resolved.random_weights else open_checkpoint(path)
-    spec = describe_local(path).matched.spec if checkpoint is None else checkpoint.spec
+    described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
+    spec = described.matched.spec
+    model = (
+        _borrowed_model(described, resolved, device, seed, clock)
+        if resolved.uses_transformers
+        else _own_model(described, resolved, device, seed, core, clock, progress, in_background=in_background)
+    )
+    rows = resolved.limits.max_num_seqs + 1  # one is spare
+    sampling = SamplingState(rows, spec.vocab_size, device, seed, shelf=grammars)
+    machine = None if core is None else core.machine
+    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, machine)
+    clock.done("memory for KV and steps")
+    if resolved.compile:
+        compile_ahead(worker, resolved.kv)
+        clock.done("compiling layers")
+    if device.type == "cuda":
+        check_memory(worker, resolved, device)
+        clock.done("the largest step")
+    return worker
+
+
+def _borrowed_model(
+    described: DescribedModel, resolved: Resolved, device: torch.device, seed: int, clock: StartClock
+) -> FallbackDecoder:
+    """A model whose modules are transformers' own."""
+    made_up = seed if resolved.random_weights else None
+    dtype: torch.dtype = getattr(torch, resolved.dtype)
+    model = load_fallback(
+        described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=made_up
+    )
+    clock.done("the model, from transformers")
+    return model
+
+
+def _own_model(
+    described: DescribedModel,
+    resolved: Resolved,
+    device: torch.device,
+    seed: int,
+    core: CpuCore | None,
+    clock: StartClock,
+    progress: Progress | None,
+    *,
+    in_background: bool,
+) -> LanguageModel:
+    """A model of one of quire's families, with its weights or with a gate that opens as they come."""
+    spec = described.matched.spec
+    checkpoint = None if resolved.random_weights else open_described(described)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     policy = WeightPolicy(dtype, device, _method(resolved, dtype, core), kept)
@@ -76,22 +125,11 @@ def start_worker(
         if core is not None:
             core.loaded(worked=True)
         clock.done("weights")
-    rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, spec.vocab_size, device, seed, shelf=grammars)
     if resolved.compile:
         from quire.models.compiled import compile_layers
 
         compile_layers(model)
-    machine = None if core is None else core.machine
-    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, machine)
-    clock.done("memory for KV and steps")
-    if resolved.compile:
-        compile_ahead(worker, resolved.kv)
-        clock.done("compiling layers")
-    if device.type == "cuda":
-        check_memory(worker, resolved, device)
-        clock.done("the largest step")
-    return worker
+    return model
 
 
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:

@@ -9,6 +9,7 @@ from quire.config.resolved import StepLimits
 from quire.core.pooling import Pooling
 from quire.layers.policy import WeightPolicy
 from quire.models.build import build_model
+from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.load import Progress, load_weights
 from quire.models.loading.checkpoint import open_checkpoint
@@ -36,7 +37,7 @@ def start_embedder(
 
 
 def embedder_of(
-    model: LanguageModel,
+    model: LanguageModel | FallbackDecoder,
     kv_dtype: torch.dtype,
     limits: StepLimits,
     *,
@@ -49,7 +50,7 @@ def embedder_of(
 
 
 def _embedder(
-    model: LanguageModel, kv_dtype: torch.dtype, limits: BatchLimits, device: torch.device, pooling: Pooling | None
+    model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, limits: BatchLimits, device: torch.device, pooling: Pooling | None
 ) -> Embedder:
     usual: Pooling = "mean" if model.spec.is_encoder else "last"
     return Embedder(WholeSequences(model, kv_dtype, limits.max_num_tokens, device), limits, pooling or usual)

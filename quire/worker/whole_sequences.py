@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch, KVLayer
+from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.spec.cache import CacheSpec
 
@@ -40,7 +41,7 @@ class WholeSequences:
     that is dropped with the batch.
     """
 
-    def __init__(self, model: LanguageModel, kv_dtype: torch.dtype, chunk: int, device: torch.device) -> None:
+    def __init__(self, model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, chunk: int, device: torch.device) -> None:
         """`chunk` bounds the tokens of a decoder's forward."""
         self._model = model
         self._kv_dtype = kv_dtype

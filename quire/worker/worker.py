@@ -11,6 +11,7 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
+from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
 from quire.sampling.grammar.constraint import Constraint
@@ -44,7 +45,7 @@ class Worker:
 
     def __init__(
         self,
-        model: LanguageModel,
+        model: LanguageModel | FallbackDecoder,
         layout: KVLayout,
         limits: StepLimits,
         sampling: SamplingState,
@@ -58,7 +59,10 @@ class Worker:
         self._block_size = layout.block_size
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device)
         self._kv = [_kv_layer(self._storage, index) for index in range(len(model.layers))]
-        computed = model if machine is None else RecordedModel(model, self._kv, machine)
+        computed: LanguageModel | FallbackDecoder | RecordedModel = model
+        if machine is not None:
+            assert isinstance(model, LanguageModel), "the core records quire's own families"
+            computed = RecordedModel(model, self._kv, machine)
         self._forward: Forward = computed
         self._needs_all_hidden = machine is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -68,7 +72,7 @@ class Worker:
             sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
         )
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda":
+        if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
         self._beginnings = _beginnings_to_look_for(layout, limits) if device.type == "cuda" else None
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)

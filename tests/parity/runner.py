@@ -14,7 +14,6 @@ from quire.engine.loop import EngineLoop
 from quire.executor.inline import InlineExecutor
 from quire.kvcache.invariants import check
 from quire.models.loading.header import read_model_facts
-from quire.models.loading.model_impl import with_model_impl
 from quire.worker.device import device_facts
 from quire.worker.start import start_worker
 
@@ -24,8 +23,8 @@ class Runner:
 
     def __init__(self, path: Path, **settings: Any) -> None:
         settings = {"dtype": "float32", "block_size": 4, "num_gpu_blocks_override": 256, **settings}
-        asked = with_model_impl(EngineConfig.from_flat(model=str(path), **settings), path)
-        self._facts = read_model_facts(str(path))
+        asked = EngineConfig.from_flat(model=str(path), **settings)
+        self._facts = read_model_facts(str(path), impl=asked.model.model_impl)
         resolved = resolve(asked, self._facts, device_facts(torch.device("cpu")))
         worker = start_worker(path, resolved, device=torch.device("cpu"))
         self._logits: list[torch.Tensor] = []

@@ -209,7 +209,7 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    if only_pools(read_model_facts(str(path))):
+    if only_pools(read_model_facts(str(path), impl=asked.model.model_impl)):
         return _pooling_runner(settings, inbox, outbox, clock)
     started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
     limits, executor = started.resolved.limits, started.loop.executor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.core.errors import CheckpointError
-from quire.layers.attention import Attention
+from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch
 
 OWN = "quire"
@@ -51,7 +51,7 @@ class Step(ABC):
 class PagedStep(Step):
     """A step over quire's cache."""
 
-    def __init__(self, batch: Batch, layers: Sequence[Attention]) -> None:
+    def __init__(self, batch: Batch, layers: Sequence[PagedAttention]) -> None:
         self._batch = batch
         self._layers = layers
 
@@ -93,8 +93,8 @@ def layer_index(module: nn.Module) -> int:
     return index
 
 
-def attend_paged(layer: Attention, heads: tuple[Tensor, Tensor, Tensor], batch: Batch) -> Tensor:
+def attend_paged(layer: PagedAttention, heads: tuple[Tensor, Tensor, Tensor], batch: Batch) -> Tensor:
     """[tokens, heads, head_dim] of what each token takes from those it sees."""
     packed = torch.cat([part.squeeze(0).transpose(0, 1) for part in heads], dim=1)
-    mixed: Tensor = layer(packed, heads[1].shape[1], None, None, batch)
+    mixed: Tensor = layer(packed, None, None, batch)
     return mixed

@@ -6,21 +6,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quire.layers.attention import Attention
+from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch
 from quire.models.fallback.attention import STEP, PagedStep, Step
 from quire.models.gate import LayerGate
+from quire.spec.model import ModelSpec
 
 _HIDDEN = "quire_hidden"
 """The keyword argument that brings hidden states to the output head alone."""
 
 
 class FallbackDecoder(nn.Module):
-    """Called as `quire.models.decoder.Decoder`. All tokens of a step lie in one row, each with its position."""
+    """Called as `quire.models.language_model.LanguageModel`. All tokens of a step lie in one row, each with its position."""
 
-    def __init__(self, causal: nn.Module) -> None:
-        """`causal` is a transformers model with an output head, with all of its weights."""
+    def __init__(self, causal: nn.Module, spec: ModelSpec) -> None:
+        """`causal` is a transformers model with an output head, with all of its weights; `spec` is its outline."""
         super().__init__()
+        self.spec = spec
         self._causal = causal
         self._attentions = nn.ModuleList()
         self._body: Any = getattr(causal, "base_model")  # noqa: B009 (typed as a tensor or a module otherwise)
@@ -42,15 +44,15 @@ class FallbackDecoder(nn.Module):
         """None: the model turns its heads itself."""
         return nn.ModuleList()
 
-    def attend_with(self, attentions: Sequence[Attention]) -> None:
+    def attend_with(self, attentions: Sequence[PagedAttention]) -> None:
         """One a layer, in their order."""
         self._attentions = nn.ModuleList(attentions)
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
-        """Hidden states [tokens, hidden] behind the last norm, of those that the batch wants."""
-        layers = [layer for layer in self._attentions if isinstance(layer, Attention)]
+        """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
+        layers = [layer for layer in self._attentions if isinstance(layer, PagedAttention)]
         hidden = self.hidden_states(input_ids, positions, PagedStep(batch, layers))
-        return hidden if batch.wanted is None else hidden.index_select(0, batch.wanted)
+        return hidden if batch.output_rows is None else hidden.index_select(0, batch.output_rows)
 
     def hidden_states(self, input_ids: Tensor, positions: Tensor, step: Step) -> Tensor:
         """Of all tokens."""
@@ -61,12 +63,16 @@ class FallbackDecoder(nn.Module):
         return hidden[0]
 
     def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
-        """[rows, vocabulary], with everything that the model does to its logits behind the head."""
+        """[rows, vocabulary], with everything that the model does to its logits after the head."""
         given = {_HIDDEN: hidden[None]}
         rows = torch.zeros((1, hidden.shape[0]), dtype=torch.int64, device=hidden.device)
         output = self._causal(rows, use_cache=False, return_dict=True, **given)
         logits: Tensor = output.logits
         return logits[0]
+
+    def classify(self, hidden: Tensor, starts: Tensor) -> Tensor:
+        """Never asked for: an outline has no classifier."""
+        raise NotImplementedError("the fallback generates and embeds")
 
     def _body_or_hidden(self, *given: Any, **named: Any) -> Any:
         """The layers, unless their result is there already: the model's own head then sees it and nothing else runs."""

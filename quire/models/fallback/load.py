@@ -16,6 +16,7 @@ from quire.models.fallback.masks import mask_function
 from quire.models.fallback.plan import FallbackPlan
 from quire.models.fallback.refused import problem_of, refusal
 from quire.models.fallback.trial import try_out
+from quire.spec.model import ModelSpec
 
 _OLDEST = (5, 0)
 _ADAPTER = "adapter_config.json"
@@ -24,16 +25,17 @@ _ADAPTER = "adapter_config.json"
 def load_fallback(
     path: Path,
     config: Mapping[str, Any],
-    plan: FallbackPlan,
+    spec: ModelSpec,
     *,
     dtype: torch.dtype,
     device: torch.device,
     random_seed: int | None = None,
 ) -> FallbackDecoder:
-    """The model in the folder `path`, whose config.json is `config`, tried out and ready to run.
+    """The model in the folder `path`, whose config.json is `config`, tried out and ready to run; `spec` is its outline.
 
     With a `random_seed` its weights are made up instead of read.
     """
+    plan = FallbackPlan.of(spec, str(path), str(config.get("model_type", "")))
     transformers = _library(plan)
     problem = problem_of(config) or _class_problem(transformers, plan, config)
     if problem is not None:
@@ -50,7 +52,7 @@ def load_fallback(
         else:
             causal = _make_up(transformers, path, dtype, device, random_seed)
         causal.eval().requires_grad_(False)
-        model = FallbackDecoder(causal)
+        model = FallbackDecoder(causal, spec)
         try_out(model, causal, plan, device)
     return model
 

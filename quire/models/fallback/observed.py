@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from quire.layers.attention import Attention
+from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch
 from quire.models.fallback.attention import NotForFallback, Step, attend_paged, check_given, layer_index
 from quire.models.fallback.masks import seen_window
@@ -18,7 +18,7 @@ class ObservedStep(Step):
     def __init__(self, plan: FallbackPlan, batch: Batch) -> None:
         self._plan = plan
         self._batch = batch
-        self._layers: dict[int, Attention] = {}
+        self._layers: dict[int, PagedAttention] = {}
 
     def attend(
         self, module: nn.Module, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, given: Mapping[str, Any]
@@ -34,7 +34,7 @@ class ObservedStep(Step):
         layer = self._layers[index] = self._layer(module, index, heads[0], seen_window(mask), given)
         return attend_paged(layer, heads, self._batch)
 
-    def layers(self) -> list[Attention]:
+    def layers(self) -> list[PagedAttention]:
         """How each layer attends, once all have."""
         missing = [index for index in range(len(self._plan.windows)) if index not in self._layers]
         if missing:
@@ -58,7 +58,7 @@ class ObservedStep(Step):
 
     def _layer(
         self, module: nn.Module, index: int, query: Tensor, window: int | None, given: Mapping[str, Any]
-    ) -> Attention:
+    ) -> PagedAttention:
         if getattr(module, "is_causal", True) is False:
             raise NotForFallback(f"its layer {index} is not causal")
         check_given(given)
@@ -67,7 +67,8 @@ class ObservedStep(Step):
             if value is not None and not isinstance(value, int | float):
                 raise NotForFallback(f"its layer {index} gives {name} as a {type(value).__name__} and not as a number")
         self._check_window(index, window)
-        return Attention(index, scale or query.shape[-1] ** -0.5, window=window, softcap=softcap or None)
+        kv_heads, usual = self._plan.num_kv_heads, query.shape[-1] ** -0.5
+        return PagedAttention(index, kv_heads, scale or usual, window=window, softcap=softcap or None)
 
     def _check_window(self, index: int, window: int | None) -> None:
         """A cache may keep more than a layer looks at, never less."""

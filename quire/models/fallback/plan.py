@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from quire.models.loading.hf_config import HFShape
+from quire.spec.cache import KeyValueCache
+from quire.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,15 @@ class FallbackPlan:
     max_position: int
 
     @classmethod
-    def of(cls, shape: HFShape) -> "FallbackPlan":
+    def of(cls, spec: ModelSpec, source: str, model_type: str) -> "FallbackPlan":
+        cache = spec.caches[0]
+        assert isinstance(cache, KeyValueCache), "an outline keeps keys and values"
         return cls(
-            source=shape.fields.source,
-            model_type=shape.model_type,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            windows=shape.windows or (None,) * shape.num_layers,
-            vocab_size=shape.vocab_size,
-            max_position=shape.max_position,
+            source=source,
+            model_type=model_type,
+            num_kv_heads=cache.num_heads,
+            head_dim=cache.head_dim,
+            windows=spec.windows,
+            vocab_size=spec.vocab_size,
+            max_position=spec.max_position,
         )

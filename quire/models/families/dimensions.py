@@ -40,9 +40,9 @@ def read_dimensions(fields: HFFields, architecture: str) -> Dimensions:
     source = fields.source
     if fields.has("kv_lora_rank"):
         raise CheckpointError(f"{source} describes {architecture} with latent attention (MLA), which quire lacks yet.")
-    num_layers = fields.size("num_hidden_layers", "n_layer", "num_layers", most=_MOST_LAYERS)
+    num_layers = fields.size("num_hidden_layers", "n_layer", "num_layers", "n_layers", most=_MOST_LAYERS)
     hidden_size = fields.size("hidden_size", "n_embd", "d_model")
-    num_heads = fields.size("num_attention_heads", "n_head")
+    num_heads = fields.size("num_attention_heads", "n_head", "num_heads", "n_heads")
     num_kv_heads = fields.size_or_none("num_key_value_heads") or num_heads
     if num_heads % num_kv_heads:
         raise CheckpointError(
@@ -78,7 +78,7 @@ def without_shared_heads(values: dict[str, Any]) -> dict[str, Any]:
 
 def longest_position(fields: HFFields) -> int:
     """The length that the config gives, before any scaling."""
-    return fields.size("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+    return fields.size("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len")
 
 
 def _head_dim(fields: HFFields, hidden_size: int, num_heads: int) -> int:

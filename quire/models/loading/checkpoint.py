@@ -76,7 +76,12 @@ class Checkpoint:
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """A folder with config.json and .safetensors files or with one GGUF model, or one such file."""
-    model = describe_local(path)
+    return open_described(describe_local(path, "quire"))
+
+
+def open_described(model: DescribedModel) -> Checkpoint:
+    """The files of a model whose headers were read."""
+    path = model.path
     if not model.has_weights:
         raise CheckpointError(f"{path} holds a config.json but no weights; download the .safetensors files as well.")
     mapped: dict[Path, MappedFile] = {}

@@ -1,10 +1,11 @@
 """DescribedModel: a model on this machine as its files' headers tell it, every tensor matched with the spec. Torch-free."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quire.config.model import ModelImpl
 from quire.core.errors import CheckpointError
 from quire.models.loading.folder import find_model, read_gguf_parts, read_tensors
 from quire.models.loading.gguf_config import gguf_config
@@ -26,6 +27,8 @@ class DescribedModel:
     matched: Matched
     files: Mapping[str, Path]
     """By name of a tensor in its file: that file."""
+    undescribed: Sequence[TensorSpan]
+    """All tensors of a model whose spec describes none."""
     is_gguf: bool
 
     @property
@@ -34,24 +37,30 @@ class DescribedModel:
 
     def spans(self) -> Iterator[TensorSpan]:
         """Every tensor that the model takes, in the order of the files."""
-        return (found.span for found in self.matched.found.values())
+        yield from (found.span for found in self.matched.found.values())
+        yield from self.undescribed
 
 
-def describe_local(path: Path) -> DescribedModel:
-    """The model in a folder, or that a file is; a checkpoint that quire would misread is refused."""
+def describe_local(path: Path, impl: ModelImpl = "auto") -> DescribedModel:
+    """The model in a folder, or that a file is; a checkpoint that quire would misread is refused.
+
+    `impl` is whose code it is to run; a GGUF file is always quire's own.
+    """
     found = find_model(path)
     if found.gguf is not None:
         return _of_gguf(found.gguf)
     config = read_json_object(found.config)
     check_format(config, str(found.config))
-    spec = describe(config, str(found.config))
+    spec = describe(config, str(found.config), impl)
     tensors = read_tensors(found.safetensors)
     spans = [span for file in tensors.values() for span in sorted(file, key=lambda span: span.start)]
     files = {span.name: file for file, held in tensors.items() for span in held}
     if not spans:
-        return DescribedModel(path, config, Matched(spec, {}), {}, is_gguf=False)
+        return DescribedModel(path, config, Matched(spec, {}), {}, (), is_gguf=False)
+    if not spec.is_described:
+        return DescribedModel(path, config, Matched(spec, {}), files, spans, is_gguf=False)
     names = safetensors_names(spec, files)
-    return DescribedModel(path, config, match(spec, spans, names, str(found.config.parent)), files, is_gguf=False)
+    return DescribedModel(path, config, match(spec, spans, names, str(found.config.parent)), files, (), is_gguf=False)
 
 
 def _of_gguf(path: Path) -> DescribedModel:
@@ -70,4 +79,4 @@ def _of_gguf(path: Path) -> DescribedModel:
                 )
             files[span.name] = header.path
             spans.append(span)
-    return DescribedModel(path, config, match(spec, spans, gguf_names(spec), str(path)), files, is_gguf=True)
+    return DescribedModel(path, config, match(spec, spans, gguf_names(spec), str(path)), files, (), is_gguf=True)

@@ -3,12 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quire.config.dtypes import PLAIN_FLOATS
 from quire.config.facts import ModelFacts
-from quire.config.model import DEFAULT_MODEL
+from quire.config.model import DEFAULT_MODEL, ModelImpl
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.families.dimensions import text_values
 from quire.models.loading.default_model import fetch_default_model
@@ -24,17 +25,17 @@ _USUAL_DTYPE = "float32"
 """What a config.json without a dtype means."""
 
 
-def read_model_facts(model: str, revision: str | None = None) -> ModelFacts:
-    """Facts of the model at a path, or on the hub where no such path exists."""
+def read_model_facts(model: str, revision: str | None = None, impl: ModelImpl = "auto") -> ModelFacts:
+    """Facts of the model at a path, or on the hub where no such path exists; `impl` is whose code it is to run."""
     place = os.path.expanduser(model)
     if model == DEFAULT_MODEL and not os.path.exists(place):
         place = str(fetch_default_model())
     if os.path.exists(place):
         if revision is not None:
             raise ConfigError(f"--revision is {revision!r}, but {model} is on this machine; leave --revision out.")
-        return _local_facts(Path(place), Path(place).resolve().name)
+        return _local_facts(Path(place), Path(place).resolve().name, impl)
     if is_hub_id(model):
-        return _hub_facts(model, revision)
+        return _hub_facts(model, revision, impl)
     raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")
 
 
@@ -44,29 +45,32 @@ def config_facts(name: str, config: Mapping[str, Any]) -> ModelFacts:
     return ModelFacts(name, spec, _config_dtype(config) or _USUAL_DTYPE)
 
 
-def _local_facts(path: Path, name: str) -> ModelFacts:
-    model = describe_local(path)
+def _local_facts(path: Path, name: str, impl: ModelImpl) -> ModelFacts:
+    model = describe_local(path, impl)
     if model.is_gguf:
         # A config.json would give the dtype of the model that was converted; what matters is what it became.
         file = next(iter(model.files.values()))
         return _facts(file.stem, model.matched, _most_common(model.spans()))
-    return _facts(name, model.matched, _dtype(model))
+    return replace(_facts(name, model.matched, _dtype(model)), other_bytes=_bytes_by_dtype(model.undescribed))
 
 
-def _hub_facts(repo: str, revision: str | None) -> ModelFacts:
+def _hub_facts(repo: str, revision: str | None, impl: ModelImpl) -> ModelFacts:
     try:
         header = fetch_header(repo, revision)
     except CheckpointError:
         folder = cached_folder(repo, revision)
         if folder is None:
             raise
-        return _local_facts(folder, repo)
+        return _local_facts(folder, repo, impl)
     source = f"{repo}/{CONFIG}"
     check_format(header.config, source)
-    spec = describe(header.config, source)
+    spec = describe(header.config, source, impl)
+    dtype = _config_dtype(header.config) or _most_common_float(header.tensors)
+    if not spec.is_described:
+        return ModelFacts(repo, spec, dtype, other_bytes=_bytes_by_dtype(header.tensors))
     names = safetensors_names(spec, [span.name for span in header.tensors])
     matched = match(spec, header.tensors, names, repo)
-    return _facts(repo, matched, _config_dtype(header.config) or _most_common_float(header.tensors))
+    return _facts(repo, matched, dtype)
 
 
 def _facts(name: str, matched: Matched, dtype: str) -> ModelFacts:
@@ -87,11 +91,15 @@ def _config_dtype(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _most_common(spans: Iterable[TensorSpan]) -> str:
+def _bytes_by_dtype(spans: Iterable[TensorSpan]) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for span in spans:
         sizes[span.dtype] += span.num_bytes
-    return sizes.most_common(1)[0][0]
+    return dict(sizes.most_common())
+
+
+def _most_common(spans: Iterable[TensorSpan]) -> str:
+    return next(iter(_bytes_by_dtype(spans)))
 
 
 def _most_common_float(spans: Iterable[TensorSpan]) -> str:
