@@ -1,5 +1,7 @@
 """How ops on recorded values become operations of the core: the column `tape` of the dispatch table."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -153,7 +155,7 @@ def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
     return vectors.view(*heads.shape)
 
 
-def _vectors(x: Value, weight: Tensor) -> dict[str, int]:
+def _vectors(x: Value, weight: Tensor) -> dict[str, Any]:
     """How `x` is cut into vectors that are normed one by one, and where each finds its weights."""
     columns = x.dims[-1]
     if tuple(weight.shape) not in ((columns,), x.dims):
