@@ -12,7 +12,6 @@ from quire.config.sizes import binary_size, decimal_size
 from quire.engine.planning import MemoryPlan
 from quire.observe.choices import choices_table
 
-
 _SHAPE = (
     *("architecture", "num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "vocab_size"),
     *("max_position", "max_position_source", "windows"),

@@ -169,7 +169,12 @@ def _check_free(device: DeviceFacts, budget: MemoryBudget, kv: int) -> None:
 
 
 def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
-    parts = {"weights": budget.weights, "activations": budget.activations, "sampling": budget.sampler, "rows": budget.rows}
+    parts = {
+        "weights": budget.weights,
+        "activations": budget.activations,
+        "sampling": budget.sampler,
+        "rows": budget.rows,
+    }
     if budget.swap:
         parts["swap space"] = budget.swap
     if budget.runtime:

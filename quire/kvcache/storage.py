@@ -1,4 +1,4 @@
-"""KVStorage: the bytes of the blocks on one device, in planes as the cache kind has them, and moving whole blocks about.
+"""KVStorage: the bytes of the blocks on one device, in planes as their kind has them, and moving whole blocks about.
 
 Layer i of a group and layer i of any other group share one pair of tensors: they never use the same block.
 """

@@ -16,6 +16,7 @@ from quire.core.errors import CheckpointError
 from quire.ops.functional import rope_angles
 from quire.spec.rope import RopeSpec
 
+
 class Rope(nn.Module):
     """Angles for positions. Computed per token, so that no table grows with the context."""
 

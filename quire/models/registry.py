@@ -79,7 +79,8 @@ def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
     model_type = str(config.get("model_type", ""))
     if model_type not in GGUF_ARCHITECTURES.values():
         raise CheckpointError(
-            f"{source} holds a model of architecture {model_type!r}; of GGUF quire runs {', '.join(GGUF_ARCHITECTURES)}."
+            f"{source} holds a model of architecture {model_type!r}; of GGUF quire runs "
+            f"{', '.join(GGUF_ARCHITECTURES)}."
         )
     return describe(config, source)
 

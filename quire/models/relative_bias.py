@@ -1,4 +1,4 @@
-"""RelativeBias: what MPNet adds to scores by how far two tokens are apart: near ones each their own, far ones in buckets."""
+"""RelativeBias: what MPNet adds to scores by how far two tokens are apart, far ones in buckets."""
 
 import math
 

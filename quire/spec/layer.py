@@ -107,7 +107,7 @@ class LayerSpec:
             yield from part.tensors()
 
     def widest(self) -> tuple[int, int]:
-        """Elements a token takes at the layer's widest point, beside the residual stream: (whole, cut between ranks)."""
+        """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""
         hidden, attention = self.attention.qkv.columns, self.attention
         heads = attention.num_heads * attention.head_dim
         return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.up.rows + self.mlp.down.columns)

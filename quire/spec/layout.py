@@ -1,4 +1,4 @@
-"""Layouts: how a file lays out a tensor where that is not how quire holds it. Plain numbers; `models/loading` moves the values."""
+"""Layouts: how a file lays out a tensor where quire holds it otherwise. Plain numbers; `models/loading` moves values."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class MinusOne:
 
 @dataclass(frozen=True, slots=True)
 class PairedRows:
-    """Rows of a head that rotary positions turn together are neighbours; quire has all first ones, then all second ones.
+    """Rows of a head that rotary positions turn together are neighbours; quire has first ones, then second ones.
 
     Only the first `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
     """

@@ -1,4 +1,4 @@
-"""ModelSpec: everything there is to know of a model but its weights' values. Made by a family, read by everyone else."""
+"""ModelSpec: all there is to know of a model but its weights' values. Made by a family, read by everyone else."""
 
 import re
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rope import RopeSpec
 from quire.spec.tensor import TensorSpec
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:

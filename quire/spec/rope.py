@@ -47,7 +47,7 @@ class RopeSpec:
 
 
 def read_rope(config: Mapping[str, Any], head_dim: int, *, theta: float = 10000.0, partial: float = 1.0) -> RopeSpec:
-    """From a HF config's `rope_theta`, `rope_scaling` or `rope_parameters`; `theta` and `partial` are the family's own."""
+    """From a HF config's `rope_theta`, `rope_scaling` or `rope_parameters`; `theta` and `partial` are the family's."""
     scaling = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
     kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
     kind = _OTHER_NAMES.get(kind, kind)

@@ -50,7 +50,11 @@ def embedder_of(
 
 
 def _embedder(
-    model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, limits: BatchLimits, device: torch.device, pooling: Pooling | None
+    model: LanguageModel | FallbackDecoder,
+    kv_dtype: torch.dtype,
+    limits: BatchLimits,
+    device: torch.device,
+    pooling: Pooling | None,
 ) -> Embedder:
     usual: Pooling = "mean" if model.spec.is_encoder else "last"
     return Embedder(WholeSequences(model, kv_dtype, limits.max_num_tokens, device), limits, pooling or usual)

@@ -41,7 +41,9 @@ class WholeSequences:
     that is dropped with the batch.
     """
 
-    def __init__(self, model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, chunk: int, device: torch.device) -> None:
+    def __init__(
+        self, model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, chunk: int, device: torch.device
+    ) -> None:
         """`chunk` bounds the tokens of a decoder's forward."""
         self._model = model
         self._kv_dtype = kv_dtype

@@ -1,10 +1,13 @@
-"""Packing, and that a decoder's temporary KV is as wide as the batch and no wider than it must be."""
+"""Packing, heads and token types, and that a decoder's temporary KV is as wide as the batch and no wider than it must
+be."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch
-from quire.worker.whole_sequences import DecoderBody, KVScratch, Packed
+from quire.worker.whole_sequences import DecoderBody, EncoderBody, KVScratch, Packed
 
 CPU = torch.device("cpu")
 
@@ -59,3 +62,43 @@ def test_a_sequence_beyond_the_limit_runs_in_parts_that_look_back() -> None:
     assert first.kv[1].keys is last.kv[1].keys
     assert last.slots[0].tolist() == [16, 17, 18, 19]
     assert last.lengths_for_angles.tolist() == [20] * 4
+
+
+class RecordingEncoder(nn.Module):
+    """Stands for an encoder whose hidden states are the token ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: Tensor | None = None
+
+    def forward(self, input_ids: Tensor, positions: Tensor, starts: Tensor, types: Tensor | None = None) -> Tensor:
+        self.types = types
+        return input_ids[:, None].double()
+
+
+class Classifier(RecordingEncoder):
+    def classify(self, hidden: Tensor, starts: Tensor) -> Tensor:
+        """The first token of each text, and what is behind its last."""
+        return torch.stack([hidden[starts[:-1], 0], starts[1:].double()], dim=1)
+
+
+def test_types_reach_an_encoder_token_by_token() -> None:
+    model = RecordingEncoder()
+    encoder = EncoderBody(model, CPU)  # type: ignore[arg-type]
+    encoder.hidden(Packed([[5, 6, 7], [8, 9]], CPU, [[0, 0, 1], [0, 1]]))
+    assert model.types is not None
+    assert model.types.tolist() == [0, 0, 1, 0, 1]
+    encoder.hidden(Packed([[5, 6, 7], [8, 9]], CPU))
+    assert model.types is None
+
+
+def test_a_head_gives_scores_in_float32() -> None:
+    scores = EncoderBody(Classifier(), CPU).classify(Packed([[5, 6, 7], [8, 9]], CPU))  # type: ignore[arg-type]
+    assert (scores.tolist(), scores.dtype) == ([[5, 3], [8, 5]], torch.float32)
+
+
+def test_models_without_a_head_say_so() -> None:
+    encoder = EncoderBody(RecordingEncoder(), CPU)  # type: ignore[arg-type]
+    for each in (encoder, body(chunk=8)[0]):
+        with pytest.raises(InvalidRequest, match="has no head that classifies"):
+            each.classify(Packed([[5]], CPU))

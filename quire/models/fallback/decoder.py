@@ -17,7 +17,7 @@ _HIDDEN = "quire_hidden"
 
 
 class FallbackDecoder(nn.Module):
-    """Called as `quire.models.language_model.LanguageModel`. All tokens of a step lie in one row, each with its position."""
+    """Called as a LanguageModel is. All tokens of a step lie in one row, each with its position."""
 
     def __init__(self, causal: nn.Module, spec: ModelSpec) -> None:
         """`causal` is a transformers model with an output head, with all of its weights; `spec` is its outline."""

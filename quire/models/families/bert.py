@@ -37,9 +37,7 @@ def _bert(dims: Dimensions) -> ModelSpec:
 def _roberta(dims: Dimensions) -> ModelSpec:
     padding = dims.fields.size_or_none("pad_token_id", least=0) or 0
     dims = replace(dims, max_position=positions_after_padding(dims, padding))
-    return encoder(
-        dims, "roberta", lambda: classifier_of(dims, "classifier.dense", "classifier.out_proj"), padding + 1
-    )
+    return encoder(dims, "roberta", lambda: classifier_of(dims, "classifier.dense", "classifier.out_proj"), padding + 1)
 
 
 def encoder(

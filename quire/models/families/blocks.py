@@ -59,9 +59,7 @@ def separate_qkv(
     return MatrixSpec(parts, dims.hidden_size, "rows", bias, layer)
 
 
-def fused_qkv(
-    dims: Dimensions, layer: int, name: str, *, bias: bool = False, layout: Layout = AS_STORED
-) -> MatrixSpec:
+def fused_qkv(dims: Dimensions, layer: int, name: str, *, bias: bool = False, layout: Layout = AS_STORED) -> MatrixSpec:
     """One tensor in the checkpoint; converters to GGUF put its rows into quire's order."""
     rows = (dims.num_heads + 2 * dims.num_kv_heads) * dims.head_dim
     return MatrixSpec((Part(name.format(layer), "qkv", rows, layout),), dims.hidden_size, "rows", bias, layer)
@@ -97,7 +95,12 @@ def self_attention(
 ) -> AttentionSpec:
     usual: AttentionOptions = {"scale": 1 / math.sqrt(dims.head_dim), "window": dims.windows[layer], "rope": 0}
     return AttentionSpec(
-        qkv, out, dims.num_heads, dims.num_kv_heads, dims.head_dim, **{**usual, **options}  # type: ignore[typeddict-item]
+        qkv,
+        out,
+        dims.num_heads,
+        dims.num_kv_heads,
+        dims.head_dim,
+        **{**usual, **options},  # type: ignore[typeddict-item]
     )
 
 
@@ -275,9 +278,7 @@ def decoder(
     classifier = _score(dims, described)
     has_head = classifier is None and not dims.architecture.endswith("Model")
     tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
-    head = MatrixSpec(
-        (Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False)
-    )
+    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False))
     return ModelSpec(
         architecture=dims.architecture,
         vocab_size=dims.vocab_size,
@@ -308,7 +309,7 @@ def labels(dims: Dimensions) -> tuple[str, ...]:
     """Names of a classifier's labels, in the order of its outputs."""
     names = dims.fields.values.get("id2label")
     if isinstance(names, dict) and names and all(str(key).isdecimal() for key in names):
-        return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(key)))
+        return tuple(str(names[key]) for key in sorted(names, key=int))
     return tuple(f"LABEL_{number}" for number in range(dims.fields.size_or_none("num_labels") or 2))
 
 

@@ -1,4 +1,4 @@
-"""Cohere's Command R and R7B: one norm a layer, attention and MLP side by side, neighbouring rows of a head turn together.
+"""Cohere's Command R and R7B: one norm a layer, attention and MLP side by side, neighbouring rows turn together.
 
 Command R7B (cohere2) has windows, and layers without one turn no heads.
 """
@@ -58,7 +58,11 @@ def _head_norms(dims: Dimensions, layer: int) -> HeadNormsSpec:
     """Each head has a weight of its own, in the order of its rows."""
 
     def one(name: str, heads: int) -> NormSpec:
-        eps, shape, order = dims.fields.number("layer_norm_eps", 1e-5), (heads, dims.head_dim), heads_layout(dims, heads)
+        eps, shape, order = (
+            dims.fields.number("layer_norm_eps", 1e-5),
+            (heads, dims.head_dim),
+            heads_layout(dims, heads),
+        )
         start = f"model.layers.{layer}.self_attn.{name}_norm"
         return NormSpec(start, f"{name}_norm", shape, eps, "layer", layer=layer, layout=order, gguf_layout=order)
 
@@ -73,6 +77,4 @@ def _from_gguf(model: GGUFModel) -> dict[str, Any]:
 
 _DEFAULTS: dict[str, Any] = {"tie_word_embeddings": True, "layer_norm_eps": 1e-5}
 COHERE = Family(_describe, _DEFAULTS, from_gguf=_from_gguf)
-COHERE2 = Family(
-    _describe2, {**_DEFAULTS, "sliding_window": 4096, "sliding_window_pattern": 4}, from_gguf=_from_gguf
-)
+COHERE2 = Family(_describe2, {**_DEFAULTS, "sliding_window": 4096, "sliding_window_pattern": 4}, from_gguf=_from_gguf)

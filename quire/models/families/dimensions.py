@@ -78,7 +78,9 @@ def without_shared_heads(values: dict[str, Any]) -> dict[str, Any]:
 
 def longest_position(fields: HFFields) -> int:
     """The length that the config gives, before any scaling."""
-    return fields.size("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len")
+    return fields.size(
+        "max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len"
+    )
 
 
 def _head_dim(fields: HFFields, hidden_size: int, num_heads: int) -> int:

@@ -42,7 +42,9 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
         self_attention(
             dims, layer, qkv, projection(dims, layer, f"{prefix}.self_attention.dense", "out", size, bias=bias)
         ),
-        plain_mlp(dims, layer, names, fields.size_or_none("ffn_hidden_size", "intermediate_size") or 4 * size, bias=bias),
+        plain_mlp(
+            dims, layer, names, fields.size_or_none("ffn_hidden_size", "intermediate_size") or 4 * size, bias=bias
+        ),
         layer_norm(dims, f"{prefix}.{first}", roles[0], layer),
         None if second is None else layer_norm(dims, f"{prefix}.{second}", roles[1], layer),
         wiring="parallel" if parallel else "sequential",
@@ -71,5 +73,8 @@ def _from_gguf(model: GGUFModel) -> dict[str, Any]:
 
 
 FAMILY = Family(
-    describe, {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048}, _adapt, _from_gguf
+    describe,
+    {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048},
+    _adapt,
+    _from_gguf,
 )

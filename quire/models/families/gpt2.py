@@ -38,4 +38,6 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     )
 
 
-FAMILY = Family(describe, defaults={"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5}, adapt=without_shared_heads)
+FAMILY = Family(
+    describe, defaults={"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5}, adapt=without_shared_heads
+)

@@ -20,9 +20,7 @@ def describe(dims: Dimensions) -> ModelSpec:
         norm=layer_norm(dims, "gpt_neox.final_layer_norm", "output_norm"),
         head_name="embed_out",
         ropes=(
-            read_rope(
-                values, dims.head_dim, theta=values.get("rotary_emb_base", 10_000), partial=values["rotary_pct"]
-            ),
+            read_rope(values, dims.head_dim, theta=values.get("rotary_emb_base", 10_000), partial=values["rotary_pct"]),
         ),
         prefix="gpt_neox.",
         unused=(r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias)",),

@@ -1,4 +1,4 @@
-"""ModernBERT: an encoder built like a decoder of today: rotary positions, gated MLPs, norms before, windows to both sides."""
+"""ModernBERT: an encoder built like today's decoders: rotary positions, gated MLPs, windows to both sides."""
 
 from collections.abc import Mapping
 from dataclasses import replace

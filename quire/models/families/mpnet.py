@@ -4,7 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from quire.models.families.bert import OTHER_TASKS, classifier_of, positions_after_padding
-from quire.models.families.blocks import CLASSIFIER, layer_norm, plain_mlp, projection, self_attention, separate_qkv, table
+from quire.models.families.blocks import (
+    CLASSIFIER,
+    layer_norm,
+    plain_mlp,
+    projection,
+    self_attention,
+    separate_qkv,
+    table,
+)
 from quire.models.families.dimensions import Dimensions, longest_position
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec

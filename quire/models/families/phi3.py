@@ -1,4 +1,4 @@
-"""Phi-3, Phi-3.5 and Phi-4: q, k, v and gate, up are each one tensor in the checkpoint; part of a head may stay unturned."""
+"""Phi-3, Phi-3.5 and Phi-4: q, k, v and gate, up are each one tensor; part of a head may stay unturned."""
 
 from quire.models.families.blocks import activation, decoder, fused_qkv, pre_norms, projection, self_attention
 from quire.models.families.dimensions import Dimensions

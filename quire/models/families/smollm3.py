@@ -14,9 +14,7 @@ def describe(dims: Dimensions) -> ModelSpec:
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(
-                dims, layer, qkv_bias=bias, out_bias=bias, gguf_paired=True, rope=0 if turned[layer] else None
-            ),
+            attention(dims, layer, qkv_bias=bias, out_bias=bias, gguf_paired=True, rope=0 if turned[layer] else None),
             gated_mlp(dims, layer, bias=mlp_bias),
             **pre_norms(dims, layer),
         ),

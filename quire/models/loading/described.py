@@ -1,4 +1,4 @@
-"""DescribedModel: a model on this machine as its files' headers tell it, every tensor matched with the spec. Torch-free."""
+"""DescribedModel: a model on this machine as its headers tell it, each tensor matched with the spec. Torch-free."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,13 +14,19 @@ from quire.models.loading.gguf_rope import rope_fields
 from quire.models.loading.spans import TensorSpan
 from quire.models.registry import GGUF_ARCHITECTURES, family_of
 
+
 def gguf_config(headers: Sequence[GGUFHeader]) -> dict[str, Any]:
     """The config of the model whose file, or parts in order, have these headers."""
     read = GGUFMetadata(headers[0])
     tensors = {tensor.name: tensor for header in headers for tensor in header.tensors}
     shape = _shape(read, tensors)
     model_type = GGUF_ARCHITECTURES.get(read.architecture)
-    config = {"model_type": model_type or read.architecture, **shape, **_norm(read), **_tokens(read, shape["vocab_size"])}
+    config = {
+        "model_type": model_type or read.architecture,
+        **shape,
+        **_norm(read),
+        **_tokens(read, shape["vocab_size"]),
+    }
     config["tie_word_embeddings"] = "output.weight" not in tensors
     config |= rope_fields(read, headers, shape["head_dim"], shape["max_position_embeddings"])
     config |= _biases(tensors)

@@ -190,3 +190,12 @@ def test_damaged_sentencepiece_is_refused(cut: int, sentencepiece_model: bytes, 
     (tmp_path / "tokenizer.model").write_bytes(sentencepiece_model[:cut])
     with pytest.raises(CheckpointError, match=r"SentencePiece model"):
         tokenizer_from_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["input_ids", "attention_mask"], 0), (["input_ids", "token_type_ids"], 1), (None, 1)]
+)
+def test_models_that_take_no_token_types_are_told_none(tmp_path: Path, names: list[str] | None, expected: int) -> None:
+    config = {} if names is None else {"model_input_names": names}
+    folder = write_folder(tmp_path, vocabularies.wordpiece(), **config)
+    assert tokenizer_from_folder(folder).pair_frame().second_type == expected
