@@ -1,4 +1,4 @@
-"""Layouts: how a file lays out a tensor where quire holds it otherwise. Plain numbers; `models/loading` moves values."""
+"""Layouts: how a file lays out a tensor where quire holds it otherwise. Plain numbers; `models/loading` moves them."""
 
 from dataclasses import dataclass
 

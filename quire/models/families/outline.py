@@ -1,4 +1,4 @@
-"""The outline of a decoder that quire has no family for: its shape, by fields that most configs have, and no tensors."""
+"""The outline of a decoder that quire has no family for: its shape, by fields most configs have, and no tensors."""
 
 from typing import Any
 
