@@ -80,7 +80,7 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda":
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, heads, limits) if device.type == "cuda" else None
+        self._beginnings = _beginnings_to_look_for(layout, heads, limits, device) if device.type == "cuda" else None
         self._scratch = KVScratch(heads.count, heads.size, getattr(torch, layout.dtype))
         self._limits = limits
         self._device = device
@@ -244,11 +244,15 @@ class Worker:
         return self._lengths[row] <= self._prompt_lengths[row]
 
 
-def _beginnings_to_look_for(layout: KVLayout, heads: KVHeads, limits: StepLimits) -> SharedBeginnings | None:
+def _beginnings_to_look_for(
+    layout: KVLayout, heads: KVHeads, limits: StepLimits, device: torch.device
+) -> SharedBeginnings | None:
     """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
     itemsize = getattr(torch, layout.dtype).itemsize
     group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
     if group is None or itemsize > 2:
         return None
-    bytes_per_position = 2 * heads.count * heads.size * itemsize
-    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, bytes_per_position)
+    from quire.ops.triton.card import least_reads_saved
+
+    each, least = 2 * heads.count * heads.size * itemsize, least_reads_saved(device)
+    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)
