@@ -11,8 +11,6 @@ from quire.core.plan import Admission, TableDelta
 
 FIRST_DEPTH = 256
 """Positions; less in common is not looked for."""
-LEAST_READS_SAVED = 128 << 20
-"""Bytes that a layer of a step would not have to read. With fewer, an H200 gains less than what looking costs it."""
 FEWEST = 8
 """Rows with one beginning, for it to count."""
 
@@ -20,8 +18,12 @@ FEWEST = 8
 class SharedBeginnings:
     """Follows the tables of rows, in one KV group."""
 
-    def __init__(self, num_rows: int, max_len: int, block_size: int, group: int, bytes_per_position: int) -> None:
+    def __init__(
+        self, num_rows: int, max_len: int, block_size: int, group: int, bytes_per_position: int, least_saved: int
+    ) -> None:
+        """`least_saved`: bytes that a layer of a step must be spared for a look to gain more than it costs."""
         self._group = group
+        self._least_saved = least_saved
         self._bytes_per_position = bytes_per_position
         depths: list[int] = []
         while (depth := FIRST_DEPTH << len(depths)) < max_len:
@@ -48,7 +50,7 @@ class SharedBeginnings:
 
     def are_worth_it(self, rows: Sequence[int]) -> bool:
         if self._answer is None or self._answer[0] != rows:
-            self._answer = (rows, self._most_saved(rows) >= LEAST_READS_SAVED)
+            self._answer = (rows, self._most_saved(rows) >= self._least_saved)
         return self._answer[1]
 
     def _most_saved(self, rows: Sequence[int]) -> int:

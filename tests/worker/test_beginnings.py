@@ -4,16 +4,17 @@ import pytest
 
 from quire.core.plan import Admission, TableDelta
 from quire.core.sampling_params import SamplingParams
-from quire.worker.beginnings import LEAST_READS_SAVED, SharedBeginnings
+from quire.worker.beginnings import SharedBeginnings
 
 ROWS = list(range(16))
 BLOCK = 16
+LEAST = 128 << 20
 
 
 def beginnings(saved_by_all: float, group: int = 0) -> SharedBeginnings:
     """16 rows that have 512 positions in common save as many times the least."""
-    size = int(saved_by_all * LEAST_READS_SAVED / (15 * 512)) + 1
-    return SharedBeginnings(num_rows=17, max_len=4096, block_size=BLOCK, group=group, bytes_per_position=size)
+    size = int(saved_by_all * LEAST / (15 * 512)) + 1
+    return SharedBeginnings(17, 4096, BLOCK, group, bytes_per_position=size, least_saved=LEAST)
 
 
 def admit(known: SharedBeginnings, row: int, table: list[int]) -> None:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from quire.bench.kernels.few_rows_candidates import ways
 from quire.bench.kernels.gpu_timing import rotating_copies, time_calls
 from quire.bench.kernels.result import KernelResult
+from quire.ops.triton.card import card_of
 from quire.ops.triton.compiler import CANNOT_RUN
 from quire.ops.triton.few_rows_choices import Choice, padded_rows
 from quire.ops.triton.few_rows_linear import linear_by
@@ -94,7 +95,7 @@ def _outcome(case: Case, weights: Sequence[Tensor], tune: bool, deadline: float,
     best: Choice | None = None
     fastest: tuple[float, ...] | None = None
     tried = 0
-    for choice in ways(case.rows, case.out_size, case.in_size, tune):
+    for choice in ways(card_of(x.device), case.rows, case.out_size, case.in_size, tune):
         if tried and monotonic() > deadline:
             break
         tried += 1
@@ -131,7 +132,7 @@ def _compile_ahead(cases: Sequence[Case]) -> None:
     kernels: dict[tuple[object, ...], Callable[[], Tensor]] = {}
     for case in cases:
         x = _random(case.rows, case.in_size)
-        for choice in ways(case.rows, case.out_size, case.in_size, tune=True):
+        for choice in ways(card_of(x.device), case.rows, case.out_size, case.in_size, tune=True):
             rows = case.rows if choice.cores == "cuda" else padded_rows(case.rows)
             kernel = (replace(choice, splits=min(choice.splits, 2)), rows, case.in_size % choice.block_in == 0)
             call = partial(linear_by, choice, x, weights[case.out_size, case.in_size], None)

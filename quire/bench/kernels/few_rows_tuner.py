@@ -18,5 +18,5 @@ def tune(seconds: float, say: Callable[[str], None]) -> tuple[list[KernelResult]
         (each.case.rows, each.case.out_size, each.case.in_size, each.choice if each.is_ahead else None)
         for each in outcomes
     ]
-    machine = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {version()}"
-    return [each.result() for each in outcomes], table_source(tuned, machine)
+    card, versions = torch.cuda.get_device_name(), f"torch {torch.__version__}, triton {version()}"
+    return [each.result() for each in outcomes], table_source(tuned, card, versions)

@@ -6,7 +6,6 @@ many parts there are depends on shapes alone; which positions they hold, on each
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.card import MEASURED_MULTIPROCESSORS, Card, card_of, fitting_positions
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
 
@@ -33,8 +33,17 @@ class SplitTiling(NamedTuple):
     longest sequences first, so that those at the end are short."""
 
 
-def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsize: int) -> SplitTiling:
-    """By the rows of a KV head's query heads, and the size of what is read. Measured on an H200."""
+def choose_split_tiling(card: Card, num_sequences: int, num_rows: int, head_dim: int, itemsize: int) -> SplitTiling:
+    """By the rows of a KV head's query heads, and the size of what is read. Measured on an H200: on other cards by the
+    sequences that a multiprocessor has, and with smaller tiles where memory is short.
+    """
+    sequences = num_sequences * MEASURED_MULTIPROCESSORS // card.multiprocessors
+    tiling = _measured_tiling(sequences, num_rows, head_dim, itemsize)
+    fits = fitting_positions(card, tiling.positions, 2 * head_dim * itemsize, tiling.num_stages)
+    return tiling._replace(positions=fits)
+
+
+def _measured_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsize: int) -> SplitTiling:
     num_warps = 4 if num_rows <= 64 else 8
     if itemsize == 4:  # more stages would spill kilobytes
         return SplitTiling(32, num_warps, 1, 4)
@@ -49,12 +58,9 @@ def choose_split_tiling(num_sequences: int, num_rows: int, head_dim: int, itemsi
     return SplitTiling(64, num_warps, 3, 4)  # one part each: what evens out lengths is that the longest come first
 
 
-@cache
 def multiprocessors(device: torch.device) -> int:
     """Of a GPU; for the interpreter a few, so that tests split too."""
-    if device.type != "cuda":
-        return 4
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    return card_of(device).multiprocessors if device.type == "cuda" else 4
 
 
 def choose_parts(device: torch.device, wanted: int, num_programs: int, most_tiles: int) -> int:
@@ -231,7 +237,7 @@ def attend_split(
     _, block_size, num_kv_heads, _ = keys.shape
     group = num_heads // num_kv_heads
     num_rows, padded_dim = padded(group), padded(head_dim)
-    tiling = choose_split_tiling(num_sequences, num_rows, head_dim, keys.element_size())
+    tiling = choose_split_tiling(card_of(query.device), num_sequences, num_rows, head_dim, keys.element_size())
     tile = tiling.positions
     most_positions = min(tables.shape[1] * block_size, window or sys.maxsize)
     own_parts = choose_parts(query.device, tiling.programs, num_sequences * num_kv_heads, -(-most_positions // tile))

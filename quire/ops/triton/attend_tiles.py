@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.card import Card, card_of, fitting_positions
 from quire.ops.triton.staged import launch_staged
 
 
@@ -23,8 +24,15 @@ class Tiling(NamedTuple):
     num_stages: int  # 3 and 4 keep one tile of the cache in flight, 5 two: its table goes ahead of it by as much
 
 
-def choose_tiling(num_tokens: int, num_sequences: int, group: int, head_dim: int, itemsize: int) -> Tiling:
+def choose_tiling(card: Card, num_tokens: int, num_sequences: int, group: int, head_dim: int, itemsize: int) -> Tiling:
     """By the rows of a sequence of average length: its KV is read once for each tile of rows."""
+    tiling = _measured_tiling(num_tokens, num_sequences, group, head_dim, itemsize)
+    query = tiling.rows * head_dim * itemsize
+    fits = fitting_positions(card, tiling.positions, 2 * head_dim * itemsize, tiling.num_stages, query)
+    return tiling._replace(positions=fits)
+
+
+def _measured_tiling(num_tokens: int, num_sequences: int, group: int, head_dim: int, itemsize: int) -> Tiling:
     if itemsize == 4:  # exact float32 has no tensor cores; it is here to be right
         return Tiling(padded(group), 32, 4, 1)
     rows = num_tokens * group // num_sequences
@@ -149,7 +157,7 @@ def attend_tiles(
     num_tokens, num_heads, head_dim = query.shape
     num_sequences, num_kv_heads = len(lengths), keys.shape[2]
     group = num_heads // num_kv_heads
-    tiling = choose_tiling(num_tokens, num_sequences, group, head_dim, keys.element_size())
+    tiling = choose_tiling(card_of(query.device), num_tokens, num_sequences, group, head_dim, keys.element_size())
     inner, outer = exponents(scale, softcap)
     tensors = (output, query, keys, values, tables, query_starts, lengths)
     strides = (output.stride(0), query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))

@@ -1,29 +1,30 @@
-"""How a product of few rows with a matrix is cut into programs: as measured for its shape, else by a formula.
+"""How a product of few rows with a matrix is cut into programs: as measured for its card and shape, else by a formula.
 
 Such a product takes as long as its weights take to arrive, so a choice is good when enough bytes are on their way at
-any time: latency times bandwidth, about 0.8 µs × 4.5 TB/s = 3.6 MB on an H200, or 27 KB a multiprocessor. Nothing here
-needs a device, and nothing knows the kernels beyond the meaning of a choice.
+any time: latency times bandwidth, about 0.8 µs × 4.5 TB/s = 3.6 MB on an H200, or 27 KB a multiprocessor; 12 KB on an
+A100, 4 on an L4. Nothing here needs a device, and nothing knows the kernels beyond the meaning of a choice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from quire.ops.triton.few_rows_table import TABLE
+from quire.ops.triton.card import Card
+from quire.ops.triton.few_rows_table import TABLES
 
 MOST_ROWS = 128
 """Above, products belong to cuBLAS: their operations begin to count beside their bytes."""
 MOST_ROWS_BY_FORMULA = 32
 """Of shapes that nobody has measured: above, cuBLAS was ahead in half of 20 that were measured to check the formula."""
-LEAST_TENSOR_ROWS = 16
+LEAST_TENSOR_ROWS = LEAST_BLOCK_IN = 16
 """Tensor cores multiply no fewer."""
 MOST_ROWS_ON_CUDA_CORES = 8
 """At bandwidth, 8 rows take 60 % of the multiply-adds that CUDA cores can do; above, they would set the pace."""
 
-MULTIPROCESSORS = 132
-"""Of an H200. A constant, because a choice must depend on shapes alone."""
-WARP_READS = 256
-"""16-bit inputs that a warp loads at once, 16 bytes a thread."""
+THREAD_READS = 8
+"""16-bit inputs that a thread loads at once."""
+PROGRAMS = 2
+"""On tensor cores, of a multiprocessor: they share its memory, so that one computes while the other waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Choice:
     block_out: int
     """Outputs of one program."""
     block_in: int
-    """Inputs that a program reads in one turn of its loop. On CUDA cores at least 256 a warp: then warps stand side by
+    """Inputs that a program reads in one turn of its loop. On CUDA cores at least 8 a thread: then warps stand side by
     side along the inputs, each reads x once for all outputs of the block, and both loads have one layout."""
     splits: int
     """Programs that share the inputs of an output; above 1, a second kernel adds what they found."""
@@ -45,11 +46,11 @@ class Choice:
 
 
 @cache
-def choose(rows: int, out_size: int, in_size: int) -> Choice | None:
+def choose(card: Card, rows: int, out_size: int, in_size: int) -> Choice | None:
     """The way to compute a product in 16-bit numbers, or None where cuBLAS does it better."""
     if not 1 <= rows <= MOST_ROWS:
         return None
-    measured = TABLE.get((out_size, in_size), {})
+    measured = TABLES.get(card.name, {}).get((out_size, in_size), {})
     bound = min((bound for bound in measured if bound >= rows), default=None)
     if bound is not None:
         entry = measured[bound]
@@ -57,9 +58,10 @@ def choose(rows: int, out_size: int, in_size: int) -> Choice | None:
     if in_size % 16 or rows > MOST_ROWS_BY_FORMULA:
         return None  # unaligned rows of weights cannot be loaded 16 bytes at a time
     if rows <= 4:
-        return _on_cuda_cores(out_size, in_size)
+        return _on_cuda_cores(card, out_size, in_size)
     is_one_tile = rows <= LEAST_TENSOR_ROWS
-    return _on_tensor_cores(out_size, in_size) if is_one_tile else _of_32_rows(out_size, in_size)
+    wanted = _on_tensor_cores(card, out_size, in_size) if is_one_tile else _of_32_rows(card, out_size, in_size)
+    return _fitting(card, wanted, padded_rows(rows))
 
 
 def padded_rows(rows: int) -> int:
@@ -67,43 +69,55 @@ def padded_rows(rows: int) -> int:
     return max(LEAST_TENSOR_ROWS, power_of_two_from(rows))
 
 
-def _on_cuda_cores(out_size: int, in_size: int) -> Choice:
+def _on_cuda_cores(card: Card, out_size: int, in_size: int) -> Choice:
     """Blocks of up to four outputs (x is loaded once for all of them), smaller where four programs a processor fail.
 
     Each thread then has up to 64 bytes on their way, a multiprocessor's four programs of four warps 32 KB.
     """
-    num_warps = min(4, power_of_two_from(ceil_div(in_size, WARP_READS)))
-    block_in = num_warps * WARP_READS
-    enough = 4 * MULTIPROCESSORS
+    warp_reads = THREAD_READS * card.warp_size
+    num_warps = min(128 // card.warp_size, power_of_two_from(ceil_div(in_size, warp_reads)))
+    block_in = num_warps * warp_reads
+    enough = 4 * card.multiprocessors
     block_out = next((size for size in (4, 2) if ceil_div(out_size, size) >= enough), 1)
-    splits = _splits_for(2 * MULTIPROCESSORS, ceil_div(out_size, block_out), ceil_div(in_size, block_in))
+    splits = _splits_for(2 * card.multiprocessors, ceil_div(out_size, block_out), ceil_div(in_size, block_in))
     return Choice("cuda", block_out, block_in, splits, num_warps, num_stages=1)
 
 
-def _on_tensor_cores(out_size: int, in_size: int) -> Choice:
+def _on_tensor_cores(card: Card, out_size: int, in_size: int) -> Choice:
     """Blocks as tall as a warpgroup's instruction where outputs abound, else flatter ones; then splits.
 
     Two programs a multiprocessor with four stages of 16 KB have some 96 KB on their way, more than is needed: loads of
-    a stage come in bursts, and the last program of a row of them runs alone.
+    a stage come in bursts, and the last program of a row of them runs alone. Where memory is short, they have fewer.
     """
-    if ceil_div(out_size, 64) >= 2 * MULTIPROCESSORS:
+    programs = PROGRAMS * card.multiprocessors
+    if ceil_div(out_size, 64) >= programs:
         return Choice("tensor", block_out=64, block_in=128, splits=1, num_warps=4, num_stages=4)
-    block_out = 32 if ceil_div(out_size, 32) >= MULTIPROCESSORS // 2 else 16
+    block_out = 32 if ceil_div(out_size, 32) >= card.multiprocessors // 2 else 16
     block_in = min(256, max(16, power_of_two_from(in_size)))
     # fewer than two turns a program would leave nothing to overlap
-    splits = _splits_for(2 * MULTIPROCESSORS, ceil_div(out_size, block_out), ceil_div(in_size, 2 * block_in))
+    splits = _splits_for(programs, ceil_div(out_size, block_out), ceil_div(in_size, 2 * block_in))
     return Choice("tensor", block_out, block_in, splits, num_warps=block_out // 16, num_stages=4)
 
 
-def _of_32_rows(out_size: int, in_size: int) -> Choice:
+def _of_32_rows(card: Card, out_size: int, in_size: int) -> Choice:
     """Blocks of a warpgroup's instruction, split until every multiprocessor has about one; taller ones where outputs
     abound, so that x is loaded less often.
     """
-    if ceil_div(out_size, 128) >= MULTIPROCESSORS:
+    if ceil_div(out_size, 128) >= card.multiprocessors:
         return Choice("tensor", 128, 64, splits=1, num_warps=4, num_stages=5)
     block_in = min(128, max(16, power_of_two_from(in_size)))
-    wanted = round(MULTIPROCESSORS / ceil_div(out_size, 64))
+    wanted = round(card.multiprocessors / ceil_div(out_size, 64))
     return Choice("tensor", 64, block_in, max(1, min(wanted, in_size // (2 * block_in))), num_warps=4, num_stages=4)
+
+
+def _fitting(card: Card, wanted: Choice, rows: int) -> Choice:
+    """With as many stages as `PROGRAMS` programs have memory for, and smaller ones where that is not even two."""
+    room = card.shared_memory // PROGRAMS
+    block_in, input_bytes = wanted.block_in, 2 * (wanted.block_out + rows)
+    while block_in > LEAST_BLOCK_IN and 2 * block_in * input_bytes > room:
+        block_in //= 2
+    num_stages = max(1, min(wanted.num_stages, room // (block_in * input_bytes)))
+    return replace(wanted, block_in=block_in, num_stages=num_stages)
 
 
 def _splits_for(wanted_programs: int, blocks_of_outputs: int, most: int) -> int:

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from quire.ops.triton.card import card_of
 from quire.ops.triton.few_rows_choices import (
     MOST_ROWS,
     MOST_ROWS_ON_CUDA_CORES,
@@ -38,7 +39,7 @@ def _choice_for(x: Tensor, weight: Tensor) -> Choice | None:
     in_plain_rows = x.stride(-1) == 1 and weight.stride(1) == 1
     if not 1 <= rows <= MOST_ROWS or not out_size or x.dtype != weight.dtype or x.itemsize != 2 or not in_plain_rows:
         return None
-    return choose(rows, out_size, in_size)
+    return choose(card_of(x.device), rows, out_size, in_size)
 
 
 def linear_by(choice: Choice, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

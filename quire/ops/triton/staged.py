@@ -1,7 +1,7 @@
 """Launching kernels with as many stages as a device has shared memory for.
 
-A stage is a turn of a loop whose loads are under way, in shared memory. Stages are chosen for the 227 KB of an H200;
-other cards have 64 to 164, and with fewer stages a kernel is slower there, but runs.
+A stage is a turn of a loop whose loads are under way, in shared memory. Choices estimate what fits a card (`card.py`);
+where a compiler takes more, a kernel has fewer stages and is slower, but runs.
 """
 
 from collections.abc import Hashable, Mapping

@@ -10,9 +10,12 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from quire.ops.triton.attend_split import attend_part_kernel
-from quire.ops.triton.attend_tiles import attend_tiles_kernel
+from quire.ops.triton.attend_split import attend_part_kernel, choose_split_tiling
+from quire.ops.triton.attend_tiles import attend_tiles_kernel, choose_tiling
+from quire.ops.triton.card import Card
+from quire.ops.triton.few_rows_choices import choose
 from quire.ops.triton.few_rows_linear import _multiply_on_tensor_cores
+from tests.ops.triton.cards import OTHERS
 
 CARDS = {
     "a100": GPUTarget("cuda", 80, 32),
@@ -45,6 +48,25 @@ def shared_memory(kernel: Any, settings: dict[str, Any], stages: str, count: int
     return int(compile(source, target=card, options=options).metadata.shared)
 
 
+def as_chosen(target: GPUTarget, card: Card) -> dict[str, int]:
+    """What each kernel takes as it is launched on a card."""
+    decode, tokens = choose_split_tiling(card, 64, 16, 128, 2), choose_tiling(card, 20, 10, 4, 128, 2)
+    product = choose(card, 32, 262144, 4096)
+    assert product is not None
+    blocks = {"block_out": product.block_out, "block_in": product.block_in}
+    kernels = {
+        "decodes": (attend_part_kernel, DECODE | {"tile_size": decode.positions}, "num_stages", decode.num_stages),
+        "few tokens": (
+            attend_tiles_kernel,
+            FEW_TOKENS | {"tile_size": tokens.positions},
+            "num_stages",
+            tokens.num_stages,
+        ),
+        "products": (_multiply_on_tensor_cores, PRODUCT | blocks, "stages", product.num_stages),
+    }
+    return {name: shared_memory(*settings, target) for name, settings in kernels.items()}
+
+
 def _type(name: str) -> str:
     if name in {"inner", "outer"}:
         return "fp32"
@@ -52,14 +74,16 @@ def _type(name: str) -> str:
 
 
 def main() -> None:
-    found = {
+    as_measured = {
         card: {
             name: {count: shared_memory(kernel, settings, stages, count, target) for count in {most, 1}}
             for name, (kernel, settings, stages, most) in KERNELS.items()
         }
         for card, target in CARDS.items()
     }
-    print(json.dumps(found))
+    others = {"l4": OTHERS[0], "a100": OTHERS[1], "mi300x": OTHERS[2]}
+    chosen = {card: as_chosen(target, others[card]) for card, target in CARDS.items()}
+    print(json.dumps([as_measured, chosen]))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Products of few rows agree with torch's, however they are cut; what is not theirs goes to torch."""
 
+from dataclasses import astuple
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +9,11 @@ import torch
 from torch import Tensor
 
 from quire.ops.reference.linear import linear as reference
+from tests.ops.triton.cards import H200, OTHERS
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 
 if TYPE_CHECKING:
+    from quire.ops.triton.card import Card
     from quire.ops.triton.few_rows_choices import Choice
 
 pytestmark = needs_triton
@@ -131,8 +134,8 @@ def test_what_is_not_ours_goes_to_torch(case: str, monkeypatch: pytest.MonkeyPat
     assert_close(few_rows_linear.linear(x, weight, None), reference(x, weight, None))
 
 
-def assert_can_be_launched(choice: "Choice", rows: int) -> None:
-    """Powers of two, tiles that tensor cores have, and shared memory within an H200's 227 KB a program."""
+def assert_can_be_launched(card: "Card", choice: "Choice", rows: int, programs: int = 1) -> None:
+    """Powers of two, tiles that tensor cores have, and shared memory for so many programs at a time."""
     from quire.ops.triton.few_rows_choices import MOST_ROWS_ON_CUDA_CORES, padded_rows
 
     for size in (choice.block_out, choice.block_in, choice.num_warps):
@@ -147,37 +150,86 @@ def assert_can_be_launched(choice: "Choice", rows: int) -> None:
         loaded += padded_rows(rows)
     else:
         assert rows <= MOST_ROWS_ON_CUDA_CORES
-        assert choice.block_in >= 256 * choice.num_warps
+        assert choice.block_in >= 8 * card.warp_size * choice.num_warps
         loaded += rows
-    assert loaded * choice.block_in * 2 * choice.num_stages <= 227 * 1024
+    assert programs * loaded * choice.block_in * 2 * choice.num_stages <= card.shared_memory
 
 
-def test_choices_of_the_table_can_be_launched() -> None:
+def test_an_h200_computes_as_its_table_says() -> None:
     from quire.ops.triton.few_rows_choices import MOST_ROWS, choose
-    from quire.ops.triton.few_rows_table import TABLE
+    from quire.ops.triton.few_rows_table import TABLES
 
-    for (out_size, in_size), by_rows in TABLE.items():
+    for (out_size, in_size), by_rows in TABLES[H200.name].items():
         assert max(by_rows) == MOST_ROWS
         for rows in range(1, MOST_ROWS + 1):
-            choice = choose(rows, out_size, in_size)
+            entry = by_rows[min(bound for bound in by_rows if bound >= rows)]
+            choice = choose(H200, rows, out_size, in_size)
+            assert (None if choice is None else astuple(choice)) == entry
             if choice is not None:
-                assert_can_be_launched(choice, rows)
+                assert_can_be_launched(H200, choice, rows)
 
 
-def test_choices_by_formula_can_be_launched() -> None:
-    from quire.ops.triton.few_rows_choices import MOST_ROWS_BY_FORMULA, choose
+FORMULA = {
+    (1, 5120, 5120): ("cuda", 4, 1024, 1, 4, 1),
+    (4, 1000, 256): ("cuda", 1, 256, 1, 1, 1),
+    (8, 18944, 3584): ("tensor", 64, 128, 1, 4, 4),
+    (16, 2560, 2048): ("tensor", 32, 256, 4, 2, 4),
+    (8, 576, 1536): ("tensor", 16, 256, 3, 1, 4),
+    (32, 18944, 3584): ("tensor", 128, 64, 1, 4, 5),
+    (20, 2560, 2048): ("tensor", 64, 128, 3, 4, 4),
+}
+"""Rows, outputs and inputs that the table does not have: fields of choices, checked when they were made."""
+
+
+@pytest.mark.parametrize("given", FORMULA, ids=str)
+def test_an_h200_computes_other_shapes_as_ever(given: tuple[int, int, int]) -> None:
+    from quire.ops.triton.few_rows_choices import choose
+
+    choice = choose(H200, *given)
+    assert choice is not None
+    assert astuple(choice) == FORMULA[given]
+
+
+@pytest.mark.parametrize("card", [H200, *OTHERS], ids=lambda card: card.name)
+def test_choices_by_formula_can_be_launched(card: "Card") -> None:
+    from quire.ops.triton.few_rows_choices import MOST_ROWS_BY_FORMULA, PROGRAMS, choose, padded_rows
 
     sizes = (16, 32, 48, 160, 256, 576, 1536, 2560, 5120, 11008, 18944, 65536)
-    for rows, out_size, in_size in product(range(1, MOST_ROWS_BY_FORMULA + 1), (1, 7, *sizes, 262144), sizes):
-        choice = choose(rows, out_size, in_size)
+    for rows, out_size, in_size in product((1, 4, 5, 16, 17, MOST_ROWS_BY_FORMULA), (1, 7, *sizes, 262144), sizes):
+        choice = choose(card, rows, out_size, in_size)
         assert choice is not None
-        assert_can_be_launched(choice, rows)
+        assert_can_be_launched(card, choice, rows, PROGRAMS if choice.cores == "tensor" else 1)
+        assert choice.cores == "cuda" or padded_rows(rows) >= rows
         # no split is without inputs by the formula
         assert (choice.splits - 1) * choice.block_in < in_size
+
+
+@pytest.mark.parametrize("card", OTHERS, ids=lambda card: card.name)
+def test_other_cards_do_not_go_by_the_table_of_an_h200(card: "Card") -> None:
+    from quire.ops.triton.few_rows_choices import choose
+
+    assert choose(card, 128, 1024, 2048) is None, "by formula, many rows are for cuBLAS"
+    wide = choose(card, 1, 4096, 4096)
+    assert wide is not None
+    assert wide != choose(H200, 1, 4096, 4096)
+    long_enough = choose(card, 16, 262144, 4096)
+    assert long_enough is not None
+    assert long_enough.num_stages >= 2, "loads overlap"
+
+
+@pytest.mark.parametrize("card", [H200, *OTHERS], ids=lambda card: card.name)
+def test_every_multiprocessor_has_programs(card: "Card") -> None:
+    from quire.ops.triton.few_rows_choices import PROGRAMS, choose
+
+    for rows in (1, 16):
+        choice = choose(card, rows, 2560, 8192)
+        assert choice is not None
+        programs = -(-2560 // choice.block_out) * choice.splits
+        assert programs >= PROGRAMS * card.multiprocessors
 
 
 def test_rows_outside_the_table_are_not_chosen_for() -> None:
     from quire.ops.triton.few_rows_choices import choose
 
-    assert choose(0, 4096, 4096) is None
-    assert choose(129, 4096, 4096) is None
+    assert choose(H200, 0, 4096, 4096) is None
+    assert choose(H200, 129, 4096, 4096) is None
