@@ -115,10 +115,8 @@ def _vectors(norm: NormSpec, holding: Holding) -> int:
 
 def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_parallel_size: int) -> int:
     """Bytes a step of `num_tokens` tokens holds at its widest point: the residual stream and one layer's work."""
-    widest = 0
-    for layer in dict.fromkeys(model.spec.layers[:1] + model.spec.layers[-1:]):
-        whole, cut = layer.widest()
-        widest = max(widest, whole + -(-cut // tensor_parallel_size))
+    widths = {layer.widest() for layer in model.spec.layers}
+    widest = max(whole + -(-cut // tensor_parallel_size) for whole, cut in widths)
     return num_tokens * (model.spec.hidden_size + widest) * dtype_bytes(dtype)
 
 
