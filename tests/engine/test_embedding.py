@@ -10,7 +10,6 @@ from tokenizers.processors import BertProcessing
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
-from quire.config.model import ModelImpl
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
 from quire.engine import embedding as module
@@ -164,14 +163,8 @@ def test_an_encoder_opened_whole(folder: Path) -> None:
 
 
 def test_a_classifier_without_labels_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["architectures"] = ["BertForSequenceClassification"]
-    (folder / "config.json").write_text(json.dumps(config))
-
-    def without_labels(path: str, impl: ModelImpl) -> ModelFacts:
-        return with_spec(read_model_facts(path, impl=impl), classifier=None)
-
-    monkeypatch.setattr(module, "read_model_facts", without_labels)
+    facts = with_spec(read_model_facts(str(folder), impl="quire"), architecture="BertForSequenceClassification")
+    monkeypatch.setattr(module, "read_model_facts", lambda path, impl: facts)
     with pytest.raises(CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"):
         open_embedder(EngineConfig.from_flat(model=str(folder)))
 

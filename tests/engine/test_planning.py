@@ -160,7 +160,9 @@ def test_devices_are_counted() -> None:
 @pytest.mark.parametrize(("device", "size", "dtype"), [("h100", 2, "bfloat16"), ("cpu", 4, "float32")])
 def test_an_encoder_has_no_kv_to_plan_but_weights(device: str, size: int, dtype: str) -> None:
     taken = decimal_size(size * BERT.num_parameters)
-    expected = f"bert embeds texts and generates none, so it keeps no KV to plan for: its weights take {taken} in {dtype}, "
+    expected = (
+        f"bert embeds texts and generates none, so it keeps no KV to plan for: its weights take {taken} in {dtype}, "
+    )
     with pytest.raises(ConfigError, match=expected) as raised:
         plan_memory(asked(), BERT, DEVICES[device], seq_len=10**6)
     assert "\n" not in str(raised.value)
