@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from quire.core.errors import CheckpointError
@@ -93,15 +94,9 @@ class AttentionOptions(TypedDict, total=False):
 def self_attention(
     dims: Dimensions, layer: int, qkv: MatrixSpec, out: MatrixSpec, **options: Unpack[AttentionOptions]
 ) -> AttentionSpec:
-    usual: AttentionOptions = {"scale": 1 / math.sqrt(dims.head_dim), "window": dims.windows[layer], "rope": 0}
-    return AttentionSpec(
-        qkv,
-        out,
-        dims.num_heads,
-        dims.num_kv_heads,
-        dims.head_dim,
-        **{**usual, **options},  # type: ignore[typeddict-item]
-    )
+    heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
+    usual = AttentionSpec(qkv, out, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
+    return replace(usual, **options)
 
 
 def attention(
