@@ -3,7 +3,7 @@
 from typing import Any
 
 from quire.core.errors import CheckpointError
-from quire.models.families.bert import OTHER_TASKS
+from quire.models.families.bert import OTHER_TASKS, types_from_gguf
 from quire.models.families.blocks import fused_qkv, layer_norm, projection, self_attention, table
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
@@ -77,4 +77,4 @@ _RIGHT: dict[str, Any] = {
     "rotary_emb_interleaved": False,
     "parallel_block": False,
 }
-FAMILY = Family(describe, {"layer_norm_epsilon": 1e-12, "type_vocab_size": 2}, _adapt)
+FAMILY = Family(describe, {"layer_norm_epsilon": 1e-12, "type_vocab_size": 2}, _adapt, types_from_gguf)
