@@ -18,7 +18,7 @@ _USUAL_THETA = 1000.0
 def describe(dims: Dimensions) -> ModelSpec:
     fields, hidden = dims.fields, dims.hidden_size
     theta = fields.number("rotary_emb_base", _USUAL_THETA)
-    types = fields.size("type_vocab_size")
+    types = fields.size_or_none("type_vocab_size", least=0)
     return ModelSpec(
         architecture=dims.architecture,
         vocab_size=dims.vocab_size,
@@ -27,7 +27,7 @@ def describe(dims: Dimensions) -> ModelSpec:
         layers=tuple(_layer(dims, layer) for layer in range(dims.num_layers)),
         embedding=EmbeddingSpec(
             table("bert.embeddings.word_embeddings", "words", dims.vocab_size, hidden),
-            types=table("bert.embeddings.token_type_embeddings", "types", types, hidden),
+            types=table("bert.embeddings.token_type_embeddings", "types", types, hidden) if types else None,
             norm=layer_norm(dims, "bert.emb_ln", "embedding_norm"),
         ),
         norm=None,
