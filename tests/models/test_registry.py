@@ -32,6 +32,14 @@ def test_an_unknown_family_is_named() -> None:
         bert(model_type="qwen4", max_position_embeddings=8)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "generates"), [("GPT2LMHeadModel", True), ("GPT2Model", False), ("gpt2", True)]
+)
+def test_the_class_says_whether_there_is_a_head(architecture: str, generates: bool) -> None:
+    config = {"model_type": "gpt2", "architectures": [architecture], "n_embd": 8, "n_layer": 1, "n_head": 2}
+    assert describe(config | {"vocab_size": 9, "n_positions": 8}, "config.json").generates == generates
+
+
 @pytest.mark.parametrize("impl", [impl for impl in get_args(ModelImpl) if impl != "quire"])
 def test_what_transformers_runs_is_an_outline(impl: ModelImpl) -> None:
     spec = describe(BERT | {"model_type": "mamba", "max_position_embeddings": 8}, "config.json", impl)
