@@ -52,7 +52,18 @@ FEW = ("mixtral", "olmo3", "glm4", "phi", "dbrx", "granitemoe")
 """Experts; windows; norms around everything; a parallel MLP; another spelling of sizes; scaled logits."""
 MANY = (
     *("afmoe", "apertus", "arcee", "aria_text", "beam", "biogpt", "bitnet", "cohere2_moe", "ctrl", "cwm"),
-    *("gpt_bigcode", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "flex_olmo", "gemma", "glm", "glm4_moe"),
+    *(
+        "gpt_bigcode",
+        "dots1",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "exaone4",
+        "exaone_moe",
+        "flex_olmo",
+        "gemma",
+        "glm",
+        "glm4_moe",
+    ),
     *("granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe"),
     *("hy_v3", "hyperclovax", "jais2", "kolibri1", "laguna", "mellum", "minimax_m2", "ministral", "ministral3"),
     *("modernbert-decoder", "nanochat", "olmo", "olmoe", "persimmon", "phimoe", "qwen2_moe"),
