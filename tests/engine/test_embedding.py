@@ -12,12 +12,10 @@ from tokenizers.processors import BertProcessing
 from quire.config.engine import EngineConfig
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
-from quire.engine import embedding as module
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.embedding import EmbeddingExecutor
-from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import SentenceSettings
 from tests.config.examples import TINY
 from tests.engine.text.vocabularies import wordpiece
@@ -154,13 +152,13 @@ def test_an_encoder_opened_whole(folder: Path) -> None:
     embeddings.close()
 
 
-def test_a_classifier_without_labels_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["architectures"] = ["BertForSequenceClassification"]
-    (folder / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr(module, "read_model_facts", lambda path: replace(read_model_facts(path), labels=()))
-    with pytest.raises(CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"):
-        open_embedder(EngineConfig.from_flat(model=str(folder)))
+def test_a_classifier_whose_head_quire_lacks_is_refused(tmp_path: Path) -> None:
+    make_encoder("nomic_bert", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architectures"] = ["NomicBertForSequenceClassification"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"\(NomicBertForSequenceClassification\) whose head quire does not have"):
+        open_embedder(EngineConfig.from_flat(model=str(tmp_path)))
 
 
 def test_probabilities_of_labels_and_raw_scores() -> None:
