@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from quire.config.decide_cpu import what_core_lacks
 from quire.layers.batch import Batch, KVLayer
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.packed import PackedMethod
@@ -20,11 +22,12 @@ from quire.models.load import load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.models.registry import FAMILIES
 from quire.ops.cpu.packing import Packing
+from quire.ops.cpu.tape import NotRecordable
 from quire.spec.model import ModelSpec
-from quire.worker.recorded import RecordedModel
+from quire.worker.recorded import RecordedModel, record
 from tests.ops.cpu.machines import VARIANTS, every_variant, machine, needs_core, rounds_to_brains
 from tests.parity.tiny import CASES, VOCABULARY, make_tiny
-from tests.parity.tiny_encoders import ENCODERS
+from tests.parity.tiny_encoders import ENCODERS, make_encoder
 
 pytestmark = needs_core
 
@@ -136,6 +139,32 @@ def test_as_on_torch(checkpoint: Checkpoint, variant: str) -> None:
     cache = Cache(checkpoint.spec)
     found = checkpoint.run(RecordedModel(model, cache.kv, core), cache)
     assert_close(found, checkpoint.wanted, 1e-4)
+
+
+def test_what_is_said_of_a_model_at_start_is_what_recording_finds(checkpoint: Checkpoint) -> None:
+    """Every case is recorded above; here each loses an operation and says so in both places."""
+    assert what_core_lacks(checkpoint.spec) is None
+    core = machine(VARIANTS[0])
+    last = checkpoint.spec.layers[-1]
+    changed = replace(last, mlp=replace(last.mlp, activation="quick_gelu"))
+    spec = replace(checkpoint.spec, layers=(*checkpoint.spec.layers[:-1], changed))
+    model = build_model(spec, WeightPolicy(torch.float32, CPU, PackedMethod(Packing(core), keep=False)))
+    load_weights(model, checkpoint.stored)
+    assert what_core_lacks(spec) == "activation quick_gelu"
+    with pytest.raises(NotRecordable, match="the activation quick_gelu"):
+        record(model, Cache(spec).kv, spec.hidden_size)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_are_not_recorded(name: str, tmp_path: Path) -> None:
+    make_encoder(name, tmp_path)
+    stored = open_checkpoint(tmp_path)
+    method = PackedMethod(Packing(machine(VARIANTS[0])), keep=False)
+    model = build_model(stored.spec, WeightPolicy(torch.float32, CPU, method))
+    load_weights(model, stored)
+    assert what_core_lacks(stored.spec) == "attention to both sides"
+    with pytest.raises(NotRecordable, match="packed_attention"):
+        record(model, Cache(stored.spec).kv, stored.spec.hidden_size)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
