@@ -8,10 +8,10 @@ from quire.core.errors import CheckpointError
 from quire.models.families.blocks import (
     CLASSIFIER,
     activation,
-    is_multi_label,
     labels,
     layer_norm,
     plain_mlp,
+    problem,
     projection,
     self_attention,
     separate_qkv,
@@ -100,7 +100,7 @@ def classifier_of(dims: Dimensions, dense: str, out: str) -> ClassifierSpec:
         "cls",
         MatrixSpec((Part(out, "classifier", len(found)),), dims.hidden_size, "none", bias=True),
         MatrixSpec((Part(dense, "classifier_dense", dims.hidden_size),), dims.hidden_size, "none", bias=True),
-        multi_label=is_multi_label(dims),
+        **problem(dims),
     )
 
 

@@ -313,8 +313,17 @@ def labels(dims: Dimensions) -> tuple[str, ...]:
     return tuple(f"LABEL_{number}" for number in range(dims.fields.size_or_none("num_labels") or 2))
 
 
-def is_multi_label(dims: Dimensions) -> bool:
-    return dims.fields.text("problem_type", "") == "multi_label_classification"
+class Problem(TypedDict):
+    """What a classifier was trained for, as ClassifierSpec takes it."""
+
+    multi_label: bool
+    regression: bool
+
+
+def problem(dims: Dimensions) -> Problem:
+    """By the config's `problem_type`; without one, a single label fits."""
+    kind = dims.fields.text("problem_type", "")
+    return {"multi_label": kind == "multi_label_classification", "regression": kind == "regression"}
 
 
 def _score(dims: Dimensions, layers: tuple[LayerSpec, ...]) -> ClassifierSpec | None:
@@ -323,4 +332,4 @@ def _score(dims: Dimensions, layers: tuple[LayerSpec, ...]) -> ClassifierSpec | 
         return None
     found = labels(dims)
     out = MatrixSpec((Part("score", "score", len(found)),), dims.hidden_size, "none")
-    return ClassifierSpec(found, "last", out, multi_label=is_multi_label(dims))
+    return ClassifierSpec(found, "last", out, **problem(dims))
