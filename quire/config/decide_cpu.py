@@ -4,6 +4,12 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
+from quire.spec.cache import KeyValueCache
+from quire.spec.layer import LayerSpec, MlpSpec
+from quire.spec.model import ModelSpec
+
+CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+"""Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
 
 
 def check_cpu_settings(asked: EngineConfig, device: DeviceFacts) -> None:
@@ -30,5 +36,29 @@ def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts,
     if not model.spec.is_described:
         choices.append(Choice("cpu_compute", "torch", "the modules of transformers are torch's"))
         return False
+    lacking = what_core_lacks(model.spec)
+    if lacking is not None:
+        choices.append(Choice("cpu_compute", "torch", f"the native core has no {lacking}"))
+        return False
     choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
     return True
+
+
+def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str | None:
+    """What keeps a native core that is there and wanted from running a model of quire's own; None: nothing."""
+    is_wanted = device.kind == "cpu" and device.has_cpu_core and asked.model.cpu_compute == "fast"
+    return what_core_lacks(model.spec) if is_wanted and model.spec.is_described else None
+
+
+def what_core_lacks(spec: ModelSpec) -> str | None:
+    """Something a decoder needs that cannot be recorded for the native core; None: all of it can be."""
+    return next((lacking for lacking in map(_lacking_for, spec.layers) if lacking is not None), None)
+
+
+def _lacking_for(layer: LayerSpec) -> str | None:
+    """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
+    if not isinstance(layer.attention.cache, KeyValueCache):
+        return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
+    if type(layer.mlp) is not MlpSpec:
+        return f"layers of the kind {type(layer.mlp).__name__}"
+    return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"

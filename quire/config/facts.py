@@ -52,6 +52,11 @@ class ModelFacts:
         return self.spec.classifier is not None and self.spec.classifier.multi_label
 
     @property
+    def regression(self) -> bool:
+        """Whether a classifier's numbers are what it was trained to give."""
+        return self.spec.classifier is not None and self.spec.classifier.regression
+
+    @property
     def total_weight_bytes(self) -> int:
         return sum(self.weight_bytes.values())
 

@@ -276,8 +276,8 @@ def open_embedder(asked: EngineConfig) -> Embeddings:
     facts = read_model_facts(str(path), impl="quire")
     if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
         raise CheckpointError(
-            f"{path} is a classifier ({facts.spec.architecture}) that names no labels; give one whose config.json has "
-            "id2label, or an embedding model, which quire also scores texts with."
+            f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
+            "family, or an embedding model, which quire also scores texts with."
         )
     settings = read_sentence_settings(path)
     resolved = resolve_embedding(asked, facts, local_device_facts(), settings.max_length)

@@ -30,6 +30,8 @@ class Labels:
     """Whether several may fit a text at once."""
     plain_scores: bool = False
     """Whether pairs of texts are scored by the raw number, as some cross-encoders were made for."""
+    regression: bool = False
+    """Whether the numbers of texts are what the model was trained to give, and no measure of how well a label fits."""
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -40,7 +42,11 @@ class Labels:
         return "classify" if self.names else "token_embed"
 
     def probabilities(self, scores: Sequence[float]) -> list[float]:
-        """Of each label: they sum up to 1, or stand each on its own where there is one or several may fit."""
+        """Of each label: they sum up to 1, or stand each on its own where there is one or several may fit. A model that
+        was trained for numbers gives those as they are.
+        """
+        if self.regression:
+            return list(scores)
         if self.multi_label or len(scores) == 1:
             return [_sigmoid(score) for score in scores]
         highest = max(scores)
@@ -107,7 +113,7 @@ class Labels:
 
 def labels_of(facts: ModelFacts, settings: SentenceSettings) -> Labels:
     """The labels of a model with these facts, and what the files beside it say of scores."""
-    return Labels(facts.name, facts.labels, facts.multi_label, settings.plain_scores)
+    return Labels(facts.name, facts.labels, facts.multi_label, settings.plain_scores, facts.regression)
 
 
 def only_pools(facts: ModelFacts) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolve import resolve
@@ -65,6 +66,14 @@ def start_loop(
     device = local_device_facts()
     clock.done("finding the device")
     resolved = resolve(asked, facts, device)
+    lacking = slow_for_lack_of(asked, facts, device)
+    if lacking is not None:
+        _log.warning(
+            "quire's native core for CPUs has no %s, which %s needs: torch's operations compute, which is slower; "
+            "--cpu-compute exact asks for that",
+            lacking,
+            facts.name,
+        )
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:

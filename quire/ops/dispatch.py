@@ -9,6 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from quire.ops.cpu.tape import NotRecordable
+
 _REFERENCE = "quire.ops.reference"
 _RECORD = "quire.ops.cpu.record"
 _CPU = "quire.ops.cpu"
@@ -98,8 +100,10 @@ TABLE: dict[str, dict[str, str]] = {
 
 @cache
 def implementation(op: str, device_type: str) -> Callable[..., Any]:
-    """The implementation of `op` for a device type: its own, else the reference."""
+    """The implementation of `op` for a device type: its own, else the reference, which cannot be recorded."""
     places = TABLE[op]
+    if device_type == "tape" and device_type not in places:
+        raise NotRecordable(f"{op}, which the core has no operation for")
     module, _, name = places.get(device_type, places["reference"]).partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function

@@ -54,6 +54,8 @@ class ClassifierSpec:
     norm: NormSpec | None = None
     multi_label: bool = False
     """Whether any number of labels may hold at once."""
+    regression: bool = False
+    """Whether it was trained to give numbers, of which nothing is to be made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class WholeSequences:
         return self._model.classify(self.hidden(packed), packed.starts)
 
     def _kv(self, packed: Packed, *, shared: bool) -> list[KVLayer]:
-        """Shared: where no later forward looks back, a layer may overwrite what the one before it wrote."""
+        """Shared: where no later forward looks back, a layer may overwrite what one of its kind wrote before it."""
         blocks = sum(_num_blocks(length) for length in packed.lengths)
         caches = self._model.spec.caches
 
@@ -79,7 +79,11 @@ class WholeSequences:
             )
             return KVLayer(keys, values, 0)
 
-        return [layer(caches[0])] * len(caches) if shared else [layer(cache) for cache in caches]
+        if not shared:
+            return [layer(cache) for cache in caches]
+        kinds = {cache.planes: cache for cache in caches}
+        held = {planes: layer(cache) for planes, cache in kinds.items()}
+        return [held[cache.planes] for cache in caches]
 
     def _forward(self, packed: Packed, start: int, end: int, kv: list[KVLayer]) -> Tensor:
         """All sequences whole, or tokens `start` to `end` of the only one."""

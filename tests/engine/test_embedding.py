@@ -12,12 +12,10 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
-from quire.engine import embedding as module
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.embedding import EmbeddingExecutor
-from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ClassifierSpec
@@ -162,11 +160,13 @@ def test_an_encoder_opened_whole(folder: Path) -> None:
     embeddings.close()
 
 
-def test_a_classifier_without_labels_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = with_spec(read_model_facts(str(folder), impl="quire"), architecture="BertForSequenceClassification")
-    monkeypatch.setattr(module, "read_model_facts", lambda path, impl: facts)
-    with pytest.raises(CheckpointError, match=r"\(BertForSequenceClassification\) that names no labels"):
-        open_embedder(EngineConfig.from_flat(model=str(folder)))
+def test_a_classifier_whose_head_quire_lacks_is_refused(tmp_path: Path) -> None:
+    make_encoder("nomic_bert", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architectures"] = ["NomicBertForSequenceClassification"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"\(NomicBertForSequenceClassification\) whose head quire does not have"):
+        open_embedder(EngineConfig.from_flat(model=str(tmp_path)))
 
 
 def test_probabilities_of_labels_and_raw_scores() -> None:

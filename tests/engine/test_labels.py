@@ -19,6 +19,13 @@ def test_labels_that_may_all_fit_stand_each_on_its_own() -> None:
     assert Labels("m", ("a",)).probabilities([0.0]) == [0.5]
 
 
+def test_numbers_of_a_regression_stay_as_they_are() -> None:
+    labels = Labels("m", ("stars",), regression=True)
+    assert labels.probabilities([4.5]) == [4.5]
+    assert labels.read("classify", [4.5]) == [4.5]
+    assert labels.score([0.0]) == 0.5  # pairs go by what sentence-transformers says of them
+
+
 @pytest.mark.parametrize("score", [-1e4, 1e4])
 def test_large_scores_overflow_nothing(score: float) -> None:
     assert Labels("m", ("a",)).probabilities([score]) == [float(score > 0)]

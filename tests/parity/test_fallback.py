@@ -8,10 +8,8 @@ import torch
 from quire import LLM, SamplingParams
 from quire.core.errors import CheckpointError
 from quire.models.fallback.load import load_fallback
-from quire.models.fallback.plan import FallbackPlan
-from quire.models.loading.hf_config import read_hf_config
-from quire.models.loading.open_checkpoint import read_config
-from quire.worker.whole_sequences import DecoderBody, KVScratch, Packed
+from quire.models.loading.described import describe_local
+from quire.worker.whole_sequences import Packed, WholeSequences
 from tests.parity.runner import Runner
 from tests.parity.test_families import assert_equal, prompt_of
 from tests.parity.tiny import Tiny
@@ -73,7 +71,7 @@ def test_in_a_mixed_batch(tiny: Tiny) -> None:
     check_mixed(tiny)
 
 
-@pytest.mark.parametrize("model_type", ["llama", pytest.param("gemma2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model_type", ["llama", "gpt_neox", pytest.param("gemma2", marks=pytest.mark.slow)])
 def test_a_family_of_quires_own(tmp_path: Path, model_type: str) -> None:
     check_mixed(make_tiny_fallback(model_type, tmp_path), model_impl="transformers")
 
@@ -96,7 +94,7 @@ def test_many(tmp_path: Path, model_type: str) -> None:
 @pytest.mark.parametrize(
     "model_type",
     [
-        pytest.param(name, marks=[] if name in ("gpt_oss", "gptj", "opt", "doge") else pytest.mark.slow)
+        pytest.param(name, marks=[] if name in ("gpt_oss", "gptj", "nemotron", "doge") else pytest.mark.slow)
         for name in REFUSED
     ],
 )
@@ -125,11 +123,10 @@ def test_the_engine_chooses_it(tmp_path: Path) -> None:
 @torch.inference_mode()
 def test_hidden_states_for_embeddings(tmp_path: Path) -> None:
     tiny, device = make_tiny_fallback("olmo3", tmp_path), torch.device("cpu")
-    config = read_config(tiny.path)
-    plan = FallbackPlan.of(read_hf_config(config, "tiny"))
-    model = load_fallback(tiny.path, config, plan, dtype=torch.float32, device=device)
+    described = describe_local(tiny.path, "transformers")
+    model = load_fallback(tiny.path, described.config, described.matched.spec, dtype=torch.float32, device=device)
     texts = [prompt_of(length, seed=length) for length in (5, 21)]
-    body = DecoderBody(model, KVScratch(plan.num_kv_heads, plan.head_dim, torch.float32), 64, device)
+    body = WholeSequences(model, torch.float32, 64, device)
     expected = [tiny.oracle.base_model(torch.tensor([text]), use_cache=False)[0][0] for text in texts]
     torch.testing.assert_close(body.hidden(Packed(texts, device)), torch.cat(expected), atol=1e-4, rtol=0)
 

@@ -48,18 +48,32 @@ _CHANGES: dict[str, dict[str, Any]] = {
 }
 _WITHOUT_HEAD_DIM = ("dbrx", "falcon")
 
-FEW = ("mixtral", "olmo3", "glm4", "gpt_neox", "cohere2")
-"""Experts; windows; norms around everything; another spelling of sizes and a parallel MLP; scaled logits."""
+FEW = ("mixtral", "olmo3", "glm4", "phi", "dbrx", "granitemoe")
+"""Experts; windows; norms around everything; a parallel MLP; another spelling of sizes; scaled logits."""
 MANY = (
-    *("afmoe", "apertus", "arcee", "aria_text", "beam", "biogpt", "bitnet", "cohere", "cohere2_moe", "ctrl", "cwm"),
-    *("dbrx", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "flex_olmo", "gemma", "glm", "glm4_moe"),
-    *("gpt_bigcode", "granite", "granitemoe", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe"),
+    *("afmoe", "apertus", "arcee", "aria_text", "beam", "biogpt", "bitnet", "cohere2_moe", "ctrl", "cwm"),
+    *(
+        "gpt_bigcode",
+        "dots1",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "exaone4",
+        "exaone_moe",
+        "flex_olmo",
+        "gemma",
+        "glm",
+        "glm4_moe",
+    ),
+    *("granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe"),
     *("hy_v3", "hyperclovax", "jais2", "kolibri1", "laguna", "mellum", "minimax_m2", "ministral", "ministral3"),
-    *("modernbert-decoder", "nanochat", "olmo", "olmo2", "olmoe", "persimmon", "phi", "phimoe", "qwen2_moe"),
-    *("qwen3_moe", "seed_oss", "smollm3", "solar_open", "starcoder2", "vaultgemma"),
+    *("modernbert-decoder", "nanochat", "olmo", "olmoe", "persimmon", "phimoe", "qwen2_moe"),
+    *("qwen3_moe", "seed_oss", "solar_open", "starcoder2", "vaultgemma"),
 )
-NATIVE = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt2")
-"""Families of quire's own, through the fallback."""
+NATIVE = (
+    *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt2", "olmo2", "granite", "smollm3"),
+    *("gpt_neox", "cohere", "cohere2"),
+)
+"""Families of quire's own, through the fallback, which none of them takes unless it is asked for."""
 REFUSED = {
     "bamba": "do not attend through transformers' AttentionInterface",
     "codegen": "do not attend through transformers' AttentionInterface",
@@ -77,7 +91,7 @@ REFUSED = {
     "roberta": "not transformers' own",
     "stablelm": "do not hand keyword arguments down",
 }
-"""What each is refused for."""
+"""What each is refused for, where the fallback is asked for; falcon, opt and stablelm are quire's own otherwise."""
 
 
 def make_tiny_fallback(model_type: str, folder: Path, **changes: Any) -> Tiny:

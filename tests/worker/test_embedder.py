@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quire.worker.embedder import BatchLimits, Embedder, batches
-from quire.worker.whole_sequences import Body, Packed
+from quire.worker.whole_sequences import Packed, WholeSequences
 
 
-class Echo(Body):
+class Echo(WholeSequences):
     """The hidden state of a token is (its id, its position)."""
 
     def __init__(self) -> None:

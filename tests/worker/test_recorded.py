@@ -3,24 +3,31 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from quire.config.decide_cpu import what_core_lacks
 from quire.layers.batch import Batch, KVLayer
-from quire.layers.weights import WeightPolicy
-from quire.models.decoder import Decoder
+from quire.layers.policy import WeightPolicy
+from quire.layers.quant.packed import PackedMethod
+from quire.models.build import build_model
+from quire.models.language_model import LanguageModel
 from quire.models.load import load_layer_by_layer, load_weights
-from quire.models.loading.hf_config import HFShape, read_hf_config
-from quire.models.loading.open_checkpoint import open_checkpoint
-from quire.models.registry import FAMILIES, build_model
+from quire.models.loading.checkpoint import open_checkpoint
+from quire.models.registry import FAMILIES
 from quire.ops.cpu.packing import Packing
-from quire.worker.recorded import RecordedModel
+from quire.ops.cpu.tape import NotRecordable
+from quire.spec.model import ModelSpec
+from quire.worker.recorded import RecordedModel, record
 from tests.ops.cpu.machines import VARIANTS, every_variant, machine, needs_core, rounds_to_brains
 from tests.parity.tiny import CASES, VOCABULARY, make_tiny
+from tests.parity.tiny_encoders import ENCODERS, make_encoder
 
 pytestmark = needs_core
 
@@ -34,12 +41,12 @@ CPU = torch.device("cpu")
 class Cache:
     """A paged cache in two groups with tables of their own, all over it."""
 
-    def __init__(self, shape: HFShape, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, spec: ModelSpec, dtype: torch.dtype = torch.float32) -> None:
         blocks = 3 * BLOCKS_OF_A_SEQUENCE
-        size = (blocks, BLOCK_SIZE, shape.num_kv_heads, shape.head_dim)
+        size = (blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim)
         self.kv = [
             KVLayer(torch.full(size, torch.nan, dtype=dtype), torch.full(size, torch.nan, dtype=dtype), layer % GROUPS)
-            for layer in range(shape.num_layers)
+            for layer in range(spec.num_layers)
         ]
         generator = torch.Generator().manual_seed(0)
         self._tables = [torch.randperm(blocks, generator=generator).view(3, -1) for _ in range(GROUPS)]
@@ -71,17 +78,18 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stored = open_checkpoint(path)
-        self.shape = read_hf_config(self.stored.config(), str(path))
-        plain = build_model(self.shape, WeightPolicy(torch.float32, CPU))
+        self.spec = self.stored.spec
+        plain = build_model(self.spec, WeightPolicy(torch.float32, CPU))
         load_weights(plain, self.stored)
-        self.wanted = self.run(plain, plain, Cache(self.shape))
+        self.wanted = self.run(plain, Cache(self.spec))
 
-    def packed(self, core: object, *, as_stored: bool = False) -> Decoder:
+    def packed(self, core: Any, *, as_stored: bool = False) -> LanguageModel:
         """Without weights yet."""
-        return build_model(self.shape, WeightPolicy(torch.float32, CPU, as_stored, packing=Packing(core)))
+        method = PackedMethod(Packing(core), keep=as_stored)
+        return build_model(self.spec, WeightPolicy(torch.float32, CPU, method))
 
     @torch.inference_mode()
-    def run(self, model: Decoder, call: object, cache: Cache) -> list[tuple[Tensor, Tensor]]:
+    def run(self, call: LanguageModel | RecordedModel, cache: Cache) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and logits of every step."""
         results = []
         for number, step in enumerate(STEPS):
@@ -118,7 +126,9 @@ def assert_close(found: list[tuple[Tensor, Tensor]], wanted: list[tuple[Tensor, 
 
 
 def test_every_family_is_here() -> None:
-    assert {case["model_type"] for case in CASES.values()} | {"smollm2"} == set(FAMILIES)
+    here = {case["model_type"] for case in CASES.values()} | {"smollm2", "gemma3"}  # gemma3 is gemma3_text with eyes
+    encoders = {case["model_type"] for case in ENCODERS.values()} | {"camembert"}
+    assert here | encoders == set(FAMILIES)
 
 
 @every_variant
@@ -126,9 +136,35 @@ def test_as_on_torch(checkpoint: Checkpoint, variant: str) -> None:
     core = machine(variant, 2)
     model = checkpoint.packed(core)
     load_weights(model, checkpoint.stored)
-    cache = Cache(checkpoint.shape)
-    found = checkpoint.run(model, RecordedModel(model, cache.kv, core), cache)
+    cache = Cache(checkpoint.spec)
+    found = checkpoint.run(RecordedModel(model, cache.kv, core), cache)
     assert_close(found, checkpoint.wanted, 1e-4)
+
+
+def test_what_is_said_of_a_model_at_start_is_what_recording_finds(checkpoint: Checkpoint) -> None:
+    """Every case is recorded above; here each loses an operation and says so in both places."""
+    assert what_core_lacks(checkpoint.spec) is None
+    core = machine(VARIANTS[0])
+    last = checkpoint.spec.layers[-1]
+    changed = replace(last, mlp=replace(last.mlp, activation="quick_gelu"))
+    spec = replace(checkpoint.spec, layers=(*checkpoint.spec.layers[:-1], changed))
+    model = build_model(spec, WeightPolicy(torch.float32, CPU, PackedMethod(Packing(core), keep=False)))
+    load_weights(model, checkpoint.stored)
+    assert what_core_lacks(spec) == "activation quick_gelu"
+    with pytest.raises(NotRecordable, match="the activation quick_gelu"):
+        record(model, Cache(spec).kv, spec.hidden_size)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_are_not_recorded(name: str, tmp_path: Path) -> None:
+    make_encoder(name, tmp_path)
+    stored = open_checkpoint(tmp_path)
+    method = PackedMethod(Packing(machine(VARIANTS[0])), keep=False)
+    model = build_model(stored.spec, WeightPolicy(torch.float32, CPU, method))
+    load_weights(model, stored)
+    assert what_core_lacks(stored.spec) == "attention to both sides"
+    with pytest.raises(NotRecordable, match="packed_attention"):
+        record(model, Cache(stored.spec).kv, stored.spec.hidden_size)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -136,8 +172,8 @@ def test_any_number_of_threads(llama: Checkpoint, threads: int) -> None:
     core = machine(VARIANTS[0], threads)
     model = llama.packed(core)
     load_weights(model, llama.stored)
-    cache = Cache(llama.shape)
-    assert_close(llama.run(model, RecordedModel(model, cache.kv, core), cache), llama.wanted, 1e-4)
+    cache = Cache(llama.spec)
+    assert_close(llama.run(RecordedModel(model, cache.kv, core), cache), llama.wanted, 1e-4)
 
 
 @every_variant
@@ -146,8 +182,8 @@ def test_narrow_caches(llama: Checkpoint, variant: str, dtype: torch.dtype, tole
     core = machine(variant)
     model = llama.packed(core)
     load_weights(model, llama.stored)
-    cache = Cache(llama.shape, dtype)
-    assert_close(llama.run(model, RecordedModel(model, cache.kv, core), cache), llama.wanted, tolerance)
+    cache = Cache(llama.spec, dtype)
+    assert_close(llama.run(RecordedModel(model, cache.kv, core), cache), llama.wanted, tolerance)
 
 
 @every_variant
@@ -160,8 +196,8 @@ def test_narrow_weights(llama: Checkpoint, tmp_path: Path, variant: str, dtype: 
     core = machine(variant)
     model = narrow.packed(core, as_stored=True)
     load_weights(model, narrow.stored)
-    cache = Cache(narrow.shape)
-    found = narrow.run(model, RecordedModel(model, cache.kv, core), cache)
+    cache = Cache(narrow.spec)
+    found = narrow.run(RecordedModel(model, cache.kv, core), cache)
     # bfloat16 activations are rounded to 1 in 256 at every product
     assert_close(found, narrow.wanted, 0.3 if rounds_to_brains(variant) else 1e-4)
 
@@ -170,10 +206,10 @@ def test_weights_that_come_while_it_is_called(llama: Checkpoint) -> None:
     core = machine(VARIANTS[0], 2)
     model = llama.packed(core)
     load = load_layer_by_layer(model, llama.stored)
-    cache = Cache(llama.shape)
+    cache = Cache(llama.spec)
     loader = threading.Thread(target=load)
     loader.start()
-    found = llama.run(model, RecordedModel(model, cache.kv, core), cache)
+    found = llama.run(RecordedModel(model, cache.kv, core), cache)
     loader.join()
     assert_close(found, llama.wanted, 1e-4)
 
@@ -182,7 +218,7 @@ def test_packed_weights_without_a_recording(llama: Checkpoint) -> None:
     """The decoder's own forward, for models that cannot be recorded."""
     model = llama.packed(machine(VARIANTS[0]))
     load_weights(model, llama.stored)
-    assert_close(llama.run(model, model, Cache(llama.shape)), llama.wanted, 1e-4)
+    assert_close(llama.run(model, Cache(llama.spec)), llama.wanted, 1e-4)
 
 
 def test_another_cache_needs_another_recording(llama: Checkpoint) -> None:
@@ -191,5 +227,5 @@ def test_another_cache_needs_another_recording(llama: Checkpoint) -> None:
     model = llama.packed(core)
     load_weights(model, llama.stored)
     for _ in range(2):
-        cache = Cache(llama.shape)
-        assert_close(llama.run(model, RecordedModel(model, cache.kv, core), cache), llama.wanted, 1e-4)
+        cache = Cache(llama.spec)
+        assert_close(llama.run(RecordedModel(model, cache.kv, core), cache), llama.wanted, 1e-4)

@@ -1,23 +1,40 @@
 """Packing, heads and token types, and that a decoder's temporary KV is as wide as the batch and no wider than it must
 be."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch
-from quire.worker.whole_sequences import DecoderBody, EncoderBody, KVScratch, Packed
+from quire.models.registry import describe
+from quire.spec.model import ModelSpec
+from quire.worker.whole_sequences import Packed, WholeSequences
 
 CPU = torch.device("cpu")
+_SHAPE: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "intermediate_size": 8,
+    "vocab_size": 50,
+    "max_position_embeddings": 64,
+}
+
+
+def spec_of(model_type: str, architecture: str = "") -> ModelSpec:
+    return describe({**_SHAPE, "model_type": model_type, "architectures": [architecture]}, "config.json")
 
 
 class Recorder(nn.Module):
     """Stands for a decoder of three layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.layers = [0, 1, 2]
+        self.spec = spec
         self.batches: list[Batch] = []
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
@@ -25,9 +42,9 @@ class Recorder(nn.Module):
         return torch.stack([input_ids, positions], dim=1).float()
 
 
-def body(chunk: int) -> tuple[DecoderBody, Recorder]:
-    model = Recorder()
-    return DecoderBody(model, KVScratch(2, 4, torch.float32), chunk, CPU), model  # type: ignore[arg-type]
+def body(chunk: int, spec: ModelSpec | None = None) -> tuple[WholeSequences, Recorder]:
+    model = Recorder(spec or spec_of("llama"))
+    return WholeSequences(model, torch.float32, chunk, CPU), model  # type: ignore[arg-type]
 
 
 def test_packed_sequences_know_their_positions() -> None:
@@ -64,41 +81,54 @@ def test_a_sequence_beyond_the_limit_runs_in_parts_that_look_back() -> None:
     assert last.lengths_for_angles.tolist() == [20] * 4
 
 
-class RecordingEncoder(nn.Module):
-    """Stands for an encoder whose hidden states are the token ids."""
+def test_layers_of_other_sizes_have_caches_of_their_own() -> None:
+    """A layer may overwrite what the one before it wrote only where both keep the same."""
+    spec = spec_of("llama")
+    wide = replace(spec.layers[1], attention=replace(spec.layers[1].attention, num_kv_heads=1, head_dim=16))
+    causal, model = body(chunk=64, spec=replace(spec, layers=(spec.layers[0], wide, spec.layers[2])))
+    causal.hidden(Packed([[1, 2, 3]], CPU))
+    [batch] = model.batches
+    assert [tuple(layer.keys.shape[2:]) for layer in batch.kv] == [(2, 4), (1, 16), (2, 4)]
+    assert batch.kv[0].keys is batch.kv[2].keys
+
+
+class Classifier(Recorder):
+    """Hidden states are the token ids."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.types: Tensor | None = None
+        super().__init__(spec_of("bert", "BertForSequenceClassification"))
 
-    def forward(self, input_ids: Tensor, positions: Tensor, starts: Tensor, types: Tensor | None = None) -> Tensor:
-        self.types = types
-        return input_ids[:, None].double()
-
-
-class Classifier(RecordingEncoder):
     def classify(self, hidden: Tensor, starts: Tensor) -> Tensor:
         """The first token of each text, and what is behind its last."""
-        return torch.stack([hidden[starts[:-1], 0], starts[1:].double()], dim=1)
+        return torch.stack([hidden[starts[:-1], 0], starts[1:].float()], dim=1)
+
+
+def test_an_encoder_sees_everything_at_once_and_keeps_nothing() -> None:
+    encoder, model = body(chunk=4, spec=spec_of("bert"))
+    encoder.hidden(Packed([[5, 6, 7, 8, 9], [8, 9]], CPU))
+    [batch] = model.batches
+    assert batch.kv == []
+    assert batch.query_starts.tolist() == [0, 5, 7]
 
 
 def test_types_reach_an_encoder_token_by_token() -> None:
-    model = RecordingEncoder()
-    encoder = EncoderBody(model, CPU)  # type: ignore[arg-type]
+    encoder, model = body(chunk=64, spec=spec_of("bert"))
     encoder.hidden(Packed([[5, 6, 7], [8, 9]], CPU, [[0, 0, 1], [0, 1]]))
-    assert model.types is not None
-    assert model.types.tolist() == [0, 0, 1, 0, 1]
     encoder.hidden(Packed([[5, 6, 7], [8, 9]], CPU))
-    assert model.types is None
+    with_types, without = (batch.types for batch in model.batches)
+    assert with_types is not None
+    assert with_types.tolist() == [0, 0, 1, 0, 1]
+    assert without is None
 
 
-def test_a_head_gives_scores_in_float32() -> None:
-    scores = EncoderBody(Classifier(), CPU).classify(Packed([[5, 6, 7], [8, 9]], CPU))  # type: ignore[arg-type]
+def test_a_head_gives_scores() -> None:
+    whole = WholeSequences(Classifier(), torch.float32, 64, CPU)  # type: ignore[arg-type]
+    scores = whole.classify(Packed([[5, 6, 7], [8, 9]], CPU))
     assert (scores.tolist(), scores.dtype) == ([[5, 3], [8, 5]], torch.float32)
 
 
-def test_models_without_a_head_say_so() -> None:
-    encoder = EncoderBody(RecordingEncoder(), CPU)  # type: ignore[arg-type]
-    for each in (encoder, body(chunk=8)[0]):
-        with pytest.raises(InvalidRequest, match="has no head that classifies"):
-            each.classify(Packed([[5]], CPU))
+@pytest.mark.parametrize("model_type", ["llama", "bert"])
+def test_models_without_a_head_say_so(model_type: str) -> None:
+    whole, _ = body(chunk=8, spec=spec_of(model_type))
+    with pytest.raises(InvalidRequest, match="has no head that classifies"):
+        whole.classify(Packed([[5]], CPU))

@@ -9,9 +9,9 @@ from quire.models.families.blocks import (
     CLASSIFIER,
     activation,
     fused_qkv,
-    is_multi_label,
     labels,
     layer_norm,
+    problem,
     projection,
     self_attention,
     table,
@@ -93,7 +93,7 @@ def _classifier(dims: Dimensions) -> ClassifierSpec:
         ),
         fields.text("classifier_activation", "gelu"),
         _norm(dims, "head.norm", "classifier_norm"),
-        is_multi_label(dims),
+        **problem(dims),
     )
 
 

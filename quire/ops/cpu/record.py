@@ -168,6 +168,8 @@ def _vectors(x: Value, weight: Tensor) -> dict[str, Any]:
 
 
 def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:
+    if activation not in ACTIVATIONS:
+        raise NotRecordable(f"the activation {activation}")
     result = x.tape.value(columns)
     number = ACTIVATIONS[activation]
     x.tape.record("gate", (x,), result, from_=x, to=result, columns=columns, activation=number, gated=gated)

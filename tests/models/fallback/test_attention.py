@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quire.layers.attention import Attention
+from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.attention import STEP, NotForFallback, PagedStep, attention_function
 
 SCALE = 0.5
+KV_HEADS = 2
 
 
 class Layer(nn.Module):
@@ -27,7 +28,7 @@ def step(tokens: int = 3, softcap: float | None = None) -> PagedStep:
         slots=[numbers],
         kv=[KVLayer(torch.zeros(1, 4, 2, 8), torch.zeros(1, 4, 2, 8), 0)],
     )
-    return PagedStep(batch, [Attention(0, SCALE, softcap=softcap)])
+    return PagedStep(batch, [PagedAttention(0, KV_HEADS, SCALE, softcap=softcap)])
 
 
 def heads(tokens: int = 3) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
-from quire.models.fallback.plan import FallbackPlan
-from quire.models.loading.hf_config import read_hf_config
+from quire.models.registry import describe
+from quire.spec.model import ModelSpec
 from tests.parity.tiny import Tiny
 from tests.parity.tiny_fallback import make_tiny_fallback
 
@@ -27,8 +27,12 @@ def load(path: Path, random_seed: int | None = None, **changes: Any) -> Fallback
     file = path / "config.json"
     config = {**json.loads(file.read_text()), **changes}
     file.write_text(json.dumps(config))
-    plan = FallbackPlan.of(read_hf_config(config, str(path)))
-    return load_fallback(path, config, plan, dtype=torch.float32, device=torch.device("cpu"), random_seed=random_seed)
+    spec = outline(path, config)
+    return load_fallback(path, config, spec, dtype=torch.float32, device=torch.device("cpu"), random_seed=random_seed)
+
+
+def outline(path: Path, config: dict[str, Any]) -> ModelSpec:
+    return describe(config, str(path), "transformers")
 
 
 def test_it_tells_how_layers_attend(tiny: Tiny) -> None:
@@ -72,11 +76,11 @@ def test_a_folder_with_an_adapter_is_refused(tiny: Tiny) -> None:
 
 def test_a_plan_that_is_not_the_models_is_refused(tiny: Tiny) -> None:
     config = json.loads((tiny.path / "config.json").read_text())
-    windows = FallbackPlan.of(read_hf_config(config | {"sliding_window": 8}, str(tiny.path)))
-    heads = FallbackPlan.of(read_hf_config(config | {"num_key_value_heads": 4}, str(tiny.path)))
-    for plan, message in ((windows, "plans a window of 8"), (heads, r"plans \[1, 4, 13, 16\]")):
+    windows = outline(tiny.path, config | {"sliding_window": 8})
+    heads = outline(tiny.path, config | {"num_key_value_heads": 4})
+    for spec, message in ((windows, "plans a window of 8"), (heads, r"plans \[1, 4, 13, 16\]")):
         with pytest.raises(CheckpointError, match=message):
-            load_fallback(tiny.path, config, plan, dtype=torch.float32, device=torch.device("cpu"))
+            load_fallback(tiny.path, config, spec, dtype=torch.float32, device=torch.device("cpu"))
 
 
 def test_weights_can_be_made_up(tiny: Tiny) -> None:

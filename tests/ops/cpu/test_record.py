@@ -13,6 +13,7 @@ from quire.ops.functional import (
     add_layer_norm,
     gated_activation,
     layer_norm,
+    packed_attention,
     paged_attention,
     prepare_heads,
     rms_norm,
@@ -246,6 +247,10 @@ def test_what_the_core_cannot_do_is_said() -> None:
         layer_norm(x, torch.ones(4), None, 1e-5)
     with pytest.raises(NotRecordable, match=r"weights of \(8,\) on \(-1, 2, 4\)"):
         rms_norm(heads, torch.ones(8), 1e-5)
+    with pytest.raises(NotRecordable, match="the activation quick_gelu"):
+        activate(x, "quick_gelu")  # type: ignore[arg-type]
+    with pytest.raises(NotRecordable, match="packed_attention, which the core has no operation for"):
+        packed_attention(heads, heads, heads, torch.tensor([0, 1]), scale=1.0)  # type: ignore[arg-type]
     with pytest.raises(NotRecordable, match="float64"):
         write_kv(heads, heads, *(torch.zeros(1, 4, 2, 4, dtype=torch.float64) for _ in range(2)), slots)
     keys = torch.zeros(1, 4, 2, 8)[..., ::2]

@@ -1,0 +1,90 @@
+"""A cross-encoder and a classifier behind the server: clients read the numbers that `transformers` computes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parity.tiny_classifiers import TinyClassifier
+from tests.server.live import LiveServer, running_server
+
+QUERY = "the quick dog"
+TEXTS = ["a", "the dog jumps over the lazy dog", "fox and dog", "the quick brown fox"]
+Served = tuple[LiveServer, TinyClassifier]
+
+
+def served(name: str, folder: Path) -> Iterator[Served]:
+    model = folder / name
+    model.mkdir()
+    oracle = TinyClassifier(name, model)
+    with running_server(folder, "--dtype", "float32", model=str(model)) as server:
+        yield server, oracle
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    yield from served("bert", tmp_path_factory.mktemp("served"))
+
+
+def close(expected: list[float]) -> object:
+    return pytest.approx(expected, abs=2e-5, rel=1e-4)
+
+
+def scores_of(oracle: TinyClassifier) -> list[float]:
+    """The sigmoid of the only label, as sentence-transformers' CrossEncoder gives it."""
+    return torch.sigmoid(torch.tensor([oracle.raw(QUERY, text)[0] for text in TEXTS])).tolist()
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_reranking(reranker: Served, path: str) -> None:
+    server, oracle = reranker
+    with server.client() as client:
+        answer = client.post(path, json={"query": QUERY, "documents": TEXTS})
+    assert answer.status_code == 200, answer.text
+    expected = scores_of(oracle)
+    order = sorted(range(len(TEXTS)), key=lambda place: -expected[place])
+    assert len(set(expected)) == len(TEXTS)  # otherwise any order would do
+    results = answer.json()["results"]
+    assert [result["index"] for result in results] == order
+    assert [result["relevance_score"] for result in results] == close([expected[place] for place in order])
+
+
+def test_scores(reranker: Served) -> None:
+    server, oracle = reranker
+    body = {"text_1": QUERY, "text_2": TEXTS}
+    with server.client() as client:
+        answers = [client.post("/v1/score", json=body | more) for more in ({}, {"use_activation": False})]
+    assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
+    found, plain = ([one["score"] for one in answer.json()["data"]] for answer in answers)
+    assert found == close(scores_of(oracle))
+    assert plain == close([oracle.raw(QUERY, text)[0] for text in TEXTS])
+
+
+def test_classifying(reranker: Served) -> None:
+    server, oracle = reranker
+    with server.client() as client:
+        answer = client.post("/classify", json={"input": TEXTS})
+    assert answer.status_code == 200, answer.text
+    for one, text in zip(answer.json()["data"], TEXTS, strict=True):
+        assert one["label"] == "LABEL_0"
+        assert one["probs"] == close(torch.sigmoid(torch.tensor(oracle.raw(text))).tolist())
+
+
+def test_embedding_and_generating_are_refused(reranker: Served) -> None:
+    server, _ = reranker
+    with server.client() as client:
+        embedded = client.post("/v1/embeddings", json={"input": "a"})
+        generated = client.post("/v1/completions", json={"prompt": "a"})
+    assert (embedded.status_code, generated.status_code) == (400, 400)
+    assert "is a classifier" in embedded.json()["error"]["message"]
+
+
+def test_a_decoder_that_scores(tmp_path: Path) -> None:
+    """Qwen3-Reranker, in the form of a sequence classifier."""
+    for server, oracle in served("qwen3-reranker", tmp_path):
+        with server.client() as client:
+            answer = client.post("/v1/rerank", json={"query": QUERY, "documents": TEXTS})
+        assert answer.status_code == 200, answer.text
+        by_document = {result["index"]: result["relevance_score"] for result in answer.json()["results"]}
+        assert [by_document[place] for place in range(len(TEXTS))] == close(scores_of(oracle))
