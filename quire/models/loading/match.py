@@ -43,7 +43,7 @@ def check_format(config: Mapping[str, Any], source: str) -> None:
     """Refuse weights in a format that quire does not have."""
     values = text_values(config)
     quantization = values.get("quantization_config") or values.get("compression_config")
-    if quantization is None:
+    if not quantization:
         return
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     named = repr(str(method)[:60]) if method else "a format without a name"

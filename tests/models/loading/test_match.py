@@ -58,19 +58,25 @@ def test_a_tied_model_needs_no_head_and_may_bring_one() -> None:
 
 
 def test_a_missing_tensor_is_no_model_without_a_head() -> None:
-    with pytest.raises(CheckpointError, match=r"tiny lacks a tensor that its config asks for, model\.norm\.weight alone"):
+    with pytest.raises(
+        CheckpointError, match=r"tiny lacks a tensor that its config asks for, model\.norm\.weight alone"
+    ):
         matched(model__norm__weight=None)
     with pytest.raises(CheckpointError, match=r"tiny lacks 2 tensors .*, model\.norm\.weight among them|lm_head"):
         matched(model__norm__weight=None, lm_head__weight=None)
 
 
 def test_one_tensor_by_two_names() -> None:
-    with pytest.raises(CheckpointError, match=r"holds tensor 'model\.norm\.weight' twice, the second as 'norm\.weight'"):
+    with pytest.raises(
+        CheckpointError, match=r"holds tensor 'model\.norm\.weight' twice, the second as 'norm\.weight'"
+    ):
         matched(norm__weight=span("norm.weight"))
 
 
 def test_an_unknown_tensor_and_what_was_meant() -> None:
-    with pytest.raises(CheckpointError, match=r"tensor 'model\.norm\.wieght' has no place in a LlamaForCausalLM of 2 la"):
+    with pytest.raises(
+        CheckpointError, match=r"tensor 'model\.norm\.wieght' has no place in a LlamaForCausalLM of 2 la"
+    ):
         matched(x=span("model.norm.wieght"))
     with pytest.raises(CheckpointError, match=r"has no place .*Did you mean 'blk\.0\.attn_q\.weight'"):
         match(SPEC, [span("blk.0.attn_qq.weight")], gguf_names(SPEC), "tiny.gguf")
@@ -104,7 +110,9 @@ def test_matrices_are_plain_or_of_ggml(dtype: str) -> None:
 
 @pytest.mark.parametrize("field", ["quantization_config", "compression_config"])
 def test_formats_that_quire_lacks(field: str) -> None:
-    with pytest.raises(CheckpointError, match=r"config\.json: quantization_config gives 'gptq', which quire does not run"):
+    with pytest.raises(
+        CheckpointError, match=r"config\.json: quantization_config gives 'gptq', which quire does not run"
+    ):
         check_format({field: {"quant_method": "gptq"}}, "config.json")
     with pytest.raises(CheckpointError, match="gives 'gptq'"):
         check_format({"text_config": {field: {"quant_method": "gptq"}}}, "config.json")

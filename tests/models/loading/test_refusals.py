@@ -96,7 +96,10 @@ REFUSED: dict[str, tuple[Write, list[str]]] = {
         [f"tensor '{QUERY}' is stored as float8_e4m3fn", SUPPORTED],
     ),
     "gptq": (quantized(quant_method="gptq", bits=4), ["gives 'gptq'", SUPPORTED]),
-    "gptq without a config": (folder(without=QUERY, tensors=GPTQ), ["q_proj.qweight' has no place in a LlamaForCausalLM"]),
+    "gptq without a config": (
+        folder(without=QUERY, tensors=GPTQ),
+        ["q_proj.qweight' has no place in a LlamaForCausalLM"],
+    ),
     "awq": (quantized(quant_method="awq", bits=4), ["gives 'awq'", SUPPORTED]),
     "int8 of compressed-tensors": (
         quantized(quant_method="compressed-tensors", format="int-quantized"),
@@ -166,9 +169,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("write", "parts"), REFUSED.values(), ids=REFUSED)
-def test_complete_refuses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Write, parts: list[str]
-) -> None:
+def test_complete_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Write, parts: list[str]) -> None:
     line = refusal(capsys, "complete", "hello", "--model", str(write(tmp_path / "tiny")))
     for part in parts:
         assert part in line
