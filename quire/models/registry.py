@@ -71,7 +71,9 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     # what a config leaves to its class, or says in words of its own, is the same whoever runs it
     family = family_of(model_type) if model_type in FAMILIES else OUTLINE
     given = {**family.defaults, **family.adapt(values)}
-    return (OUTLINE if impl == "transformers" else family).describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
+    return (OUTLINE if impl == "transformers" else family).describe(
+        read_dimensions(HFFields(given, source), _architecture(config, model_type))
+    )
 
 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:

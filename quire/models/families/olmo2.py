@@ -1,8 +1,11 @@
 """OLMo 2: norms of what attention and MLP add and none before them; queries and keys are normed over all heads."""
 
+from typing import Any
+
+from quire.core.errors import CheckpointError
 from quire.models.families.blocks import attention, decoder, gated_mlp, norm
 from quire.models.families.dimensions import Dimensions
-from quire.models.families.family import Family
+from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import HeadNormsSpec, LayerSpec
 from quire.spec.model import ModelSpec
 
@@ -25,4 +28,11 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     )
 
 
-FAMILY = Family(describe)
+def _from_gguf(model: GGUFModel) -> dict[str, Any]:
+    """Files of OLMo 3 call themselves OLMo 2; its windows come with angles of their own."""
+    if model.read.size_or_none("attention.sliding_window", least=0):
+        raise CheckpointError(f"{model.read.source} is an OLMo 3, whose layers have windows; quire runs OLMo 2.")
+    return {}
+
+
+FAMILY = Family(describe, from_gguf=_from_gguf)

@@ -10,6 +10,7 @@ from quire.config.dtypes import PLAIN_FLOATS
 from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
+from quire.models.families.dimensions import text_values
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import FileNames
 from quire.spec.layout import Layout, file_shape
@@ -40,8 +41,9 @@ class Matched:
 
 def check_format(config: Mapping[str, Any], source: str) -> None:
     """Refuse weights in a format that quire does not have."""
-    quantization = config.get("quantization_config") or config.get("compression_config")
-    if quantization is None:
+    values = text_values(config)
+    quantization = values.get("quantization_config") or values.get("compression_config")
+    if not quantization:
         return
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     named = repr(str(method)[:60]) if method else "a format without a name"

@@ -81,7 +81,9 @@ def test_configs_are_not_shared(folder: Path) -> None:
 
 
 def test_unknown_name(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no tensor 'model\.norm\.weigth'\. Did you mean 'model\.norm\.weight'\?"):
+    with pytest.raises(
+        CheckpointError, match=r"has no tensor 'model\.norm\.weigth'\. Did you mean 'model\.norm\.weight'\?"
+    ):
         open_checkpoint(folder).stored("model.norm.weigth")
 
 

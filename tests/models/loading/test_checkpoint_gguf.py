@@ -97,7 +97,9 @@ def test_plain_types(tmp_path: Path, kind: str, dtype: torch.dtype) -> None:
 def test_plain_whole_numbers_are_no_weights(tmp_path: Path, kind: str, dtype: torch.dtype) -> None:
     values = torch.zeros(ROWS, COLUMNS, dtype=dtype).numpy()
     name = str(dtype).removeprefix("torch.")
-    with pytest.raises(CheckpointError, match=rf"'blk\.0\.attn_v\.weight' is stored as {name}, which quire does not run"):
+    with pytest.raises(
+        CheckpointError, match=rf"'blk\.0\.attn_v\.weight' is stored as {name}, which quire does not run"
+    ):
         open_checkpoint(written(tmp_path / "model.gguf", values, kind))
 
 
@@ -182,7 +184,10 @@ HOSTILE = {
     "overlapping tensors": (changed(NORM, offset=TENSORS[-2][3]), "overlap"),
     "overflowing size": (changed("token_embd.weight", dimensions=(256, 2**56)), "the file is cut short"),
     "size past 64 bits": (changed("token_embd.weight", dimensions=(2**63, 2**63, 2**63)), "the file is cut short"),
-    "no rows but columns past 63 bits": (changed(LAYER_NORM, dimensions=(2**63, 0)), r"has shape \[0, 9223372036854775808\]"),
+    "no rows but columns past 63 bits": (
+        changed(LAYER_NORM, dimensions=(2**63, 0)),
+        r"has shape \[0, 9223372036854775808\]",
+    ),
     "duplicate tensors": (changed(NORM, name=LAYER_NORM), "appears twice"),
     "one tensor by two names": (changed(NORM, name="blk.00.attn_norm.weight"), "has no place"),
     "tensor of another model": (changed(NORM, name="blk.0.ssm_a.weight"), "has no place"),

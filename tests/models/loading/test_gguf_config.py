@@ -68,6 +68,18 @@ def test_an_unknown_architecture_is_refused_by_its_name(tmp_path: Path) -> None:
         spec(tmp_path, {}, "falcon9")
 
 
+def test_an_olmo_3_is_no_olmo_2(tmp_path: Path) -> None:
+    assert spec(tmp_path, {}, "olmo2").windows == (None, None)
+    with pytest.raises(CheckpointError, match="is an OLMo 3, whose layers have windows; quire runs OLMo 2"):
+        spec(tmp_path, {"attention.sliding_window": 16}, "olmo2")
+
+
+def test_stablelm_with_normed_heads_is_refused(tmp_path: Path) -> None:
+    tensors = [*GGUF_TENSORS, ("blk.0.attn_q_norm.weight", 0, (64, 4), 1472, 1024)]
+    with pytest.raises(CheckpointError, match="a StableLM whose heads are normed; of those quire reads safetensors"):
+        config(tmp_path, {}, "stablelm", tensors)
+
+
 def test_latent_attention_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="latent attention"):
         spec(tmp_path, {"attention.kv_lora_rank": 512})

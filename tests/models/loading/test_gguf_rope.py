@@ -132,7 +132,9 @@ def test_part_of_a_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gptneox", "stablelm"])
-@pytest.mark.parametrize(("given", "expected"), [({}, 64), ({"dimension_count": 64}, 64), ({"dimension_count": 16}, 16)])
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, 64), ({"dimension_count": 64}, 64), ({"dimension_count": 16}, 16)]
+)
 def test_families_that_turn_a_part_by_themselves_turn_what_the_file_says(
     tmp_path: Path, architecture: str, given: dict[str, int], expected: int
 ) -> None:

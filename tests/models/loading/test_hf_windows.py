@@ -10,7 +10,6 @@ from quire.models.families.gemma import GEMMA2, GEMMA3
 from quire.models.loading.hf_fields import HFFields
 from quire.models.loading.hf_windows import layer_windows
 
-
 NONE = (None,) * 6
 
 
