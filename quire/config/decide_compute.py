@@ -119,9 +119,11 @@ def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choic
         for layers in stage_layers(model.spec.num_layers, asked.parallel.pipeline_parallel_size)
     ]
     shape = max(shapes, key=lambda shape: (shape.bytes_per_token, shape.block_bytes * len(shape.groups)))
-    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {caches[0]}"
+    kinds = " and ".join(dict.fromkeys(map(str, caches)))
+    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {kinds}"
     if len(shape.groups) > 1:
-        reason += f"; {len(shape.groups)} groups by window, {shape.padded_layers} layers of padding"
+        by = "window" if " and " not in kinds else "kind and window"
+        reason += f"; {len(shape.groups)} groups by {by}, {shape.padded_layers} layers of padding"
     choices.append(Choice("block", binary_size(shape.block_bytes), reason))
     return shape
 

@@ -13,6 +13,7 @@ from quire.config.memory import (
     layer_bytes,
     row_bytes,
     sampler_bytes,
+    state_bytes,
     weights_on_device,
 )
 from quire.config.resolved import Choice, KVLayout
@@ -95,7 +96,7 @@ def memory_budget(
         weights=weights_on_device(model, holding, asked.parallel) - away,
         activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
         sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
-        rows=row_bytes(max_num_seqs, longest, len(shape.groups), shape.block_size),
+        rows=row_bytes(max_num_seqs, longest, len(shape.groups), shape.block_size, state=state_bytes(model, ranks)),
         swap=0 if is_gpu else cpu_blocks * shape.block_bytes,
         runtime=GPU_RUNTIME if is_gpu else 0,
         graphs=graph_bytes(model, dtype, max_num_seqs, ranks) if is_gpu else 0,

@@ -11,11 +11,11 @@ from quire.spec.matrix import MatrixSpec
 
 _PANEL, _GROUP = 16, 32
 """Rows and columns that the native core of CPUs pads to."""
-_GROUP_BYTES = {4: 20, 8: 34}
-"""By bits: bytes of 32 weights with their scale, and in 4 bits a minimum, in the core's layouts."""
-_HELD_IN_4_BITS = ("Q4_0", "Q4_1", "Q4_K")
-_HELD_AS_STORED = ("Q4_0", "Q4_1", "Q4_K", "Q8_0")
-"""All other packed types go to 8 bits."""
+_IN_4_BITS, _IN_8_BITS, _CONVERTED = "4 bits", "8 bits", "8 bits, converted"
+_EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _IN_8_BITS}
+"""Packed types that a layout of the core holds as they are; all others are converted to 8 bits."""
+_GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34}
+"""Bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,20 @@ class Holding:
 
     def _core_bytes(self, parts: Sequence[tuple[str, int]], columns: int) -> int:
         """Neighbours that are held alike are one matrix, in whole panels of rows."""
-        runs = groupby(parts, key=lambda part: (self._row_bytes(part[0], columns), part[0] in _HELD_AS_STORED))
-        return sum(_padded(sum(rows for _, rows in run), _PANEL) * row_bytes for (row_bytes, _), run in runs)
+        runs = groupby(parts, key=lambda part: self._core_layout(part[0]))
+        return sum(
+            _padded(sum(rows for _, rows in run), _PANEL) * _core_row_bytes(layout, columns) for layout, run in runs
+        )
 
-    def _row_bytes(self, kind: str, columns: int) -> int:
-        padded = _padded(columns, _GROUP)
-        if not self.keep_packed:
-            return padded * dtype_bytes("float32")
-        if kind in PACKED:
-            return padded // _GROUP * _GROUP_BYTES[4 if kind in _HELD_IN_4_BITS else 8]
-        return padded * dtype_bytes(kind if kind in COMPUTE_DTYPES else "float32")
+    def _core_layout(self, kind: str) -> str:
+        if self.keep_packed and kind in PACKED:
+            return _EXACT.get(kind, _CONVERTED)
+        return kind if self.keep_packed and kind in COMPUTE_DTYPES else "float32"
+
+
+def _core_row_bytes(layout: str, columns: int) -> int:
+    padded = _padded(columns, _GROUP)
+    return padded // _GROUP * _GROUP_BYTES[layout] if layout in _GROUP_BYTES else padded * dtype_bytes(layout)
 
 
 def _padded(size: int, multiple: int) -> int:

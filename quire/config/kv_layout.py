@@ -40,7 +40,7 @@ class KVShape:
 
 
 def kv_shape(caches: Sequence[CacheSpec], itemsize: int, block_size: int) -> KVShape:
-    """The KV of a rank whose layers have these caches."""
+    """The KV of a rank whose layers have these caches; layers that keep a state for each sequence have no pages."""
     sizes = [elements_per_token(cache) * itemsize for cache in caches]
     groups, page_token_bytes = group_layers(caches, sizes)
     return KVShape(block_size, groups, page_token_bytes, sum(sizes))
@@ -54,7 +54,10 @@ def group_layers(caches: Sequence[CacheSpec], sizes: Sequence[int]) -> tuple[tup
     """
     kinds: dict[CacheSpec, list[int]] = defaultdict(list)
     for layer, cache in enumerate(caches):
-        kinds[cache].append(layer)
+        if sizes[layer]:
+            kinds[cache].append(layer)
+    if not kinds:
+        raise ConfigError("no layer keeps anything of its tokens; quire runs models with some layers of attention.")
     size_of = {cache: sizes[layers[0]] for cache, layers in kinds.items()}
     fewest = max(size_of.values())
     pages = {size_of[cache] * count for cache, layers in kinds.items() for count in range(1, len(layers) + 1)}

@@ -37,7 +37,7 @@ class MemoryBudget:
     activations: int
     sampler: int
     rows: int = 0
-    """Tokens and block tables of every running sequence."""
+    """Tokens, block tables and states of every running sequence."""
     swap: int = 0
     """Swap space that comes out of the same memory, which only a CPU's does."""
     runtime: int = 0
@@ -115,16 +115,21 @@ def _vectors(norm: NormSpec, holding: Holding) -> int:
 
 def activation_bytes(model: ModelFacts, dtype: str, num_tokens: int, tensor_parallel_size: int) -> int:
     """Bytes a step of `num_tokens` tokens holds at its widest point: the residual stream and one layer's work."""
-    widest = 0
-    for layer in dict.fromkeys(model.spec.layers[:1] + model.spec.layers[-1:]):
-        whole, cut = layer.widest()
-        widest = max(widest, whole + -(-cut // tensor_parallel_size))
+    widths = {layer.widest() for layer in model.spec.layers}
+    widest = max(whole + -(-cut // tensor_parallel_size) for whole, cut in widths)
     return num_tokens * (model.spec.hidden_size + widest) * dtype_bytes(dtype)
 
 
-def row_bytes(max_num_seqs: int, max_model_len: int, num_groups: int, block_size: int) -> int:
-    """Bytes of what the device knows of each running sequence: its tokens and its block tables."""
-    return (max_num_seqs + 1) * (max_model_len + 1 + num_groups * (-(-max_model_len // block_size) + 2)) * _ID_BYTES
+def row_bytes(max_num_seqs: int, max_model_len: int, num_groups: int, block_size: int, state: int = 0) -> int:
+    """Bytes of what the device keeps of each running sequence: its tokens, its block tables and its layers' `state`."""
+    ids = max_model_len + 1 + num_groups * (-(-max_model_len // block_size) + 2)
+    return (max_num_seqs + 1) * (ids * _ID_BYTES + state)
+
+
+def state_bytes(model: ModelFacts, tensor_parallel_size: int) -> int:
+    """Bytes of the states of fixed size that layers keep for one sequence, in float32: errors in them add up."""
+    caches = [cache.of_rank(tensor_parallel_size) for cache in model.spec.caches]
+    return sum(cache.elements_per_sequence for cache in caches) * dtype_bytes("float32")
 
 
 def sampler_bytes(model: ModelFacts, num_rows: int) -> int:

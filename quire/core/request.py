@@ -8,10 +8,6 @@ from quire.core.sampling_params import SamplingParams
 DEFAULT_TENANT = "default"
 
 
-LONG_VARIANT = "long"
-"""The KV variant of sequences beyond the length at which position angles change."""
-
-
 class MediaKey(msgspec.Struct, frozen=True, array_like=True):
     """Media whose first placeholder token stands at `position`; `digest` names its content for the prefix cache."""
 

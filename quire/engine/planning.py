@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass, replace
 
+from quire.config.decide_compute import decide_dtype
 from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import blocks_for, kv_tokens
-from quire.config.memory import MemoryBudget
+from quire.config.memory import MemoryBudget, weights_on_device
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
+from quire.config.sizes import decimal_size
 from quire.core.errors import ConfigError
 from quire.engine.remedies import Remedy, find_remedies, fit
 from quire.models.loading.header import read_model_facts
@@ -75,7 +77,11 @@ def plan_checkpoint(asked: EngineConfig, device: DeviceFacts, seq_len: int | Non
 
 
 def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:
-    """Divide the device's memory; raises a ConfigError only for settings that no memory would make work."""
+    """Divide the device's memory; raises a ConfigError only for settings that no memory would make work, and for
+    models that keep no KV.
+    """
+    if model.spec.is_encoder:
+        raise ConfigError(_weights_alone(asked, model, device))
     _check_seq_len(seq_len, asked, model)
     boundless = resolve(asked, model, replace(device, memory_bytes=_BOUNDLESS, host_memory_bytes=_BOUNDLESS))
     resolved, problem = fit(asked, model, device, seq_len)
@@ -105,6 +111,16 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
 def sequence_blocks(resolved: Resolved, length: int) -> int:
     """Blocks one generating sequence of `length` tokens holds."""
     return blocks_for(resolved.kv.groups, resolved.kv.block_size, length + resolved.limits.num_lookahead_tokens)
+
+
+def _weights_alone(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str:
+    """What there is to say of an encoder."""
+    dtype = decide_dtype(asked.model.dtype, model, device, [])
+    size = weights_on_device(model, Holding(dtype), asked.parallel)
+    return (
+        f"{model.name} embeds texts and generates none, so it keeps no KV to plan for: its weights take "
+        f"{decimal_size(size)} in {dtype}, of the {decimal_size(device.memory_bytes)} of {device.name}."
+    )
 
 
 def _check_seq_len(seq_len: int | None, asked: EngineConfig, model: ModelFacts) -> None:

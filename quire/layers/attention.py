@@ -57,7 +57,9 @@ class BidirectionalAttention(nn.Module):
     def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
         spec = self._spec
         assert norms is None, "no encoder norms its heads"
-        query, key, value = heads.split((spec.num_heads, spec.num_kv_heads, spec.num_kv_heads), dim=1)
+        counts = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
+        query: Tensor
+        query, key, value = heads.split(counts, dim=1)  # type: ignore[no-untyped-call]
         if angles is not None:
             query, key = rotary(query, *angles), rotary(key, *angles)
         window = None if spec.window is None else 2 * spec.window

@@ -68,10 +68,10 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
         raise CheckpointError(
             f"{source} is of type {model_type!r}; quire runs {', '.join(FAMILIES)}.{did_you_mean(model_type, FAMILIES)}"
         )
-    is_own = model_type in FAMILIES and impl != "transformers"
-    family = family_of(model_type) if is_own else OUTLINE
+    # what a config leaves to its class, or says in words of its own, is the same whoever runs it
+    family = family_of(model_type) if model_type in FAMILIES else OUTLINE
     given = {**family.defaults, **family.adapt(values)}
-    return family.describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
+    return (OUTLINE if impl == "transformers" else family).describe(read_dimensions(HFFields(given, source), _architecture(config, model_type)))
 
 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:

@@ -11,8 +11,9 @@ tokens those steps will sample (placeholders); `update` fills them in.
 from collections import deque
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
+from quire.core.kv_variant import LONG_VARIANT
 from quire.core.plan import Admission, StepPlan
-from quire.core.request import LONG_VARIANT, Request
+from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from quire.core.errors import CheckpointError
+from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
-from quire.core.request import LONG_VARIANT
 from quire.spec.cache import CacheSpec
 from quire.spec.layer import Activation, LayerSpec
 from quire.spec.matrix import MatrixSpec

@@ -74,7 +74,7 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, limits) if device.type == "cuda" else None
+        self._beginnings = _beginnings_to_look_for(layout, limits, device) if device.type == "cuda" else None
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
@@ -243,13 +243,15 @@ def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
     return KVLayer(keys, values, group)
 
 
-def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits) -> SharedBeginnings | None:
+def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.device) -> SharedBeginnings | None:
     """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
     itemsize = getattr(torch, layout.dtype).itemsize
     group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
     if group is None or itemsize > 2:
         return None
+    from quire.ops.triton.card import least_reads_saved
+
     cache = layout.groups[group].cache
     assert cache is not None, "a layout on a device knows what its layers keep"
-    bytes_per_position = elements_per_token(cache) * itemsize
-    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, bytes_per_position)
+    each, least = elements_per_token(cache) * itemsize, least_reads_saved(device)
+    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)

@@ -6,7 +6,28 @@ from pathlib import Path
 import pytest
 
 from quire.cli.main import main
-from tests.models.loading.files import GGUF_METADATA, GGUF_TENSORS, LLAMA_3_8B, gguf_bytes, write_config
+from tests.config.examples import BERT_CONFIG
+from tests.models.loading.files import GGUF_METADATA, LLAMA_3_8B, gguf_bytes, write_config
+
+F32, Q4_K = 0, 12
+GGUF = GGUF_METADATA | {"llama.feed_forward_length": 512}
+
+
+def whole_gguf(path: Path, metadata: dict[str, object] = GGUF) -> Path:
+    """A file with every tensor of the model: matrices in Q4_K, norms in float32."""
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (256, 3), "output_norm": (256,), "output": (256, 3)}
+    for layer in range(2):
+        widths = {"attn_q": 256, "attn_k": 128, "attn_v": 128, "attn_output": 256, "ffn_gate": 512, "ffn_up": 512}
+        shapes |= {f"blk.{layer}.{name}": (256, rows) for name, rows in widths.items()}
+        shapes |= {f"blk.{layer}.ffn_down": (512, 256)}
+        shapes |= {f"blk.{layer}.{name}": (256,) for name in ("attn_norm", "ffn_norm")}
+    tensors, offset = [], 0
+    for name, shape in shapes.items():
+        size = 256 * 4 if len(shape) == 1 else shape[0] // 256 * 144 * shape[1]
+        tensors.append((f"{name}.weight", F32 if len(shape) == 1 else Q4_K, shape, offset, size))
+        offset += -(-size // 32) * 32
+    path.write_bytes(gguf_bytes(metadata, tensors))
+    return path
 
 
 def test_llama_3_8b(capsys: pytest.CaptureFixture[str], llama: str) -> None:
@@ -31,6 +52,40 @@ def test_json(capsys: pytest.CaptureFixture[str], llama: str) -> None:
     assert plan["sequences_in_memory"] == plan["num_blocks"] // 63
     assert plan["sequences_at_once"] == 256
     assert plan["resolved"]["limits"]["max_model_len"] == 8192
+    assert plan["model"] == {
+        "name": "Meta-Llama-3-8B",
+        "architecture": "LlamaForCausalLM",
+        "dtype": "bfloat16",
+        "num_parameters": 8_030_261_248,
+        "weight_bytes": {"bfloat16": 16_060_522_496},
+        "num_layers": 32,
+        "hidden_size": 4096,
+        "num_heads": 32,
+        "num_kv_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 128_256,
+        "max_position": 8192,
+        "max_position_source": "the checkpoint",
+        "windows": [None] * 32,
+    }, "a summary, and no dump of every layer"
+    [group] = plan["resolved"]["kv"]["groups"]
+    assert group == {
+        "layers": list(range(32)),
+        "window": None,
+        "cache": {"num_heads": 8, "head_dim": 128, "window": None},
+    }
+
+
+def test_an_encoder_is_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["plan", str(write_config(tmp_path / "bert", BERT_CONFIG)), "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    # 116,352 parameters of two bytes
+    assert (
+        "bert embeds texts and generates none, so it keeps no KV to plan for: its weights take 232.70 kB"
+        in captured.err
+    )
+    assert captured.err.count("\n") == 1
 
 
 def test_too_small_a_device_is_exit_code_1_with_remedies(capsys: pytest.CaptureFixture[str], llama: str) -> None:
@@ -64,17 +119,15 @@ def test_settings_come_from_all_places(
 
 
 def test_gguf(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "tiny.gguf"
-    path.write_bytes(gguf_bytes(GGUF_METADATA, GGUF_TENSORS))
+    path = whole_gguf(tmp_path / "tiny.gguf")
     assert main(["plan", str(path), "--device", "cpu"]) == 0
-    page = capsys.readouterr().out
-    assert "1.02 kB float32 + 432 B Q4_K as stored" in page
+    # two layers of 2,304 blocks of 144 bytes, and six more of embedding and head; five norms
+    assert "664.42 kB Q4_K + 5.12 kB float32 as stored" in capsys.readouterr().out
 
 
 def test_sliding_windows_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "tiny.gguf"
-    metadata = GGUF_METADATA | {"llama.attention.sliding_window": 16, "llama.attention.sliding_window_pattern": 2}
-    path.write_bytes(gguf_bytes(metadata, GGUF_TENSORS))
+    metadata = GGUF | {"llama.attention.sliding_window": 16, "llama.attention.sliding_window_pattern": 2}
+    path = whole_gguf(tmp_path / "tiny.gguf", metadata)
     assert main(["plan", str(path), "--swap-space", "1", "--device", "cpu"]) == 0
     page = capsys.readouterr().out
     assert "1 layers with a sliding window" in page

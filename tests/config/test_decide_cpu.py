@@ -9,16 +9,13 @@ from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
-from tests.config.examples import LLAMA_3_8B
+from tests.config.examples import LLAMA_3_8B, stored_as
 
 CPU = replace(DEVICES["cpu"], memory_bytes=64 * 2**30, host_memory_bytes=64 * 2**30)
 WITHOUT_CORE = replace(CPU, has_cpu_core=False)
-GROUPS = LLAMA_3_8B.num_parameters // 256 * 8
-
-
-def packed(kind: str, block_bytes: int) -> Resolved:
-    model = replace(LLAMA_3_8B, dtype=kind, weight_bytes={kind: LLAMA_3_8B.num_parameters // 256 * block_bytes})
-    return resolve(asked(), model, CPU)
+NORMS = 65 * 4096
+"""Elements of norms, which are float32 whatever the matrices are."""
+IN_MATRICES = LLAMA_3_8B.num_parameters - NORMS
 
 
 def asked(**settings: object) -> EngineConfig:
@@ -29,21 +26,19 @@ def reason(resolved: Resolved, name: str) -> str:
     return next(choice.reason for choice in resolved.choices if choice.name == name)
 
 
-@pytest.mark.parametrize(
-    ("kind", "block_bytes", "group_bytes"), [("Q4_K", 144, 20), ("Q4_0", 144, 20), ("Q6_K", 210, 34), ("Q8_0", 272, 34)]
-)
-def test_packed_weights_stay_packed_in_four_or_eight_bits(kind: str, block_bytes: int, group_bytes: int) -> None:
-    resolved = packed(kind, block_bytes)
+@pytest.mark.parametrize(("kind", "group_bytes"), [("Q4_K", 20), ("Q4_0", 20), ("Q6_K", 34), ("Q8_0", 34)])
+def test_packed_weights_stay_packed_in_four_or_eight_bits(kind: str, group_bytes: int) -> None:
+    resolved = resolve(asked(), stored_as(LLAMA_3_8B, kind), CPU)
     assert resolved.cpu_core
     assert resolved.keep_packed
     assert (resolved.dtype, resolved.kv.dtype) == ("float32", "float16")
-    assert resolved.weight_bytes == GROUPS * group_bytes
+    assert resolved.weight_bytes == IN_MATRICES // 32 * group_bytes + NORMS * 4
 
 
 def test_plain_weights_stay_as_they_are_stored() -> None:
     resolved = resolve(asked(), LLAMA_3_8B, CPU)
     assert (resolved.dtype, resolved.kv.dtype) == ("float32", "bfloat16")
-    assert resolved.weight_bytes == LLAMA_3_8B.total_weight_bytes
+    assert resolved.weight_bytes == IN_MATRICES * 2 + NORMS * 4
 
 
 def test_kv_is_kept_in_what_tiles_multiply() -> None:
@@ -67,11 +62,10 @@ def test_without_the_core_torch_computes_and_says_so() -> None:
 
 
 def test_expanded_weights_are_computed_by_the_core_in_float32() -> None:
-    model = replace(LLAMA_3_8B, dtype="Q4_0", weight_bytes={"Q4_0": LLAMA_3_8B.num_parameters // 32 * 18})
-    resolved = resolve(asked(packed_weights="expand"), model, CPU)
+    resolved = resolve(asked(packed_weights="expand"), stored_as(LLAMA_3_8B, "Q4_0"), CPU)
     assert resolved.cpu_core
     assert not resolved.keep_packed
-    assert resolved.weight_bytes == pytest.approx(LLAMA_3_8B.num_parameters * 4, rel=1e-6)
+    assert resolved.weight_bytes == LLAMA_3_8B.num_parameters * 4
 
 
 def test_kv_in_any_float_that_the_core_stores() -> None:

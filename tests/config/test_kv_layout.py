@@ -1,5 +1,7 @@
 """KV arithmetic: bytes a token, groups of equal size, blocks a sequence needs."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,6 @@ from quire.config.kv_layout import (
     MOST_GROUPS,
     blocks_for,
     group_layers,
-    kv_heads_per_rank,
     kv_shape,
     longest_sequence,
     most_blocks,
@@ -16,16 +17,79 @@ from quire.config.kv_layout import (
 )
 from quire.config.resolved import KVGroup
 from quire.core.errors import ConfigError
+from quire.spec.cache import CacheSpec, KeyValueCache, LatentCache, StateCache, elements_per_token
 
 windows_of_layers = st.lists(st.sampled_from([None, 128, 512, 4096]), min_size=1, max_size=100)
+LLAMA = KeyValueCache(num_heads=8, head_dim=128)
+DEEPSEEK = LatentCache(latent=512, rotary=64)
+SMALL = KeyValueCache(num_heads=2, head_dim=72)
+"""Half of what the latent takes: 288 elements."""
+STATE = StateCache(elements_per_sequence=4096)
+
+
+def windowed(windows: list[int | None]) -> list[CacheSpec]:
+    """One element a token, so that sizes are counts of layers."""
+    return [LatentCache(1, 0, window) for window in windows]
+
+
+def grouped(windows: list[int | None]) -> tuple[tuple[KVGroup, ...], int]:
+    return group_layers(windowed(windows), [1] * len(windows))
 
 
 def test_llama_3_8b_takes_128_kib_a_token() -> None:
-    shape = kv_shape([None] * 32, kv_heads=8, head_dim=128, itemsize=2, block_size=16)
+    shape = kv_shape([LLAMA] * 32, itemsize=2, block_size=16)
     assert shape.bytes_per_token == 128 * 1024
     assert shape.block_bytes == 2 * 2**20
-    assert shape.groups == (KVGroup(tuple(range(32))),)
+    assert shape.groups == (KVGroup(tuple(range(32)), None, LLAMA),)
+    assert (shape.layers_per_group, shape.padded_layers) == (32, 0)
+
+
+def test_a_latent_takes_one_vector_for_all_heads() -> None:
+    shape = kv_shape([DEEPSEEK] * 61, itemsize=2, block_size=64)
+    assert shape.bytes_per_token == 61 * 576 * 2
+    assert shape.block_bytes == 64 * 61 * 576 * 2
+    assert shape.groups == (KVGroup(tuple(range(61)), None, DEEPSEEK),)
+
+
+def test_a_state_takes_no_pages() -> None:
+    shape = kv_shape([STATE, STATE, LLAMA] * 4, itemsize=2, block_size=16)
+    assert shape.groups == (KVGroup((2, 5, 8, 11), None, LLAMA),)
+    assert shape.bytes_per_token == 4 * 4096
     assert shape.padded_layers == 0
+    with pytest.raises(ConfigError, match="no layer keeps anything of its tokens"):
+        kv_shape([STATE] * 4, itemsize=2, block_size=16)
+
+
+def test_kinds_of_different_sizes_have_pages_of_equal_bytes() -> None:
+    shape = kv_shape([DEEPSEEK, SMALL, SMALL] * 2, itemsize=2, block_size=16)
+    assert shape.groups == (KVGroup((0, 3), None, DEEPSEEK), KVGroup((1, 2, 4, 5), None, SMALL))
+    assert shape.page_token_bytes == 2 * 576 * 2 == 4 * 288 * 2
+    assert (shape.padded_layers, shape.bytes_per_token) == (0, 4 * 576 * 2)
+
+
+def test_a_page_holds_one_layer_of_the_largest_kind() -> None:
+    shape = kv_shape([LLAMA, SMALL], itemsize=1, block_size=16)
+    assert shape.groups == (KVGroup((0,), None, LLAMA), KVGroup((1,), None, SMALL))
+    assert (shape.page_token_bytes, shape.bytes_per_token) == (2048, 2048 + 288)
+
+
+kinds_of_layers = st.lists(
+    st.sampled_from([LLAMA, replace(LLAMA, window=128), DEEPSEEK, SMALL, STATE]), min_size=1, max_size=60
+).filter(lambda caches: any(cache.planes for cache in caches))
+
+
+@given(kinds_of_layers, st.sampled_from([1, 2, 4]))
+def test_mixed_kinds_hold_every_layer_once_and_fit_their_pages(caches: list[CacheSpec], itemsize: int) -> None:
+    shape = kv_shape(caches, itemsize, block_size=16)
+    paged = [layer for layer, cache in enumerate(caches) if cache.planes]
+    assert sorted(layer for group in shape.groups for layer in group.layers) == paged
+    assert shape.bytes_per_token == sum(elements_per_token(cache) for cache in caches) * itemsize
+    for group in shape.groups:
+        assert {caches[layer] for layer in group.layers} == {group.cache}
+        assert group.cache is not None
+        assert group.window == group.cache.window
+        assert len(group.layers) * elements_per_token(group.cache) * itemsize <= shape.page_token_bytes
+    assert len(shape.groups) <= max(MOST_GROUPS, len(set(caches)))
 
 
 def gemma_3(num_layers: int) -> list[int | None]:
@@ -44,14 +108,15 @@ def gemma_3(num_layers: int) -> list[int | None]:
     ],
 )
 def test_groups_of_known_models(windows: list[int | None], size: int, num_groups: int, padded: int) -> None:
-    groups, layers_per_group = group_layers(windows)
-    shape = kv_shape(windows, kv_heads=1, head_dim=1, itemsize=1, block_size=1)
-    assert (layers_per_group, len(groups), shape.padded_layers) == (size, num_groups, padded)
+    groups, page = grouped(windows)
+    shape = kv_shape(windowed(windows), itemsize=1, block_size=1)
+    assert (page, len(groups), shape.padded_layers) == (size, num_groups, padded)
+    assert shape.layers_per_group == size
 
 
 @given(windows_of_layers)
 def test_groups_hold_every_layer_once_and_one_window_each(windows: list[int | None]) -> None:
-    groups, size = group_layers(windows)
+    groups, size = grouped(windows)
     assert sorted(layer for group in groups for layer in group.layers) == list(range(len(windows)))
     assert all(windows[layer] == group.window for group in groups for layer in group.layers)
     assert all(1 <= len(group.layers) <= size for group in groups)
@@ -60,7 +125,7 @@ def test_groups_hold_every_layer_once_and_one_window_each(windows: list[int | No
 
 @given(windows_of_layers)
 def test_no_other_cut_pads_less(windows: list[int | None]) -> None:
-    _, chosen = group_layers(windows)
+    _, chosen = grouped(windows)
     counts = [windows.count(window) for window in set(windows)]
 
     def room(size: int) -> int:
@@ -99,16 +164,10 @@ def test_blocks_for_is_enough_and_hardly_more(window: int | None, block_size: in
 def test_longest_sequence_fits_and_one_token_more_does_not(
     windows: list[int | None], block_size: int, num_blocks: int, limit: int, chunk: int
 ) -> None:
-    groups, _ = group_layers(windows)
+    groups, _ = grouped(windows)
     longest = longest_sequence(groups, block_size, num_blocks, limit, chunk)
     assert longest == 0 or most_blocks(groups, block_size, longest, chunk) <= num_blocks
     assert longest == limit or most_blocks(groups, block_size, longest + 1, chunk) > num_blocks
-
-
-def test_kv_heads_are_cut_or_replicated() -> None:
-    assert [kv_heads_per_rank(8, size) for size in (1, 2, 8, 16, 32)] == [8, 4, 1, 1, 1]
-    with pytest.raises(ConfigError, match="--tensor-parallel-size is 3, but the model has 8 KV heads"):
-        kv_heads_per_rank(8, 3)
 
 
 def test_stages_hold_every_layer_in_order() -> None:

@@ -9,12 +9,23 @@ from hypothesis import strategies as st
 from quire.config.devices import DEVICES
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import most_blocks
-from quire.config.memory import GPU_RUNTIME, activation_bytes, graph_bytes, sampler_bytes
+from quire.config.memory import GPU_RUNTIME, activation_bytes, graph_bytes, row_bytes, sampler_bytes
 from quire.config.resolve import resolve
 from quire.config.resolved import PolicySettings, Resolved
-from quire.core.errors import ConfigError
+from quire.core.errors import CheckpointError, ConfigError
 from quire.kvcache.manager import KVManager
-from tests.config.examples import CPU, H100, LLAMA_3_8B, TINY, asked, with_memory
+from tests.config.examples import (
+    BERT,
+    CPU,
+    H100,
+    LLAMA_3_8B,
+    TINY,
+    asked,
+    stored_as,
+    with_memory,
+    with_spec,
+    with_windows,
+)
 
 
 def reason(resolved: Resolved, name: str) -> str:
@@ -37,7 +48,8 @@ def test_blocks_and_the_scratch_block_fill_what_is_left() -> None:
     resolved = resolve(asked(gpu_memory_utilization=0.5), LLAMA_3_8B, H100)
     steps = activation_bytes(LLAMA_3_8B, "bfloat16", 8192, 1) + sampler_bytes(LLAMA_3_8B, 256)
     besides = GPU_RUNTIME + graph_bytes(LLAMA_3_8B, "bfloat16", 256, 1)
-    left = int(H100.memory_bytes * 0.5) - resolved.weight_bytes - steps - besides
+    rows = row_bytes(256, 8192, 1, 16)
+    left = int(H100.memory_bytes * 0.5) - resolved.weight_bytes - steps - besides - rows
     assert (resolved.kv.num_blocks + 1) * resolved.kv.block_bytes <= left
     assert (resolved.kv.num_blocks + 2) * resolved.kv.block_bytes > left
 
@@ -61,18 +73,19 @@ def test_every_choice_has_a_reason_and_a_name_of_its_own() -> None:
         ("float32", "cpu", "float32"),
         ("bfloat16", "cpu", "float32"),
         ("float16", "cpu", "float32"),
-        ("q4_k", "h100", "bfloat16"),
-        ("q4_k", "cpu", "float32"),
+        ("Q4_K", "h100", "bfloat16"),
+        ("Q4_K", "cpu", "float32"),
     ],
 )
 def test_dtype_follows_the_checkpoint_where_the_device_is_fast(own: str, device: str, expected: str) -> None:
-    assert resolve(asked(), replace(TINY, dtype=own), DEVICES[device]).dtype == expected
+    model = stored_as(TINY, own) if own == "Q4_K" else replace(TINY, dtype=own)
+    assert resolve(asked(), model, DEVICES[device]).dtype == expected
 
 
 def test_asked_dtype_is_kept_and_kv_follows_it() -> None:
     resolved = resolve(asked(dtype="float32"), TINY, H100)
     assert (resolved.dtype, resolved.kv.dtype) == ("float32", "float32")
-    assert resolved.weight_bytes == 2_000_000
+    assert resolved.weight_bytes == 4 * TINY.num_parameters
     assert reason(resolved, "dtype") == "asked for"
 
 
@@ -85,7 +98,7 @@ def test_fp8_kv_halves_it_where_the_device_has_fp8() -> None:
 
 
 def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:
-    model = replace(LLAMA_3_8B, max_position=131_072)
+    model = with_spec(LLAMA_3_8B, max_position=131_072)
     resolved = resolve(asked(), model, with_memory(H100, 24_000_000_000))
     longest = resolved.limits.max_model_len
     assert longest < 131_072
@@ -94,7 +107,7 @@ def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:
 
 
 def test_asked_context_that_does_not_fit_is_refused_with_the_numbers() -> None:
-    model = replace(LLAMA_3_8B, max_position=131_072)
+    model = with_spec(LLAMA_3_8B, max_position=131_072)
     with pytest.raises(
         ConfigError, match=r"--max-model-len is 131072, which needs 8,193 blocks \(17.18 GB\).*enough for"
     ):
@@ -176,7 +189,8 @@ def test_drafts_take_room_from_the_context() -> None:
 
 def test_tensor_parallel_cuts_weights_and_kv() -> None:
     resolved = resolve(asked(tensor_parallel_size=2), LLAMA_3_8B, H100)
-    assert resolved.weight_bytes == 16_060_522_496 // 2
+    norms = 65 * 4096 * 2
+    assert resolved.weight_bytes == (16_060_522_496 - norms) // 2 + norms
     assert resolved.kv.bytes_per_token == 64 * 1024
     assert resolve(asked(tensor_parallel_size=16), LLAMA_3_8B, H100).kv.bytes_per_token == 16 * 1024
 
@@ -187,7 +201,7 @@ def test_pipeline_describes_the_stage_with_most_kv() -> None:
 
 
 def test_sliding_windows_share_one_pool() -> None:
-    model = replace(LLAMA_3_8B, layer_windows=(4096, None) * 16)
+    model = with_windows(LLAMA_3_8B, (4096, None) * 16)
     resolved = resolve(asked(), model, H100)
     assert [group.window for group in resolved.kv.groups] == [4096, None]
     assert resolved.kv.block_bytes == 2**20
@@ -230,7 +244,7 @@ def test_whatever_is_resolved_holds_together(
     settings = asked(block_size=block_size, tensor_parallel_size=tensor_parallel_size, max_model_len=max_model_len)
     facts = with_memory(DEVICES[device], memory)
     try:
-        resolved = resolve(settings, replace(TINY, layer_windows=windows), facts)
+        resolved = resolve(settings, with_windows(TINY, windows), facts)
     except ConfigError:
         return
     check_resolved(resolved, TINY, facts)
@@ -241,7 +255,7 @@ def check_resolved(resolved: Resolved, model: ModelFacts, device: DeviceFacts) -
     kv, limits = resolved.kv, resolved.limits
     assert resolved.weight_bytes + (kv.num_blocks + 1) * kv.block_bytes <= device.memory_bytes
     assert limits.max_num_batched_tokens >= limits.max_num_seqs >= 1
-    assert 1 <= limits.max_model_len <= model.max_position
+    assert 1 <= limits.max_model_len <= model.spec.max_position
     assert most_blocks(kv.groups, kv.block_size, limits.max_model_len, limits.max_num_batched_tokens) <= kv.num_blocks
 
 
@@ -263,9 +277,14 @@ def test_a_request_as_long_as_the_context_is_accepted(
         swap_space=0,
     )
     try:
-        resolved = resolve(settings, replace(TINY, layer_windows=windows), H100)
+        resolved = resolve(settings, with_windows(TINY, windows), H100)
     except ConfigError:
         return
     manager = KVManager(resolved.kv, enable_prefix_caching=True)
     needed = manager.most_blocks(resolved.limits.max_model_len + lookahead, tokens + lookahead)
     assert needed <= resolved.kv.num_blocks
+
+
+def test_an_encoder_keeps_no_kv_to_resolve() -> None:
+    with pytest.raises(CheckpointError, match="BertModel embeds texts and generates none: it keeps no KV"):
+        resolve(asked(), BERT, H100)

@@ -1,14 +1,10 @@
 """What embedding needs is decided without any KV."""
 
-from dataclasses import replace
-
 import pytest
 
 from quire.config.resolve_embedding import resolve_embedding
 from quire.core.errors import ConfigError
-from tests.config.examples import CPU, H100, TINY, asked
-
-BERT = replace(TINY, name="bert", max_position=512, dtype="float32", is_encoder=True)
+from tests.config.examples import BERT, CPU, H100, asked
 
 
 def test_the_usual() -> None:

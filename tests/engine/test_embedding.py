@@ -3,13 +3,13 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tokenizers.processors import BertProcessing
 
 from quire.config.engine import EngineConfig
+from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
 from quire.engine.embedding import Embeddings, open_embedder
@@ -17,11 +17,19 @@ from quire.engine.text.special_tokens import SpecialTokens
 from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.embedding import EmbeddingExecutor
 from quire.models.loading.sentence_settings import SentenceSettings
-from tests.config.examples import TINY
+from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.model import ClassifierSpec
+from tests.config.examples import TINY, with_spec
 from tests.engine.text.vocabularies import wordpiece
 from tests.parity.tiny_encoders import make_encoder
 
-MODEL = replace(TINY, vocab_size=512)
+MODEL = with_spec(TINY, vocab_size=512)
+
+
+def labelled(labels: tuple[str, ...]) -> ModelFacts:
+    """A classifier, or without labels none."""
+    out = MatrixSpec((Part("score", "score", len(labels)),), MODEL.spec.hidden_size, "none")
+    return with_spec(MODEL, classifier=ClassifierSpec(labels, "last", out) if labels else None)
 
 
 class FakeExecutor(EmbeddingExecutor):
@@ -54,7 +62,7 @@ def make(
 ) -> tuple[Embeddings, FakeExecutor]:
     executor = FakeExecutor()
     executor.num_labels = len(labels)
-    return Embeddings(executor, tokenizer, replace(MODEL, labels=labels), 8, settings), executor
+    return Embeddings(executor, tokenizer, labelled(labels), 8, settings), executor
 
 
 def bert_pairs() -> Tokenizer:
@@ -142,7 +150,7 @@ def folder(tmp_path: Path) -> Path:
 def test_an_encoder_opened_whole(folder: Path) -> None:
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 12}))
     embeddings = open_embedder(EngineConfig.from_flat(model=str(folder)))
-    assert (embeddings.max_length, embeddings.model.is_encoder) == (12, True)
+    assert (embeddings.max_length, embeddings.model.spec.is_encoder) == (12, True)
     [output] = embeddings.embed([[2, 9, 3]])
     assert output.outputs.hidden_size == 48
     assert sum(x * x for x in output.outputs.embedding) == pytest.approx(1.0, abs=1e-5)

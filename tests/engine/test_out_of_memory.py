@@ -9,7 +9,7 @@ import torch
 
 from quire import LLM, SamplingParams
 from quire.kvcache.invariants import check
-from quire.models.decoder import Decoder
+from quire.models.language_model import LanguageModel
 from quire.sampling.sampler import Sampler
 from quire.worker.worker import Worker
 from tests.engine.tiny_model import make_text_model
@@ -54,7 +54,7 @@ def full(monkeypatch: pytest.MonkeyPatch, part: Part, fits: Callable[..., bool])
 
 
 @on_a_cpu
-@pytest.mark.parametrize("part", [(Decoder, "embed"), (Sampler, "sample")], ids=["forward", "sampling"])
+@pytest.mark.parametrize("part", [(LanguageModel, "embed"), (Sampler, "sample")], ids=["forward", "sampling"])
 def test_steps_that_do_not_fit_change_no_answer(
     llm: LLM, part: Part, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,7 +100,7 @@ def test_an_embedding_that_does_not_fit_is_told(llm: LLM, monkeypatch: pytest.Mo
     from quire.core.errors import OutOfDeviceMemory
 
     [expected] = llm.embed("hello")
-    full(monkeypatch, (Decoder, "embed"), lambda first: False)
+    full(monkeypatch, (LanguageModel, "embed"), lambda first: False)
     with pytest.raises(OutOfDeviceMemory, match="CUDA out of memory"):
         llm.embed("hello")
     monkeypatch.undo()

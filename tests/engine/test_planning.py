@@ -8,13 +8,14 @@ import pytest
 
 from quire.config.devices import DEVICES, find_device
 from quire.config.facts import DeviceFacts
+from quire.config.sizes import decimal_size
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.planning import MemoryPlan, plan_checkpoint, plan_memory
-from tests.config.examples import CPU, H100, LLAMA_3_8B, TINY, asked, with_memory
+from tests.config.examples import BERT, CPU, H100, LLAMA_3_8B, TINY, asked, with_memory, with_spec, with_windows
 from tests.models.loading.files import LLAMA_3_8B as LLAMA_CONFIG
 from tests.models.loading.files import write_config
 
-LONG = replace(LLAMA_3_8B, max_position=131_072)
+LONG = with_spec(LLAMA_3_8B, max_position=131_072)
 
 
 def gb(size: float) -> DeviceFacts:
@@ -52,7 +53,7 @@ def test_a_step_limits_how_many_run_at_once() -> None:
 
 def test_windows_make_room_for_more_sequences() -> None:
     full = plan_memory(asked(), LONG, H100, seq_len=65_536)
-    sliding = plan_memory(asked(), replace(LONG, layer_windows=(4096, None) * 16), H100, seq_len=65_536)
+    sliding = plan_memory(asked(), with_windows(LONG, (4096, None) * 16), H100, seq_len=65_536)
     assert sliding.kv_bytes_per_token == full.kv_bytes_per_token
     assert sliding.sequences_in_memory > 1.8 * full.sequences_in_memory
 
@@ -123,13 +124,13 @@ def test_every_remedy_works_when_followed(
 
 
 def test_model_too_large_for_any_device_alone_gets_many() -> None:
-    huge = replace(LONG, weight_bytes={"bfloat16": 2_000_000_000_000}, num_heads=128, num_kv_heads=8)
+    huge = replace(LONG, other_bytes={"bfloat16": 2_000_000_000_000})
     plan = plan_memory(asked(), huge, DEVICES["l4"])
     assert [remedy.change for remedy in plan.remedies] == ["--device h200 --tensor-parallel-size 16"]
 
 
 def test_model_too_large_for_anything_gets_nothing() -> None:
-    plan = plan_memory(asked(), replace(LONG, weight_bytes={"bfloat16": 10**15}), DEVICES["l4"])
+    plan = plan_memory(asked(), replace(LONG, other_bytes={"bfloat16": 10**15}), DEVICES["l4"])
     assert plan.remedies == ()
 
 
@@ -154,3 +155,14 @@ def test_devices_are_counted() -> None:
     plan = plan_memory(asked(tensor_parallel_size=2, pipeline_parallel_size=2), LLAMA_3_8B, H100)
     assert plan.num_devices == 4
     assert plan.budget.weights < 16_060_522_496 / 3
+
+
+@pytest.mark.parametrize(("device", "size", "dtype"), [("h100", 2, "bfloat16"), ("cpu", 4, "float32")])
+def test_an_encoder_has_no_kv_to_plan_but_weights(device: str, size: int, dtype: str) -> None:
+    taken = decimal_size(size * BERT.num_parameters)
+    expected = (
+        f"bert embeds texts and generates none, so it keeps no KV to plan for: its weights take {taken} in {dtype}, "
+    )
+    with pytest.raises(ConfigError, match=expected) as raised:
+        plan_memory(asked(), BERT, DEVICES[device], seq_len=10**6)
+    assert "\n" not in str(raised.value)

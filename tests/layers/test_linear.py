@@ -6,9 +6,15 @@ from torch.nn import functional
 
 from quire.core.ggml_types import PACKED
 from quire.layers.embedding import Embedding
-from quire.layers.linear import Linear, Source
+from quire.layers.linear import Linear
+from quire.layers.policy import WeightPolicy
+from quire.layers.quant.dense import DenseMethod
+from quire.layers.quant.gguf import GgufMethod
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import WeightPolicy, dense
+from quire.layers.weights import dense
+from quire.models.loading.layouts import laid_out
+from quire.spec.layout import TRANSPOSED
+from quire.spec.matrix import MatrixSpec, Part
 
 CPU = torch.device("cpu")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -24,20 +30,25 @@ def packed(name: str, kind: str, rows: int, columns: int) -> StoredTensor:
     return StoredTensor(name, kind, (rows, columns), data)
 
 
-def load(layer: torch.nn.Module, tensors: list[StoredTensor]) -> None:
-    wanted = dict(layer.expected())
+def policy(*, keep: bool = False) -> WeightPolicy:
+    return WeightPolicy(torch.float32, CPU, (GgufMethod if keep else DenseMethod)(torch.float32))
+
+
+def load(layer: Linear | Embedding, tensors: list[StoredTensor]) -> None:
+    wanted = {expected.name: expected for expected in layer.expected()}
     assert set(wanted) == {tensor.name for tensor in tensors}
     for tensor in tensors:
+        assert wanted[tensor.name].shape == tensor.shape
         wanted[tensor.name].take(tensor)
 
 
-SOURCES = [Source("q", 6), Source("k", 2), Source("v", 2)]
+PARTS = (Part("q", "q", 6), Part("k", "k", 2), Part("v", "v", 2))
 
 
-def test_stacked_sources_are_one_matrix_whatever_their_order():
-    layer = Linear(SOURCES, 32, WeightPolicy(torch.float32, CPU), bias=True)
-    tensors = [plain(f"{source.name}.weight", source.rows, 32) for source in SOURCES]
-    biases = [plain(f"{source.name}.bias", source.rows) for source in SOURCES]
+def test_stacked_parts_are_one_matrix_whatever_their_order() -> None:
+    layer = Linear(MatrixSpec(PARTS, 32, "rows", bias=True), policy())
+    tensors = [plain(f"{part.name}.weight", part.rows, 32) for part in PARTS]
+    biases = [plain(f"{part.name}.bias", part.rows) for part in PARTS]
     load(layer, [biases[1], tensors[2], tensors[0], biases[0], tensors[1], biases[2]])
     x = torch.randn(3, 32, generator=GENERATOR)
     expected = [functional.linear(x, w.data, b.data) for w, b in zip(tensors, biases, strict=True)]
@@ -46,10 +57,10 @@ def test_stacked_sources_are_one_matrix_whatever_their_order():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_packed_sources_of_different_types(keep):
-    layer = Linear(SOURCES, 256, WeightPolicy(torch.float32, CPU, keep_quantized=keep))
+def test_packed_parts_of_different_types(keep: bool) -> None:
+    layer = Linear(MatrixSpec(PARTS, 256, "rows"), policy(keep=keep))
     kinds = ("Q4_1", "Q6_K", "Q8_0")
-    tensors = [packed(f"{s.name}.weight", kind, s.rows, 256) for s, kind in zip(SOURCES, kinds, strict=True)]
+    tensors = [packed(f"{part.name}.weight", kind, part.rows, 256) for part, kind in zip(PARTS, kinds, strict=True)]
     load(layer, tensors)
     x = torch.randn(3, 256, generator=GENERATOR)
     expected = torch.cat([functional.linear(x, dense(tensor, torch.float32)) for tensor in tensors], dim=-1)
@@ -58,17 +69,30 @@ def test_packed_sources_of_different_types(keep):
     assert held == (sum(t.data.nbytes for t in tensors) if keep else 10 * 256 * 4)
 
 
-def test_a_transposed_checkpoint():
-    layer = Linear([Source("c", 4)], 8, WeightPolicy(torch.float32, CPU), transposed=True)
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_transposed_checkpoint(keep: bool) -> None:
+    layer = Linear(MatrixSpec((Part("c", "out", 4, TRANSPOSED),), 8, "columns"), policy(keep=keep))
     tensor = plain("c.weight", 8, 4)
-    load(layer, [tensor])
+    load(layer, [laid_out(tensor, TRANSPOSED)])
     x = torch.randn(2, 8, generator=GENERATOR)
     torch.testing.assert_close(layer(x), x @ tensor.data)
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_an_embedding_looks_up_and_projects(keep):
-    layer = Embedding("e", 20, 32, WeightPolicy(torch.float32, CPU, keep_quantized=keep))
+def test_plain_weights_are_held_in_the_dtype_asked_for(keep: bool) -> None:
+    method = (GgufMethod if keep else DenseMethod)(torch.bfloat16)
+    layer = Linear(MatrixSpec(PARTS, 32, "rows", bias=True), WeightPolicy(torch.bfloat16, CPU, method))
+    load(layer, [plain(f"{part.name}.{end}", part.rows, *size) for part in PARTS for end, size in ENDS.items()])
+    assert {buffer.dtype for buffer in layer.buffers()} == {torch.bfloat16}
+    assert layer(torch.ones(1, 32, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+ENDS: dict[str, tuple[int, ...]] = {"weight": (32,), "bias": ()}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_embedding_looks_up_and_projects(keep: bool) -> None:
+    layer = Embedding(MatrixSpec((Part("e", "words", 20),), 32, "rows"), policy(keep=keep))
     tensor = packed("e.weight", "Q5_0", 20, 32)
     load(layer, [tensor])
     values = dense(tensor, torch.float32)

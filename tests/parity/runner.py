@@ -21,18 +21,18 @@ from quire.worker.start import start_worker
 class Runner:
     """An engine of a given size around one checkpoint."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, path: Path, device: str = "cpu", **settings: Any) -> None:
         settings = {"dtype": "float32", "block_size": 4, "num_gpu_blocks_override": 256, **settings}
         asked = EngineConfig.from_flat(model=str(path), **settings)
         self._facts = read_model_facts(str(path), impl=asked.model.model_impl)
-        resolved = resolve(asked, self._facts, device_facts(torch.device("cpu")))
-        worker = start_worker(path, resolved, device=torch.device("cpu"))
+        resolved = resolve(asked, self._facts, device_facts(torch.device(device)))
+        worker = start_worker(path, resolved, device=torch.device(device))
         self._logits: list[torch.Tensor] = []
         project = worker._logits
 
         def recorded(hidden: torch.Tensor, prompts: range = range(0)) -> torch.Tensor:
             logits = project(hidden, prompts)
-            self._logits.append(logits.clone())
+            self._logits.append(logits.float().cpu())
             return logits
 
         worker._logits = recorded

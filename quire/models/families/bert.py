@@ -18,7 +18,7 @@ from quire.models.families.blocks import (
     table,
 )
 from quire.models.families.dimensions import Dimensions, longest_position
-from quire.models.families.family import Family
+from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
@@ -117,6 +117,12 @@ def _check(dims: Dimensions) -> None:
         raise CheckpointError(f"{fields.source} has the activation {name!r}; quire's encoders have gelu and gelu_new.")
 
 
+def types_from_gguf(model: GGUFModel) -> dict[str, Any]:
+    """How many types tokens have, which only the tensor itself tells for sure."""
+    types = model.tensors.get("token_types.weight")
+    return {"type_vocab_size": types.shape[0] if types is not None and types.shape else 0}
+
+
 _DEFAULTS: dict[str, Any] = {
     "num_hidden_layers": 12,
     "hidden_size": 768,
@@ -127,5 +133,5 @@ _DEFAULTS: dict[str, Any] = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,
 }
-BERT = Family(_bert, {**_DEFAULTS, "vocab_size": 30_522})
+BERT = Family(_bert, {**_DEFAULTS, "vocab_size": 30_522}, from_gguf=types_from_gguf)
 ROBERTA = Family(_roberta, {**_DEFAULTS, "pad_token_id": 1})

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from quire.core.errors import CheckpointError
@@ -93,15 +94,9 @@ class AttentionOptions(TypedDict, total=False):
 def self_attention(
     dims: Dimensions, layer: int, qkv: MatrixSpec, out: MatrixSpec, **options: Unpack[AttentionOptions]
 ) -> AttentionSpec:
-    usual: AttentionOptions = {"scale": 1 / math.sqrt(dims.head_dim), "window": dims.windows[layer], "rope": 0}
-    return AttentionSpec(
-        qkv,
-        out,
-        dims.num_heads,
-        dims.num_kv_heads,
-        dims.head_dim,
-        **{**usual, **options},  # type: ignore[typeddict-item]
-    )
+    heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
+    usual = AttentionSpec(qkv, out, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
+    return replace(usual, **options)
 
 
 def attention(
@@ -276,7 +271,7 @@ def decoder(
     embedding = given.get("embedding") or words(dims, "model.embed_tokens")
     head_name, width = given.get("head_name", "lm_head"), embedding.words.columns
     classifier = _score(dims, described)
-    has_head = classifier is None and not dims.architecture.endswith("Model")
+    has_head = classifier is None and not _ends_at_hidden_states(dims.architecture)
     tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
     head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False))
     return ModelSpec(
@@ -298,6 +293,11 @@ def decoder(
         prefix=given.get("prefix", "model."),
         unused=(_INV_FREQ, *(() if has_head and not tied else (rf"{head_name}\.weight",)), *given.get("unused", ())),
     )
+
+
+def _ends_at_hidden_states(architecture: str) -> bool:
+    """Whether a class of transformers has no head: LlamaModel, but not GPT2LMHeadModel."""
+    return architecture.endswith("Model") and not architecture.endswith("LMHeadModel")
 
 
 def words(dims: Dimensions, name: str, *, scale: float | None = None) -> EmbeddingSpec:

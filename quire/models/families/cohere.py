@@ -72,7 +72,7 @@ def _head_norms(dims: Dimensions, layer: int) -> HeadNormsSpec:
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
     scale = model.read.number_or_none("logit_scale")
     found = {} if scale is None else {"logit_scale": scale}
-    return {**found, "use_qk_norm": "blk.0.attn_q_norm.weight" in model.names}
+    return {**found, "use_qk_norm": "blk.0.attn_q_norm.weight" in model.tensors}
 
 
 _DEFAULTS: dict[str, Any] = {"tie_word_embeddings": True, "layer_norm_eps": 1e-5}

@@ -62,13 +62,14 @@ def _adapt(values: dict[str, Any]) -> dict[str, Any]:
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
     heads = model.shape["num_key_value_heads"]
-    is_new = "blk.0.attn_norm_2.weight" in model.names or heads not in (1, model.shape["num_attention_heads"])
-    norms = 2 if "blk.0.attn_norm_2.weight" in model.names else 1
+    is_new = "blk.0.attn_norm_2.weight" in model.tensors or heads not in (1, model.shape["num_attention_heads"])
+    norms = 2 if "blk.0.attn_norm_2.weight" in model.tensors else 1
     return {
         "new_decoder_architecture": is_new,
         "num_kv_heads": heads,
         "multi_query": heads == 1,
         "num_ln_in_parallel_attn": norms,
+        "bias": "blk.0.attn_qkv.bias" in model.tensors,
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from quire.models.families.dimensions import Dimensions
 from quire.models.loading.gguf_metadata import GGUFMetadata
+from quire.models.loading.spans import TensorSpan
 from quire.spec.model import ModelSpec
 
 
@@ -16,8 +17,8 @@ class GGUFModel:
     read: GGUFMetadata
     shape: Mapping[str, Any]
     """Fields of the config that were read already."""
-    names: frozenset[str]
-    """Of its tensors."""
+    tensors: Mapping[str, TensorSpan]
+    """By name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, words
 from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family, GGUFModel
+from quire.models.loading.gguf_rope import turned_share
 from quire.spec.layer import LayerSpec
 from quire.spec.layout import GroupedRows
 from quire.spec.model import ModelSpec
@@ -44,7 +45,11 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
 
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
-    return {"use_parallel_residual": model.read.flag("use_parallel_residual", True)}
+    return {
+        "use_parallel_residual": model.read.flag("use_parallel_residual", True),
+        "attention_bias": "blk.0.attn_qkv.bias" in model.tensors,
+        "partial_rotary_factor": turned_share(model.read, model.shape["head_dim"]),
+    }
 
 
 FAMILY = Family(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quire.core.errors import CheckpointError
-from quire.models.families.bert import OTHER_TASKS
+from quire.models.families.bert import OTHER_TASKS, types_from_gguf
 from quire.models.families.blocks import fused_qkv, layer_norm, projection, self_attention, table
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
@@ -18,7 +18,7 @@ _USUAL_THETA = 1000.0
 def describe(dims: Dimensions) -> ModelSpec:
     fields, hidden = dims.fields, dims.hidden_size
     theta = fields.number("rotary_emb_base", _USUAL_THETA)
-    types = fields.size("type_vocab_size")
+    types = fields.size_or_none("type_vocab_size", least=0)
     return ModelSpec(
         architecture=dims.architecture,
         vocab_size=dims.vocab_size,
@@ -27,7 +27,7 @@ def describe(dims: Dimensions) -> ModelSpec:
         layers=tuple(_layer(dims, layer) for layer in range(dims.num_layers)),
         embedding=EmbeddingSpec(
             table("bert.embeddings.word_embeddings", "words", dims.vocab_size, hidden),
-            types=table("bert.embeddings.token_type_embeddings", "types", types, hidden),
+            types=table("bert.embeddings.token_type_embeddings", "types", types, hidden) if types else None,
             norm=layer_norm(dims, "bert.emb_ln", "embedding_norm"),
         ),
         norm=None,
@@ -77,4 +77,4 @@ _RIGHT: dict[str, Any] = {
     "rotary_emb_interleaved": False,
     "parallel_block": False,
 }
-FAMILY = Family(describe, {"layer_norm_epsilon": 1e-12, "type_vocab_size": 2}, _adapt)
+FAMILY = Family(describe, {"layer_norm_epsilon": 1e-12, "type_vocab_size": 2}, _adapt, types_from_gguf)

@@ -6,6 +6,7 @@ from quire.core.errors import CheckpointError
 from quire.models.families.blocks import attention, decoder, gated_mlp, layer_norm
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family, GGUFModel
+from quire.models.loading.gguf_rope import turned_share
 from quire.spec.layer import HeadNormsSpec, LayerSpec
 from quire.spec.model import ModelSpec
 from quire.spec.norm import NormSpec
@@ -47,13 +48,14 @@ def _head_norms(dims: Dimensions, layer: int) -> HeadNormsSpec:
 
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
-    if "blk.0.attn_q_norm.weight" in model.names:
+    if "blk.0.attn_q_norm.weight" in model.tensors:
         raise CheckpointError(
             f"{model.read.source} is a StableLM whose heads are normed; of those quire reads safetensors, not GGUF."
         )
     return {
-        "use_qkv_bias": "blk.0.attn_q.bias" in model.names,
-        "use_parallel_residual": "blk.0.ffn_norm.weight" not in model.names,
+        "use_qkv_bias": "blk.0.attn_q.bias" in model.tensors,
+        "use_parallel_residual": "blk.0.ffn_norm.weight" not in model.tensors,
+        "partial_rotary_factor": turned_share(model.read, model.shape["head_dim"]),
     }
 
 

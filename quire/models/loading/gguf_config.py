@@ -34,7 +34,7 @@ def gguf_config(headers: Sequence[GGUFHeader]) -> dict[str, Any]:
         return config | _windows(read, shape["num_hidden_layers"])
     family = family_of(model_type)
     config |= _windows(read, shape["num_hidden_layers"], has_default="sliding_window" in family.defaults)
-    return config | family.from_gguf(GGUFModel(read, shape, frozenset(tensors)))
+    return config | family.from_gguf(GGUFModel(read, shape, tensors))
 
 
 def _shape(read: GGUFMetadata, tensors: Mapping[str, TensorSpan]) -> dict[str, Any]:
@@ -67,7 +67,12 @@ def _vocab_size(read: GGUFMetadata, tensors: Mapping[str, TensorSpan]) -> int:
 
 
 def _norm(read: GGUFMetadata) -> dict[str, Any]:
-    keys = {"rms_norm_eps": "layer_norm_rms_epsilon", "layer_norm_epsilon": "layer_norm_epsilon"}
+    """Under every name that a family may look for: none of their defaults may win over what the file says."""
+    keys = {
+        "rms_norm_eps": "layer_norm_rms_epsilon",
+        "layer_norm_eps": "layer_norm_epsilon",
+        "layer_norm_epsilon": "layer_norm_epsilon",
+    }
     values = {field: read.number_or_none(f"attention.{name}") for field, name in keys.items()}
     return {field: value for field, value in values.items() if value is not None}
 

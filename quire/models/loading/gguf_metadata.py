@@ -66,6 +66,14 @@ class GGUFMetadata:
             raise self._wrong(name, value, "a number above 0")
         return _decimal(float(value))
 
+    def flag(self, name: str, otherwise: bool) -> bool:
+        value = self.get(name)
+        if value is None:
+            return otherwise
+        if not isinstance(value, bool):
+            raise self._wrong(name, value, "true or false")
+        return value
+
     def text_or_none(self, name: str) -> str | None:
         value = self.get(name)
         if value is not None and not isinstance(value, str):

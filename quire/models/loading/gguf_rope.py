@@ -21,15 +21,26 @@ _USUAL_THETA = 10_000.0
 def rope_fields(read: GGUFMetadata, headers: Sequence[GGUFHeader], head_dim: int, max_position: int) -> dict[str, Any]:
     """`rope_theta`, and where the file says so `partial_rotary_factor` and `rope_scaling`."""
     fields: dict[str, Any] = {"rope_theta": read.number_or_none("rope.freq_base") or _USUAL_THETA}
+    size = _turned(read, head_dim)
+    if size < head_dim:
+        fields["partial_rotary_factor"] = turned_share(read, head_dim)
+    scaling = _by_factors(read, headers, size // 2, max_position) or _by_rule(read, max_position)
+    return fields if scaling is None else fields | {"rope_scaling": scaling}
+
+
+def turned_share(read: GGUFMetadata, head_dim: int) -> float:
+    """The share of a head that positions turn, which is all of it unless the file says otherwise."""
+    size = _turned(read, head_dim)
+    share = size / head_dim
+    # Whoever multiplies and rounds down must get the size back.
+    return share if int(share * head_dim) == size else math.nextafter(share, 1.0)
+
+
+def _turned(read: GGUFMetadata, head_dim: int) -> int:
     size = read.size_or_none("rope.dimension_count") or head_dim
     if size > head_dim or size % 2:
         raise CheckpointError(f"{read.source} turns {size} of {head_dim} dimensions of a head, which cannot be.")
-    if size < head_dim:
-        share = size / head_dim
-        # Whoever multiplies and rounds down must get the size back.
-        fields["partial_rotary_factor"] = share if int(share * head_dim) == size else math.nextafter(share, 1.0)
-    scaling = _by_factors(read, headers, size // 2, max_position) or _by_rule(read, max_position)
-    return fields if scaling is None else fields | {"rope_scaling": scaling}
+    return size
 
 
 def _by_factors(

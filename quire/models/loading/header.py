@@ -33,7 +33,8 @@ def read_model_facts(model: str, revision: str | None = None, impl: ModelImpl = 
     if os.path.exists(place):
         if revision is not None:
             raise ConfigError(f"--revision is {revision!r}, but {model} is on this machine; leave --revision out.")
-        return _local_facts(Path(place), Path(place).resolve().name, impl)
+        path = Path(place).resolve()
+        return _local_facts(Path(place), path.stem if path.is_file() else path.name, impl)
     if is_hub_id(model):
         return _hub_facts(model, revision, impl)
     raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")

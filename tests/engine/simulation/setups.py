@@ -1,28 +1,32 @@
 """What the simulator's tests share: a replica of a few blocks on a made-up device, and requests for it."""
 
+from dataclasses import replace
 from typing import Any
 
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVGroup, KVLayout, PolicySettings, PreemptionCosts, Resolved, StepLimits
 from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.replica import Replica, ReplicaSetup
 from quire.engine.simulation.workload import SimulatedRequest
 from quire.kvcache.invariants import check
+from quire.models.loading.header import config_facts
 
-MODEL = ModelFacts(
-    name="toy",
-    architecture="Toy",
-    num_layers=2,
-    hidden_size=64,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=16,
-    vocab_size=1000,
-    max_position=4096,
-    dtype="bfloat16",
-    weight_bytes={"bfloat16": 2_000_000},
-    num_parameters=1_000_000,
+_SHAPE = config_facts(
+    "toy",
+    {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 1000,
+        "max_position_embeddings": 4096,
+        "torch_dtype": "bfloat16",
+    },
 )
+MODEL = replace(_SHAPE, spec=replace(_SHAPE.spec, is_described=False), other_bytes={"bfloat16": 2_000_000})
+"""A million parameters, so that times are round."""
 DEVICE = DeviceFacts(
     name="toy",
     kind="cuda",

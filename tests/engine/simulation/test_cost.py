@@ -9,6 +9,7 @@ from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.engine.simulation.cost import CostModel, StepWork
 from quire.engine.simulation.shapes import SHAPES
+from tests.config.examples import with_windows
 from tests.engine.simulation.setups import DEVICE, MODEL, make_setup
 
 H200 = replace(DEVICES["h200"], step_overhead=0.0)
@@ -57,7 +58,7 @@ def test_tensor_parallel_shares_the_operations() -> None:
 
 
 def test_windows_limit_what_is_read() -> None:
-    model = replace(MODEL, layer_windows=(None, 16))
+    model = with_windows(MODEL, (None, 16))
     cost = CostModel(model, DEVICE, make_setup().resolved)
     assert cost.has_windows
     assert cost.visible(10) == 10

@@ -4,7 +4,9 @@ Written from the converter's rules and the `gguf` package's own name tables, not
 each other.
 """
 
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import numpy as np
 import torch
 import transformers
 from gguf import quants
+from safetensors.torch import load_file
 from torch import Tensor
+
+from tests.models.loading.converted_metadata import write_metadata
 
 _USUAL: dict[str, Any] = {
     "hidden_size": 64,
@@ -23,63 +28,123 @@ _USUAL: dict[str, Any] = {
     "num_key_value_heads": 2,
     "vocab_size": 48,
     "max_position_embeddings": 128,
-    "rms_norm_eps": 1e-5,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
+_RMS: dict[str, Any] = {**_USUAL, "rms_norm_eps": 1e-5}
 _GEMMA: dict[str, Any] = {"head_dim": 32, "sliding_window": 8, "query_pre_attn_scalar": 32, "rms_norm_eps": 1e-6}
 _GPT2: dict[str, Any] = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "n_inner": 256, "vocab_size": 48}
+_GRANITE: dict[str, Any] = {
+    "attention_multiplier": 0.2,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.6,
+    "logits_scaling": 0.5,
+}
+# Epsilons that no family has by itself, so that a file's own must be read.
+_LAYER: dict[str, Any] = {**_USUAL, "layer_norm_eps": 1e-3}
+_FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_embeddings": 2048}
+_COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
+_NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
+_ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("Llama", {**_USUAL, "rope_theta": 50_000.0, "tie_word_embeddings": False}),
-    "llama-tied-biased": ("Llama", {**_USUAL, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
-    "qwen2": ("Qwen2", {**_USUAL, "tie_word_embeddings": True}),
-    "qwen3": ("Qwen3", {**_USUAL, "head_dim": 32, "tie_word_embeddings": False}),
-    "gemma2": ("Gemma2", {**_USUAL, **_GEMMA}),
-    "gemma3": ("Gemma3", {**_USUAL, **_GEMMA, "num_hidden_layers": 7}),
-    "phi3": ("Phi3", {**_USUAL, "tie_word_embeddings": False}),
-    "gpt2": ("GPT2", {**_GPT2, "bos_token_id": 1, "eos_token_id": 2}),
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A model of transformers and what its file calls its architecture."""
+
+    architecture: str
+    family: str
+    fields: dict[str, Any]
+
+    @property
+    def is_encoder(self) -> bool:
+        return self.architecture.endswith("bert")
+
+
+MODELS: dict[str, Original] = {
+    "llama": Original("llama", "Llama", {**_RMS, "rope_theta": 50_000.0, "tie_word_embeddings": False}),
+    "llama-tied-biased": Original(
+        "llama", "Llama", {**_RMS, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
+    ),
+    "qwen2": Original("qwen2", "Qwen2", {**_RMS, "tie_word_embeddings": True}),
+    "qwen3": Original("qwen3", "Qwen3", {**_RMS, "head_dim": 32, "tie_word_embeddings": False}),
+    "gemma2": Original("gemma2", "Gemma2", {**_RMS, **_GEMMA}),
+    "gemma3": Original("gemma3", "Gemma3", {**_RMS, **_GEMMA, "num_hidden_layers": 7}),
+    "phi3": Original("phi3", "Phi3", {**_RMS, "tie_word_embeddings": False}),
+    "gpt2": Original("gpt2", "GPT2", {**_GPT2, "bos_token_id": 1, "eos_token_id": 2, "layer_norm_epsilon": 1e-3}),
+    "olmo2": Original("olmo2", "Olmo2", {**_RMS, "rope_theta": 50_000.0}),
+    "granite": Original("granite", "Granite", {**_RMS, **_GRANITE, "tie_word_embeddings": True}),
+    "smollm3": Original("smollm3", "SmolLM3", {**_RMS, "num_hidden_layers": 5, "tie_word_embeddings": True}),
+    "stablelm": Original("stablelm", "StableLm", {**_LAYER, "use_qkv_bias": True}),
+    "stablelm-parallel": Original("stablelm", "StableLm", {**_LAYER, "use_parallel_residual": True}),
+    "stablelm-all-turned": Original(
+        "stablelm", "StableLm", {**_LAYER, "rope_parameters": {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0}}
+    ),
+    "gptneox": Original("gptneox", "GPTNeoX", _NEOX),
+    "gptneox-sequential": Original("gptneox", "GPTNeoX", {**_NEOX, "use_parallel_residual": False, "rotary_pct": 1.0}),
+    "falcon-7b": Original("falcon", "Falcon", {**_FALCON, "multi_query": True, "num_kv_heads": 1}),
+    "falcon-40b": Original("falcon", "Falcon", {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon-11b": Original(
+        "falcon",
+        "Falcon",
+        {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    ),
+    "command-r": Original("command-r", "Cohere", _COHERE),
+    "command-r-plus": Original("command-r", "Cohere", {**_COHERE, "use_qk_norm": True}),
+    "cohere2": Original("cohere2", "Cohere2", {**_COHERE, "sliding_window": 8, "num_hidden_layers": 5}),
+    "bert": Original("bert", "Bert", _ENCODER),
+    "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
 _HEADS = {"GPT2": "LMHeadModel"}
 _CONFIGS = {"Gemma3": "Gemma3TextConfig"}
+_PAIRED = ("llama", "granite", "smollm3")
+"""Whose rotary rows the converter makes neighbours."""
+_NOT_CONVERTED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 
 
-def config_class(family: str) -> Any:
-    return getattr(transformers, _CONFIGS.get(family, f"{family}Config"))
-
-
-def model_class(family: str) -> Any:
-    return getattr(transformers, family + _HEADS.get(family, "ForCausalLM"))
-
-
-def tiny_model(name: str) -> Any:
-    """A model whose every weight is random, norms included."""
-    family, fields = MODELS[name]
+def tiny_model(name: str, kind: str = "F32") -> Any:
+    """A model whose every weight is random, norms included; with a packed type, what that leaves of its matrices."""
+    original = MODELS[name]
     torch.manual_seed(0)
-    model = model_class(family)(config_class(family)(**fields))
-    for parameter in model.parameters():
-        # Multiples of 1/1024, which adding and taking away 1 leaves as they are.
-        parameter.data = (torch.randn_like(parameter) * 100).round() / 1024
+    config = getattr(transformers, _CONFIGS.get(original.family, f"{original.family}Config"))(**original.fields)
+    config._attn_implementation = "eager"
+    head = "Model" if original.is_encoder else _HEADS.get(original.family, "ForCausalLM")
+    model = getattr(transformers, original.family + head)(config).float()
+    transposed = {id(part.weight) for part in model.modules() if type(part).__name__ == "Conv1D"}
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            # Multiples of 1/1024, which adding and taking away 1 leaves as they are.
+            around = 1 if torch.equal(parameter, torch.ones_like(parameter)) else 0
+            parameter.copy_(around + (torch.randn_like(parameter) * 100).round() / 1024)
+            if parameter.dim() > 1 and "norm" not in parameter_name:
+                turned = id(parameter) in transposed
+                parameter.copy_(rounded(parameter.t(), kind).t() if turned else rounded(parameter, kind))
     return model.eval()
 
 
+def rounded(values: Tensor, kind: str) -> Tensor:
+    """What storing a matrix in this type leaves of it."""
+    number = gguf.GGMLQuantizationType[kind]
+    stored = quants.quantize(np.ascontiguousarray(values.detach().numpy()), number)
+    return torch.from_numpy(quants.dequantize(stored.view(np.uint8), number).copy())
+
+
 def weights(model: Any) -> dict[str, Tensor]:
-    """What its checkpoint would hold: tied matrices once."""
-    tied = model.config.tie_word_embeddings
-    return {name: value for name, value in model.state_dict().items() if not (tied and name == "lm_head.weight")}
+    """What its checkpoint holds, under the names that checkpoints have."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(Path(folder) / "model.safetensors")
 
 
-def write_gguf(path: Path, name: str, model: Any, kind: str = "F32", extra: dict[str, Any] | None = None) -> Path:
+def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     """The model as a GGUF file with matrices of this type."""
-    architecture = name.partition("-")[0]
-    writer = gguf.GGUFWriter(path, architecture)
-    _write_metadata(writer, architecture, model.config)
-    for key, value in (extra or {}).items():
-        writer.add_array(key, value) if isinstance(value, list) else writer.add_float32(key, value)
-    for gguf_name, values in converted(name, model):
-        data, number = _packed(values, kind)
-        writer.add_tensor(gguf_name, data, raw_dtype=number)
+    writer = gguf.GGUFWriter(path, MODELS[name].architecture)
+    write_metadata(writer, MODELS[name].architecture, model.config)
+    for gguf_name, values in converted(MODELS[name].architecture, model):
+        # norms stay plain, even those that have a row for each head
+        number = gguf.GGMLQuantizationType["F32" if values.dim() == 1 or "norm" in gguf_name else kind]
+        writer.add_tensor(gguf_name, quants.quantize(np.ascontiguousarray(values.numpy()), number), raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -87,53 +152,33 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32", extra: dict
     return path
 
 
-def converted(name: str, model: Any) -> Iterator[tuple[str, Tensor]]:
+def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
     """Tensors under GGUF names and in GGUF layout."""
-    architecture = name.partition("-")[0]
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, original in weights(model).items():
-        values = original
-        if architecture == "llama" and hf_name.rpartition(".")[0].endswith(("q_proj", "k_proj")):
-            is_query = "q_proj" in hf_name
-            heads = model.config.num_attention_heads if is_query else model.config.num_key_value_heads
-            values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if architecture.startswith("gemma") and hf_name.endswith("norm.weight"):
-            values = values + 1
-        if architecture == "gpt2" and hf_name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
-            values = values.t()
+    for hf_name, values in weights(model).items():
+        if hf_name in _NOT_CONVERTED:
+            continue
         gguf_name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
-        yield gguf_name, values
+        yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
 
 
-def _packed(values: Tensor, kind: str) -> tuple[Any, Any]:
-    number = gguf.GGMLQuantizationType[kind if values.dim() > 1 else "F32"]
-    return quants.quantize(np.ascontiguousarray(values.numpy()), number), number
-
-
-def _write_metadata(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_bos_token_id(config.bos_token_id)
-    writer.add_eos_token_id(config.eos_token_id)
-    if architecture == "gpt2":
-        writer.add_feed_forward_length(config.n_inner)
-        writer.add_layer_norm_eps(config.layer_norm_epsilon)
-        return
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_pad_token_id(config.pad_token_id)
-    parameters = config.rope_parameters
-    writer.add_rope_freq_base(parameters.get("full_attention", parameters)["rope_theta"])
-    if getattr(config, "head_dim", None):
-        writer.add_key_length(config.head_dim)
-        writer.add_value_length(config.head_dim)
-    if architecture.startswith("gemma"):
-        writer.add_sliding_window(config.sliding_window)
-    if architecture == "gemma2":
-        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
-        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+def _laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:
+    if architecture in _PAIRED and name.rpartition(".")[0].endswith(("q_proj", "k_proj")):
+        heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+        return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+        return values + 1
+    if architecture == "gpt2" and name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
+        return values.t()
+    if architecture == "gptneox" and "query_key_value" in name:
+        parts = values.reshape(config.num_attention_heads, 3, -1, *values.shape[1:])
+        return torch.cat([parts[:, place].reshape(-1, *values.shape[1:]) for place in range(3)])
+    if architecture == "falcon" and "query_key_value" in name:
+        groups = config.num_kv_heads
+        size = config.hidden_size // config.num_attention_heads
+        parts = values.reshape(groups, config.num_attention_heads // groups + 2, size, *values.shape[1:])
+        cut = (parts[:, :-2], parts[:, [-2]], parts[:, [-1]])
+        return torch.cat([part.reshape(-1, *values.shape[1:]) for part in cut])
+    return values

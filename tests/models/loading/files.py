@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,39 @@ GGUF_METADATA: dict[str, Any] = {
 
 # A Q4_K matrix of 3 rows of 256 (one block of 144 bytes each), then a float32 vector at the next multiple of 32.
 GGUF_TENSORS = [("token_embd.weight", 12, (256, 3), 0, 432), ("output_norm.weight", 0, (256,), 448, 1024)]
+
+F32, Q8_0, Q4_K = 0, 8, 12
+_BLOCKS = {F32: (1, 4), Q8_0: (32, 34), Q4_K: (256, 144)}
+
+WHOLE_METADATA: dict[str, Any] = {
+    **GGUF_METADATA,
+    "llama.feed_forward_length": 32,
+    "llama.attention.key_length": 8,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+}
+
+
+def whole_gguf_tensors(num_layers: int = 2) -> list[tuple[str, int, tuple[int, ...], int, int]]:
+    """Every tensor of the Llama that WHOLE_METADATA describes, as `gguf_bytes` takes them, back to back."""
+    found: dict[str, tuple[int, tuple[int, ...]]] = {"token_embd.weight": (Q4_K, (256, 3))}
+    for layer in range(num_layers):
+        parts = {
+            "attn_norm": (F32, (256,)),
+            "attn_q": (Q8_0, (256, 32)),
+            "attn_k": (Q4_K, (256, 16)),
+            "attn_v": (Q4_K, (256, 16)),
+            "attn_output": (Q8_0, (32, 256)),
+            "ffn_norm": (F32, (256,)),
+            "ffn_gate": (Q4_K, (256, 32)),
+            "ffn_up": (Q4_K, (256, 32)),
+            "ffn_down": (Q8_0, (32, 256)),
+        }
+        found |= {f"blk.{layer}.{stem}.weight": part for stem, part in parts.items()}
+    found["output_norm.weight"] = (F32, (256,))
+    tensors, offset = [], 0
+    for name, (kind, dimensions) in found.items():
+        block, num_bytes = _BLOCKS[kind]
+        size = prod(dimensions) // block * num_bytes
+        tensors.append((name, kind, dimensions, offset, size))
+        offset += -(-size // 32) * 32
+    return tensors

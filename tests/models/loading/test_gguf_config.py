@@ -8,7 +8,8 @@ import pytest
 from quire.core.errors import CheckpointError
 from quire.models.loading.gguf_config import gguf_config
 from quire.models.loading.gguf_header import read_gguf_header
-from quire.models.loading.hf_config import read_hf_config
+from quire.models.registry import describe_gguf
+from quire.spec.model import ModelSpec
 from tests.models.loading.files import GGUF_METADATA, GGUF_TENSORS, gguf_bytes
 
 
@@ -19,16 +20,21 @@ def config(
     metadata: dict[str, Any] = {**GGUF_METADATA, "general.architecture": architecture}
     for key, value in changes.items():
         metadata[key[1:] if key.startswith(".") else f"llama.{key}"] = value
+    metadata = {key: value for key, value in metadata.items() if value is not None}
     renamed = {key.replace("llama.", f"{architecture}.", 1): value for key, value in metadata.items()}
     path = tmp_path / "tiny.gguf"
     path.write_bytes(gguf_bytes(renamed, tensors))
     return gguf_config([read_gguf_header(path)])
 
 
+def spec(tmp_path: Path, changes: dict[str, Any], architecture: str = "llama") -> ModelSpec:
+    found = config(tmp_path, {"feed_forward_length": 512, **changes}, architecture)
+    return describe_gguf(found, "tiny.gguf")
+
+
 def test_plain_llama(tmp_path: Path) -> None:
     assert config(tmp_path, {"feed_forward_length": 512, "attention.layer_norm_rms_epsilon": 1e-5}) == {
         "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
         "num_hidden_layers": 2,
         "hidden_size": 256,
         "intermediate_size": 512,
@@ -39,7 +45,6 @@ def test_plain_llama(tmp_path: Path) -> None:
         "max_position_embeddings": 64,
         "rms_norm_eps": 1e-5,  # and not what float32 makes of it
         "rope_theta": 10000.0,
-        "hidden_act": "silu",
         "tie_word_embeddings": True,
     }
 
@@ -49,23 +54,67 @@ def test_output_matrix_unties(tmp_path: Path) -> None:
     assert config(tmp_path, {}, tensors=tensors)["tie_word_embeddings"] is False
 
 
-def test_llama_with_a_window_is_mistral_and_with_experts_mixtral(tmp_path: Path) -> None:
-    assert config(tmp_path, {"attention.sliding_window": 16})["model_type"] == "mistral"
-    assert config(tmp_path, {"attention.sliding_window": 0})["model_type"] == "llama"
+def test_a_llama_may_have_a_window_and_with_experts_is_mixtral(tmp_path: Path) -> None:
+    assert spec(tmp_path, {"attention.sliding_window": 16}).windows == (16, 16)
+    assert spec(tmp_path, {"attention.sliding_window": 0}).windows == (None, None)
     assert config(tmp_path, {"expert_count": 8})["architectures"] == ["MixtralForCausalLM"]
     assert config(tmp_path, {"expert_count": 0})["model_type"] == "llama"
+    with pytest.raises(CheckpointError, match="of architecture 'mixtral'; of GGUF quire runs llama"):
+        spec(tmp_path, {"expert_count": 8})
 
 
-def test_unknown_architecture_still_has_a_shape(tmp_path: Path) -> None:
-    found = config(tmp_path, {}, "falcon9")
-    assert "architectures" not in found
-    shape = read_hf_config(found, "tiny.gguf")
-    assert (shape.architecture, shape.num_layers, shape.num_kv_heads) == ("falcon9", 2, 2)
+def test_an_unknown_architecture_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds a model of architecture 'falcon9'; of GGUF quire runs llama"):
+        spec(tmp_path, {}, "falcon9")
 
 
 def test_latent_attention_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="latent attention"):
-        read_hf_config(config(tmp_path, {"attention.kv_lora_rank": 512}, "deepseek2"), "tiny.gguf")
+        spec(tmp_path, {"attention.kv_lora_rank": 512})
+
+
+def test_shapes_are_read(tmp_path: Path) -> None:
+    found = spec(tmp_path, {})
+    assert (found.architecture, found.num_layers, found.hidden_size) == ("llama", 2, 256)
+    assert (found.num_heads, found.num_kv_heads, found.head_dim) == (4, 2, 64)
+    assert (found.vocab_size, found.max_position) == (3, 64)
+
+
+def test_fields_that_may_be_missing(tmp_path: Path) -> None:
+    found = config(tmp_path, {"attention.head_count_kv": None, ".tokenizer.ggml.tokens": None})
+    assert found["num_key_value_heads"] == 4
+    assert found["vocab_size"] == 3  # rows of the embedding
+    assert config(tmp_path, {"vocab_size": 7})["vocab_size"] == 3  # whatever the metadata says
+    assert config(tmp_path, {"vocab_size": 7}, tensors=GGUF_TENSORS[1:])["vocab_size"] == 7
+    assert config(tmp_path, {}, tensors=GGUF_TENSORS[1:])["vocab_size"] == 3  # tokens of the vocabulary
+    assert config(tmp_path, {"attention.key_length": 32})["head_dim"] == 32
+
+
+def test_heads_given_layer_by_layer_count_as_the_most(tmp_path: Path) -> None:
+    assert spec(tmp_path, {"attention.head_count_kv": (1, 2)}).num_kv_heads == 2
+
+
+def test_vocabulary_must_be_somewhere(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="vocabulary's size nowhere"):
+        config(tmp_path, {".tokenizer.ggml.tokens": None}, tensors=GGUF_TENSORS[1:])
+
+
+@pytest.mark.parametrize(("architecture", "usual"), [("bert", 1e-12), ("stablelm", 1e-5), ("falcon", 1e-5)])
+def test_the_files_epsilon_wins_over_the_familys(tmp_path: Path, architecture: str, usual: float) -> None:
+    def epsilon(changes: dict[str, Any]) -> float:
+        norm = spec(tmp_path, changes, architecture).layers[0].attention_norm
+        assert norm is not None
+        return norm.eps
+
+    assert epsilon({}) == usual
+    assert epsilon({"attention.layer_norm_epsilon": 0.125}) == 0.125
+
+
+@pytest.mark.parametrize(("given", "wiring"), [({}, "parallel"), ({"use_parallel_residual": False}, "sequential")])
+def test_flags(tmp_path: Path, given: dict[str, Any], wiring: str) -> None:
+    assert spec(tmp_path, given, "gptneox").layers[0].wiring == wiring
+    with pytest.raises(CheckpointError, match=r"gptneox\.use_parallel_residual as 1, but it must be true or false"):
+        spec(tmp_path, {"use_parallel_residual": 1}, "gptneox")
 
 
 @pytest.mark.parametrize(
@@ -108,17 +157,18 @@ def test_caps_of_gemma(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "changes", "expected"),
     [
-        ("gemma2", {}, ()),
+        ("gemma2", {}, (None, None)),
         ("gemma2", {"attention.sliding_window": 16}, (16, None)),
         ("gemma3", {"attention.sliding_window": 16}, (16, 16)),
-        ("gpt-oss", {"attention.sliding_window": 16}, (16, None)),
+        ("llama", {"attention.sliding_window": 64}, (None, None)),  # as long as the context
+        ("cohere2", {"attention.sliding_window": 16, "block_count": 5}, (16, 16, 16, None, 16)),
         ("llama", {"attention.sliding_window": 16, "attention.sliding_window_pattern": (False, True)}, (None, 16)),
         ("llama", {"attention.sliding_window": 16, "attention.sliding_window_pattern": 2}, (16, None)),
-        ("qwen2", {"attention.sliding_window": 16}, ()),  # llama.cpp gives Qwen2 no window either
+        ("qwen2", {"attention.sliding_window": 16}, (None, None)),  # llama.cpp gives Qwen2 no window either
     ],
 )
 def test_windows(tmp_path: Path, architecture: str, changes: dict[str, Any], expected: tuple[int | None, ...]) -> None:
-    assert read_hf_config(config(tmp_path, changes, architecture), "tiny.gguf").windows == expected
+    assert spec(tmp_path, changes, architecture).windows == expected
 
 
 @pytest.mark.parametrize(
@@ -134,6 +184,14 @@ def test_windows(tmp_path: Path, architecture: str, changes: dict[str, Any], exp
         ({"attention.sliding_window": 8, "attention.sliding_window_pattern": (True,)}, "2 truth values, one a layer"),
         ({"attention.sliding_window": 8, "attention.sliding_window_pattern": ("a", "b")}, "2 truth values"),
         ({".general.architecture": "a" * 65}, "does not give general.architecture"),
+        ({".general.architecture": 3}, "does not give general.architecture"),
+        ({".general.architecture": None}, "does not give general.architecture"),
+        ({"block_count": None}, "does not give llama.block_count"),
+        ({"block_count": "2"}, "gives llama.block_count as '2'"),
+        ({"block_count": 20_000}, "must be from 1 to 10,000"),
+        ({"attention.head_count": None}, "does not give llama.attention.head_count"),
+        ({"attention.head_count": (0, 0)}, "gives llama.attention.head_count as 0"),
+        ({"context_length": (1, 2)}, "gives llama.context_length as an array"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

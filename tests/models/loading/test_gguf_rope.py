@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
-from quire.layers.rope import Rope, read_rope
+from quire.layers.rope import Rope
 from quire.models.loading.gguf_config import gguf_config
 from quire.models.loading.gguf_header import read_gguf_header
+from quire.models.registry import describe_gguf
+from quire.spec.rope import read_rope
 
 HEAD_DIM = 64
 LONGEST = 4096
@@ -127,6 +129,16 @@ def test_angles(
 def test_part_of_a_head(tmp_path: Path) -> None:
     assert config(tmp_path, dimension_count=48)["partial_rotary_factor"] == 0.75
     assert "partial_rotary_factor" not in config(tmp_path, dimension_count=64)
+
+
+@pytest.mark.parametrize("architecture", ["gptneox", "stablelm"])
+@pytest.mark.parametrize(("given", "expected"), [({}, 64), ({"dimension_count": 64}, 64), ({"dimension_count": 16}, 16)])
+def test_families_that_turn_a_part_by_themselves_turn_what_the_file_says(
+    tmp_path: Path, architecture: str, given: dict[str, int], expected: int
+) -> None:
+    found = config(tmp_path, architecture, **given)
+    [rope] = describe_gguf({**found, "intermediate_size": 8}, "model.gguf").ropes
+    assert rope.size == expected
 
 
 @pytest.mark.parametrize("size", range(2, 64, 2))

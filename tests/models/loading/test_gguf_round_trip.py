@@ -3,77 +3,92 @@
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
 import torch
-from gguf import quants
 from torch import Tensor
 
+from quire.layers.policy import WeightPolicy
+from quire.layers.quant.base import LinearMethod
+from quire.layers.quant.dense import DenseMethod
+from quire.layers.quant.gguf import GgufMethod
 from quire.layers.weights import dense
-from quire.models.loading.checkpoint import Checkpoint
-from quire.models.loading.open_checkpoint import open_checkpoint
-from tests.models.loading.converted import MODELS, config_class, model_class, tiny_model, weights, write_gguf
+from quire.models.build import build_model
+from quire.models.load import load_weights
+from quire.models.loading.checkpoint import Checkpoint, open_checkpoint
+from quire.models.registry import GGUF_ARCHITECTURES
+from tests.models.loading.converted import MODELS, rounded, tiny_model, write_gguf
+from tests.models.running import hidden_states, logits_of
 
-
-def rounded(name: str, hf_name: str, values: Tensor, kind: str) -> Tensor:
-    """What quantizing leaves of a matrix; GPT-2's are quantized transposed."""
-    if values.dim() == 1:
-        return values
-    turned = name == "gpt2" and hf_name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight"))
-    matrix = np.ascontiguousarray((values.t() if turned else values).numpy())
-    number = gguf.GGMLQuantizationType[kind]
-    back = torch.from_numpy(quants.dequantize(quants.quantize(matrix, number).view(np.uint8), number).copy())
-    return back.t() if turned else back
+METHODS: dict[str, type[LinearMethod]] = {"expanded": DenseMethod, "kept": GgufMethod}
+IDS = [place * 7 % 48 for place in range(40)]  # more than any window
 
 
 def values_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    return {stored.name: dense(stored, torch.float32) for stored in checkpoint.iterate()}
+    return {name: dense(checkpoint.stored(name), torch.float32) for name in checkpoint.names()}
+
+
+def opened(tmp_path: Path, name: str, kind: str = "F32") -> Checkpoint:
+    return open_checkpoint(write_gguf(tmp_path / "model.gguf", name, tiny_model(name), kind))
+
+
+def test_every_architecture_is_here() -> None:
+    assert {original.architecture for original in MODELS.values()} == set(GGUF_ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q5_1"])
 def test_weights_return(tmp_path: Path, name: str, kind: str) -> None:
-    model = tiny_model(name)
-    checkpoint = open_checkpoint(write_gguf(tmp_path / "model.gguf", name, model, kind))
-    found, original = values_of(checkpoint), weights(model)
-    assert set(found) == set(original)
-    for hf_name, values in original.items():
-        assert torch.equal(found[hf_name], rounded(name, hf_name, values, kind)), hf_name
+    """As they come from the safetensors files that the model was converted from, of which parity tests tell."""
+    tiny_model(name).save_pretrained(tmp_path / "original")
+    original = open_checkpoint(tmp_path / "original")
+    checkpoint = opened(tmp_path, name, kind)
+    found, expected = values_of(checkpoint), values_of(original)
+    assert set(found) == set(expected)
+    matrices = {tensor.name for tensor in checkpoint.spec.tensors() if tensor.use == "matrix"}
+    for tensor, values in expected.items():
+        assert torch.equal(found[tensor], rounded(values, kind) if tensor in matrices else values), tensor
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_matrices_stay_packed(tmp_path: Path, name: str) -> None:
-    checkpoint = open_checkpoint(write_gguf(tmp_path / "model.gguf", name, tiny_model(name), "Q4_0"))
-    for stored in checkpoint.iterate():
-        turned = stored.name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight"))
-        packed = len(stored.shape) == 2 and not turned
+    checkpoint = opened(tmp_path, name, "Q4_0")
+    for tensor in checkpoint.spec.tensors():
+        stored = checkpoint.stored(tensor.name)
+        packed = tensor.use == "matrix"
         assert stored.is_quantized == packed
         assert stored.kind == ("Q4_0" if packed else "float32")
         if packed:
             assert tuple(stored.data.shape) == (stored.shape[0], stored.shape[1] // 32 * 18)
 
 
-def logits(model: Any) -> Tensor:
-    tokens = torch.arange(40).view(1, -1) % 48  # longer than the windows
-    with torch.no_grad():
-        result: Tensor = model(tokens).logits
-    return result
+@torch.no_grad()
+def expected_of(model: Any, *, is_encoder: bool) -> Tensor:
+    output = model(torch.tensor([IDS]))
+    result: Tensor = output.last_hidden_state if is_encoder else output.logits
+    return result[0]
+
+
+@pytest.mark.parametrize("held", METHODS)
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_file_computes_what_the_original_does(tmp_path: Path, name: str, kind: str, held: str) -> None:
+    checkpoint = opened(tmp_path, name, kind)
+    policy = WeightPolicy(torch.float32, torch.device("cpu"), METHODS[held](torch.float32))  # type: ignore[call-arg]
+    model = build_model(checkpoint.spec, policy)
+    load_weights(model, checkpoint)
+    is_encoder = MODELS[name].is_encoder
+    expected = expected_of(tiny_model(name, kind), is_encoder=is_encoder)
+    found = hidden_states(model, IDS) if is_encoder else logits_of(model, IDS)
+    assert expected.std() > 0.01, "too alike to tell anything"
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_config_makes_the_same_model(tmp_path: Path, name: str) -> None:
-    model = tiny_model(name)
-    checkpoint = open_checkpoint(write_gguf(tmp_path / "model.gguf", name, model))
-    config = checkpoint.config()
-    family, _ = MODELS[name]
-    assert config["architectures"] == [type(model).__name__]
-    assert config["model_type"] == model.config.model_type
-    again = model_class(family)(config_class(family)(**config)).eval()
-    missing = again.load_state_dict(values_of(checkpoint), strict=False)
-    assert not missing.unexpected_keys
-    assert set(missing.missing_keys) <= {"lm_head.weight"}
-    again.tie_weights()
-    for field in ("bos_token_id", "eos_token_id", "tie_word_embeddings", "max_position_embeddings", "vocab_size"):
-        assert getattr(again.config, field) == getattr(model.config, field)
-    assert torch.equal(logits(again), logits(model))
+def test_the_config_says_what_the_original_said(tmp_path: Path, name: str) -> None:
+    original = tiny_model(name).config
+    config = opened(tmp_path, name).config()
+    assert config["model_type"] == original.model_type
+    for field in ("bos_token_id", "eos_token_id", "max_position_embeddings", "vocab_size"):
+        assert config.get(field) == getattr(original, field, None)
+    if not MODELS[name].is_encoder:
+        assert config["tie_word_embeddings"] == original.tie_word_embeddings

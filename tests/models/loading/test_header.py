@@ -7,17 +7,24 @@ import pytest
 
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.loading.header import read_model_facts
+from quire.spec.cache import elements_per_token
 from tests.models.loading.files import (
-    GGUF_METADATA,
-    GGUF_TENSORS,
     LLAMA_3_8B,
     TINY,
+    WHOLE_METADATA,
     gguf_bytes,
     llama_shapes,
+    whole_gguf_tensors,
     write_config,
     write_safetensors,
 )
 
+WHOLE_BYTES = {
+    "Q8_0": 2 * (256 * 32 * 2 + 256 * 32) // 32 * 34,
+    "Q4_K": (3 * 256 + 2 * 256 * (16 + 16 + 32 + 32)) // 256 * 144,
+    "float32": 5 * 256 * 4,
+}
+"""Of the whole GGUF model, by type."""
 TINY_BYTES = 2 * (2 * 32 * 8 + 8 + 2 * (2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16 + 2 * 8))
 
 
@@ -40,7 +47,7 @@ def test_llama_3_8b_by_its_headers(tmp_path: Path) -> None:
     assert facts.name == "Meta-Llama-3-8B"
     assert facts.weight_bytes == {"bfloat16": 16_060_522_496}
     assert facts.num_parameters == 8_030_261_248
-    assert facts.num_layers * 2 * facts.num_kv_heads * facts.head_dim * 2 == 128 * 1024
+    assert sum(map(elements_per_token, facts.spec.caches)) * 2 == 128 * 1024
 
 
 def test_llama_3_8b_by_its_config_alone(tmp_path: Path) -> None:
@@ -76,12 +83,11 @@ def test_dtype_of_the_files_where_the_config_has_none(tmp_path: Path) -> None:
     assert read_model_facts(str(tmp_path)).dtype == "float16"
 
 
-def test_packed_weights_count_as_the_parameters_they_stand_for(tmp_path: Path) -> None:
+def test_weights_in_a_format_that_quire_lacks_are_refused(tmp_path: Path) -> None:
     write_config(tmp_path, LLAMA_3_8B | {"quantization_config": {"quant_method": "gptq"}})
     write_safetensors(tmp_path / "model.safetensors", {"qweight": ("I32", (512, 4096)), "scales": ("F16", (32, 4096))})
-    facts = read_model_facts(str(tmp_path))
-    assert facts.weight_bytes == {"int32": 512 * 4096 * 4, "float16": 32 * 4096 * 2}
-    assert facts.num_parameters == 8_030_261_248
+    with pytest.raises(CheckpointError, match="quantization_config gives 'gptq', which quire does not run yet"):
+        read_model_facts(str(tmp_path))
 
 
 def test_packed_weights_of_an_unknown_family_count_as_stored(tmp_path: Path) -> None:
@@ -92,20 +98,37 @@ def test_packed_weights_of_an_unknown_family_count_as_stored(tmp_path: Path) -> 
 
 def test_gguf_file_and_folder(tmp_path: Path) -> None:
     path = tmp_path / "tiny.Q4_K.gguf"
-    path.write_bytes(gguf_bytes(GGUF_METADATA, GGUF_TENSORS))
+    path.write_bytes(gguf_bytes(WHOLE_METADATA, whole_gguf_tensors()))
     assert read_model_facts(str(path)) == read_model_facts(str(tmp_path))
-    assert read_model_facts(str(path)).name == "tiny.Q4_K"
+    facts = read_model_facts(str(path))
+    assert (facts.name, facts.dtype) == ("tiny.Q4_K", "Q8_0")
+    assert facts.weight_bytes == WHOLE_BYTES
+    matrices = 3 * 256 + 2 * 256 * (32 + 16 + 16 + 32 + 3 * 32)
+    assert facts.num_parameters == matrices + 5 * 256
 
 
 def test_gguf_in_parts(tmp_path: Path) -> None:
+    last, *others = whole_gguf_tensors()[::-1]
     first = tmp_path / "big-00001-of-00002.gguf"
-    first.write_bytes(gguf_bytes(GGUF_METADATA, GGUF_TENSORS[:1]))
+    first.write_bytes(gguf_bytes(WHOLE_METADATA, others[::-1]))
     with pytest.raises(CheckpointError, match=r"one of 2 parts, but big-00002-of-00002\.gguf is missing"):
         read_model_facts(str(first))
     second = tmp_path / "big-00002-of-00002.gguf"
-    second.write_bytes(gguf_bytes({"split.no": 1}, [("output_norm.weight", 0, (256,), 0, 1024)]))
-    assert read_model_facts(str(tmp_path)).weight_bytes == {"float32": 1024, "Q4_K": 432}
-    assert read_model_facts(str(second)).total_weight_bytes == 1456
+    second.write_bytes(gguf_bytes({"split.no": 1}, [(*last[:3], 0, last[4])]))
+    assert read_model_facts(str(tmp_path)).weight_bytes == WHOLE_BYTES
+    assert read_model_facts(str(second)).total_weight_bytes == sum(WHOLE_BYTES.values())
+
+
+def test_gguf_without_tensors_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.gguf"
+    path.write_bytes(gguf_bytes(WHOLE_METADATA, []))
+    with pytest.raises(CheckpointError, match="holds no tensors"):
+        read_model_facts(str(path))
+
+
+def test_dtype_of_a_nested_config(tmp_path: Path) -> None:
+    nested = {**TINY, "torch_dtype": None, "text_config": {"dtype": "float16"}}
+    assert read_model_facts(str(write_config(tmp_path, nested))).dtype == "float16"
 
 
 def folder_with(tmp_path: Path, **files: str) -> str:
@@ -133,7 +156,7 @@ def test_empty_folder_and_lone_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_quantised_config_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="quantised weights, whose bytes only their files tell"):
+    with pytest.raises(CheckpointError, match="quantization_config gives 'gptq', which quire does not run yet"):
         read_model_facts(str(write_config(tmp_path, TINY | {"quantization_config": {"quant_method": "gptq"}})))
 
 

@@ -7,14 +7,21 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from quire.layers.policy import WeightPolicy
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import WeightPolicy
+from quire.models.build import build_model
 from quire.models.load import load_layer_by_layer, load_weights
-from quire.models.loading.checkpoint import Checkpoint
-from quire.models.loading.open_checkpoint import open_checkpoint
+from quire.models.loading.checkpoint import Checkpoint, Entry, open_checkpoint
+from quire.models.loading.mapped_file import MappedFile
+from quire.models.loading.match import Found
 from quire.models.loading.read_ahead import ReadAhead
-from quire.models.registry import build_model
-from tests.models.test_load import IDS, logits_of, open_model
+from quire.models.loading.safetensors_header import read_safetensors_header
+from quire.models.registry import describe
+from quire.spec.layout import AS_STORED
+from quire.spec.tensor import TensorSpec
+from tests.models.loading.files import TINY
+from tests.models.running import logits_of
+from tests.models.test_load import IDS, open_model
 from tests.parity.tiny import make_tiny
 
 CPU = torch.device("cpu")
@@ -33,8 +40,12 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
         **{f"small {place}": torch.full((place + 1,), float(place)) for place in range(40)},
     }
     save_file(tensors, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    return open_checkpoint(tmp_path)
+    file = MappedFile(tmp_path / "model.safetensors")
+    entries = {
+        span.name: Entry(file, Found(TensorSpec(span.name, span.shape, "matrix", "any"), span, AS_STORED))
+        for span in read_safetensors_header(tmp_path / "model.safetensors").tensors
+    }
+    return Checkpoint(describe(TINY, "tiny"), entries, TINY, str(tmp_path))
 
 
 @pytest.mark.parametrize("piece", [64, 1000, 1 << 20])
@@ -112,12 +123,9 @@ def test_a_model_that_was_read_ahead_is_the_same(in_background: bool, tmp_path: 
 
 @pytest.mark.gpu
 def test_weights_on_a_gpu_are_those_of_the_file(tmp_path: Path) -> None:
-    from quire.models.loading.hf_config import read_hf_config
-
     make_tiny("llama", tmp_path)
     opened = open_checkpoint(tmp_path)
-    shape = read_hf_config(opened.config(), str(tmp_path))
-    models = [build_model(shape, WeightPolicy(torch.float32, DEVICE)) for _ in range(2)]
+    models = [build_model(opened.spec, WeightPolicy(torch.float32, DEVICE)) for _ in range(2)]
     load_weights(models[0], opened)
     load_weights(models[1], opened, read=ReadAhead(opened, DEVICE, piece=512, ahead=4096).read)
     torch.cuda.synchronize()

@@ -1,0 +1,82 @@
+"""The metadata that llama.cpp's converter writes for each architecture."""
+
+from typing import Any
+
+import gguf
+
+_LAYER_NORMS = ("gpt2", "stablelm", "gptneox", "falcon", "command-r", "cohere2", "bert", "nomic-bert")
+_WITHOUT_BASE = ("gpt2", "stablelm", "gptneox", "falcon", "bert")
+"""Whose rotary base, if they have one, is not written."""
+
+
+def write_metadata(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
+    """What a file says of a model of transformers."""
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_feed_forward_length(_feed_forward(architecture, config))
+    _write_norms(writer, architecture, config)
+    _write_rope(writer, architecture, config)
+    _write_heads(writer, architecture, config)
+    _write_scales(writer, architecture, config)
+    for role in ("bos", "eos", "pad"):
+        token = getattr(config, f"{role}_token_id", None)
+        if token is not None:
+            getattr(writer, f"add_{role}_token_id")(token)
+    if architecture in ("gptneox", "stablelm"):
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if architecture.endswith("bert"):
+        writer.add_causal_attention(False)
+        writer.add_token_type_count(config.type_vocab_size)
+
+
+def _feed_forward(architecture: str, config: Any) -> int:
+    if architecture == "falcon":
+        return int(4 * config.hidden_size)
+    return int(config.n_inner if architecture == "gpt2" else config.intermediate_size)
+
+
+def _write_norms(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
+    if architecture not in _LAYER_NORMS:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        return
+    given = getattr(config, "layer_norm_eps", None)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon if given is None else given)
+
+
+def _write_rope(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
+    parameters = getattr(config, "rope_parameters", None) or {}
+    parameters = parameters.get("full_attention", parameters)
+    if architecture not in _WITHOUT_BASE:
+        writer.add_rope_freq_base(parameters["rope_theta"])
+    if architecture in ("stablelm", "gptneox", "llama", "granite", "smollm3", "cohere2", "phi3"):
+        size = config.hidden_size // config.num_attention_heads
+        writer.add_rope_dimension_count(int(parameters.get("partial_rotary_factor", 1.0) * size))
+    if architecture in ("command-r", "cohere2"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
+def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
+    if architecture == "falcon":
+        writer.add_head_count_kv(config.num_kv_heads)
+    elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert"):
+        writer.add_head_count_kv(config.num_key_value_heads)
+    if architecture in ("qwen3", "gemma2", "gemma3"):
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if architecture in ("gemma2", "gemma3", "cohere2"):
+        writer.add_sliding_window(config.sliding_window)
+
+
+def _write_scales(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if architecture in ("command-r", "cohere2"):
+        writer.add_logit_scale(config.logit_scale)
+    if architecture == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
