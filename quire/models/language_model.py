@@ -101,5 +101,7 @@ class LanguageModel(nn.Module):
     def classify(self, hidden: Tensor, starts: Tensor) -> Tensor:
         """[sequences, labels] in float32, before any activation, of the hidden states of whole sequences."""
         assert self._classifier is not None, "the model has no classifier"
+        if self._head_projection is not None:
+            hidden = self._head_projection(hidden)
         logits: Tensor = self._classifier(hidden, starts)
         return logits

@@ -10,7 +10,7 @@ import torch
 
 from quire.config.engine import EngineConfig
 from quire.engine.embedding import Embeddings, open_embedder
-from tests.parity.tiny_classifiers import CLASSIFIERS, TinyClassifier
+from tests.parity.tiny_classifiers import CLASSIFIERS, OTHER_DECODERS, TinyClassifier
 
 TEXTS = ["the quick brown fox", "a", "the dog jumps over the lazy dog", "fox and dog"]
 QUERY = "the quick dog"
@@ -108,3 +108,11 @@ def test_a_config_without_names_of_labels(tmp_path: Path) -> None:
     [output] = embeddings.encode(TEXTS[:1], pooling_task="reward")
     assert output.outputs.data == close(case.raw(TEXTS[0]))
     embeddings.close()
+
+
+@pytest.mark.parametrize("name", OTHER_DECODERS)
+def test_other_decoders_score_alike(name: str, tmp_path: Path) -> None:
+    case = Case(name, tmp_path)
+    for text, output in zip(TEXTS, case.embeddings.encode(TEXTS, pooling_task="reward"), strict=True):
+        assert output.outputs.data == close(case.raw(text))
+    case.embeddings.close()

@@ -47,6 +47,20 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
     },
     "mistral": {"model_type": "mistral", "num_labels": 1, "num_key_value_heads": 2, "sliding_window": 8},
 }
+_DECODER: dict[str, Any] = {"num_labels": 2, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
+OTHER_DECODERS: dict[str, dict[str, Any]] = {
+    "gemma2": {**_DECODER, "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "gemma3_text": {**_DECODER, "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16},
+    "phi3": _DECODER,
+    "olmo2": _DECODER,
+    "smollm3": _DECODER,
+    "stablelm": {**_DECODER, "hidden_size": 64},
+    "gpt_neox": {"num_labels": 2},
+    "opt": {"num_labels": 2, "ffn_dim": 80, "word_embed_proj_dim": 48},
+    "opt-narrow": {"num_labels": 2, "ffn_dim": 80, "word_embed_proj_dim": 24, "do_layer_norm_before": False},
+    "falcon": {"num_labels": 2},
+}
+"""The rest of quire's families that `transformers` has classifiers of; their head is the same."""
 
 
 class TinyClassifier:
@@ -54,7 +68,7 @@ class TinyClassifier:
 
     def __init__(self, name: str, folder: Path) -> None:
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        given = dict(CLASSIFIERS[name])
+        given = {"model_type": name.partition("-")[0], **(CLASSIFIERS | OTHER_DECODERS)[name]}
         config = AutoConfig.for_model(given.pop("model_type"), **{**_SHAPE, **given})
         config._attn_implementation = "eager"
         torch.manual_seed(len(name))

@@ -270,7 +270,7 @@ def decoder(
     described = tuple(map(layers, range(dims.num_layers)) if callable(layers) else layers)
     embedding = given.get("embedding") or words(dims, "model.embed_tokens")
     head_name, width = given.get("head_name", "lm_head"), embedding.words.columns
-    classifier = _score(dims, described)
+    classifier = _score(dims, width)
     has_head = classifier is None and not _ends_at_hidden_states(dims.architecture)
     tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
     head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False))
@@ -326,10 +326,10 @@ def problem(dims: Dimensions) -> Problem:
     return {"multi_label": kind == "multi_label_classification", "regression": kind == "regression"}
 
 
-def _score(dims: Dimensions, layers: tuple[LayerSpec, ...]) -> ClassifierSpec | None:
-    """How decoders classify: by the last token's hidden state."""
+def _score(dims: Dimensions, width: int) -> ClassifierSpec | None:
+    """How decoders classify: by the last token's hidden state, as wide as an output head reads it."""
     if not dims.architecture.endswith(CLASSIFIER):
         return None
     found = labels(dims)
-    out = MatrixSpec((Part("score", "score", len(found)),), dims.hidden_size, "none")
+    out = MatrixSpec((Part("score", "score", len(found)),), width, "none")
     return ClassifierSpec(found, "last", out, **problem(dims))
