@@ -37,7 +37,11 @@ def plan_as_json(plan: MemoryPlan) -> str:
     computed = ("fits", "num_blocks", "num_tokens", "sequences_in_memory", "sequences_at_once")
     budget = {name: getattr(plan.budget, name) for name in ("share", "spent", "kv")}
     model, parts = plan.model, {field.name: getattr(plan, field.name) for field in fields(plan)}
-    values = {name: asdict(part) if is_dataclass(part) else part for name, part in parts.items() if name != "model"}
+    values = {
+        name: asdict(part) if is_dataclass(part) and not isinstance(part, type) else part
+        for name, part in parts.items()
+        if name != "model"
+    }
     values |= {name: getattr(plan, name) for name in computed}
     values["remedies"] = [asdict(remedy) for remedy in plan.remedies]
     values["model"] = {name: getattr(model.spec, name) for name in _SHAPE} | {

@@ -41,7 +41,7 @@ class KVShape:
 
 def kv_shape(caches: Sequence[CacheSpec], itemsize: int, block_size: int) -> KVShape:
     """The KV of a rank whose layers have these caches; layers that keep a state for each sequence have no pages."""
-    sizes = [elements_per_token(cache) * itemsize for cache in caches]
+    sizes = [elements_per_token(cache.planes) * itemsize for cache in caches]
     groups, page_token_bytes = group_layers(caches, sizes)
     return KVShape(block_size, groups, page_token_bytes, sum(sizes))
 
@@ -69,7 +69,7 @@ def group_layers(caches: Sequence[CacheSpec], sizes: Sequence[int]) -> tuple[tup
     fitting = [page for page in pages if page >= fewest and num_groups(page) <= allowed]
     page = min(fitting, key=lambda page: (num_groups(page) * page, -page))
     groups = [
-        KVGroup(tuple(layers[start : start + page // size_of[cache]]), cache.window, cache)
+        KVGroup(tuple(layers[start : start + page // size_of[cache]]), cache.window, cache.planes)
         for cache, layers in kinds.items()
         for start in range(0, len(layers), page // size_of[cache])
     ]

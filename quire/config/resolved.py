@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quire.spec.cache import CacheSpec
+from quire.spec.cache import Planes
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
 
@@ -27,8 +27,8 @@ class KVGroup:
     layers: tuple[int, ...]
     window: int | None = None
     """Tokens a layer of this group looks back, itself included; None looks back to the start."""
-    cache: CacheSpec | None = None
-    """What a token leaves in each of its layers; None where only the bookkeeping is at work."""
+    planes: Planes = ()
+    """Shapes of what a token leaves in each of its layers; empty where only the bookkeeping is at work."""
 
 
 @dataclass(frozen=True, slots=True)

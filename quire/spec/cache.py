@@ -8,6 +8,9 @@ from math import prod
 
 from quire.core.errors import ConfigError
 
+Planes = tuple[tuple[int, ...], ...]
+"""Shapes of what one token leaves; each is a tensor of its own over all blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyValueCache:
@@ -19,8 +22,8 @@ class KeyValueCache:
     """Tokens a layer looks back, itself included; None looks back to the start."""
 
     @property
-    def planes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of what one token leaves; each is a tensor of its own over all blocks."""
+    def planes(self) -> Planes:
+        """Keys, and values."""
         return (self.num_heads, self.head_dim), (self.num_heads, self.head_dim)
 
     @property
@@ -51,7 +54,7 @@ class LatentCache:
     window: int | None = None
 
     @property
-    def planes(self) -> tuple[tuple[int, ...], ...]:
+    def planes(self) -> Planes:
         return ((self.latent + self.rotary,),)
 
     @property
@@ -73,7 +76,7 @@ class StateCache:
     window: int | None = None
 
     @property
-    def planes(self) -> tuple[tuple[int, ...], ...]:
+    def planes(self) -> Planes:
         return ()
 
     def of_rank(self, ranks: int) -> "StateCache":
@@ -86,6 +89,6 @@ class StateCache:
 CacheSpec = KeyValueCache | LatentCache | StateCache
 
 
-def elements_per_token(cache: CacheSpec) -> int:
+def elements_per_token(planes: Planes) -> int:
     """Numbers that one token leaves in one layer."""
-    return sum(prod(plane) for plane in cache.planes)
+    return sum(prod(plane) for plane in planes)

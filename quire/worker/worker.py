@@ -251,7 +251,5 @@ def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.
         return None
     from quire.ops.triton.card import least_reads_saved
 
-    cache = layout.groups[group].cache
-    assert cache is not None, "a layout on a device knows what its layers keep"
-    each, least = elements_per_token(cache) * itemsize, least_reads_saved(device)
+    each, least = elements_per_token(layout.groups[group].planes) * itemsize, least_reads_saved(device)
     return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)

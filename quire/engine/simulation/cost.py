@@ -24,10 +24,29 @@ class StepWork:
     swapped_blocks: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """What a model costs, as far as a step's time depends on it."""
+
+    name: str
+    num_parameters: int
+    pair_operations: int
+    """For each pair of tokens that attention looks at: a product with a key and one with a value, in all layers."""
+    windows: tuple[int | None, ...]
+    """By layer; empty where none has one."""
+
+    @classmethod
+    def of(cls, model: ModelFacts) -> "ModelWork":
+        spec = model.spec
+        pair_operations = 4 * spec.num_layers * spec.num_heads * spec.head_dim  # two operations a number
+        windows = spec.windows if any(spec.windows) else ()
+        return cls(model.name, model.num_parameters, pair_operations, windows)
+
+
 class CostModel:
     """Seconds of a step on one replica."""
 
-    def __init__(self, model: ModelFacts, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
+    def __init__(self, model: ModelWork, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
         if num_devices < 1:
             raise ConfigError(f"a replica of {num_devices} devices cannot be; it needs 1 or more.")
         self._device = device
@@ -35,9 +54,8 @@ class CostModel:
         self._token_bytes = resolved.kv.bytes_per_token
         self._block_bytes = resolved.kv.block_bytes
         self._token_operations = 2 * model.num_parameters / num_devices
-        # a product with a key and one with a value, two operations a number
-        self._pair_operations = 4 * model.spec.num_layers * model.spec.num_heads * model.spec.head_dim / num_devices
-        self._windows = model.spec.windows if any(model.spec.windows) else ()
+        self._pair_operations = model.pair_operations / num_devices
+        self._windows = model.windows
 
     @property
     def has_windows(self) -> bool:

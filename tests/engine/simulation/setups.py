@@ -5,6 +5,7 @@ from typing import Any
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVGroup, KVLayout, PolicySettings, PreemptionCosts, Resolved, StepLimits
+from quire.engine.simulation.cost import ModelWork
 from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.replica import Replica, ReplicaSetup
 from quire.engine.simulation.workload import SimulatedRequest
@@ -68,7 +69,7 @@ def make_setup(
         policy_settings=PolicySettings(round_robin_slice=8, priority_ageing=1.0),
         **usual,
     )
-    return ReplicaSetup(resolved=resolved, device=DEVICE, **({"model": MODEL} | replica))
+    return ReplicaSetup(resolved=resolved, device=DEVICE, **({"model": ModelWork.of(MODEL)} | replica))
 
 
 def make_requests(count: int, *, every: float = 0.0, prompt: int = 10, output: int = 12, **fields: Any) -> list[Any]:

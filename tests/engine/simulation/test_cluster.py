@@ -40,8 +40,8 @@ def test_a_process_says_why_it_cannot() -> None:
     worker = WorkerProcess()
     try:
         with pytest.raises(QuireError, match="unknown scheduling policy 'no-such'"):
-            worker.run(Job.of(unknown, make_requests(1)), lambda _: None)
-        assert worker.run(Job.of(setup, make_requests(2)), lambda _: None).reasons == {"stop": 2}
+            worker.run(Job(unknown, make_requests(1)), lambda _: None)
+        assert worker.run(Job(setup, make_requests(2)), lambda _: None).reasons == {"stop": 2}
     finally:
         worker.stop()
 
@@ -51,7 +51,7 @@ def test_a_lost_process_is_an_error_and_no_wait() -> None:
     worker._process.kill()
     worker._process.wait()
     with pytest.raises(QuireError, match="ended with exit code -9"):
-        worker.run(Job.of(make_setup(), make_requests(1)), lambda _: None)
+        worker.run(Job(make_setup(), make_requests(1)), lambda _: None)
     worker.stop()
 
 

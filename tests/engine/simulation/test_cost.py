@@ -7,7 +7,7 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
-from quire.engine.simulation.cost import CostModel, StepWork
+from quire.engine.simulation.cost import CostModel, ModelWork, StepWork
 from quire.engine.simulation.shapes import SHAPES
 from tests.config.examples import with_windows
 from tests.engine.simulation.setups import DEVICE, MODEL, make_setup
@@ -17,7 +17,7 @@ H200 = replace(DEVICES["h200"], step_overhead=0.0)
 
 def h200_cost() -> CostModel:
     model = SHAPES["llama-8b"]
-    return CostModel(model, H200, resolve(EngineConfig.from_flat(model="llama-8b"), model, H200))
+    return CostModel(ModelWork.of(model), H200, resolve(EngineConfig.from_flat(model="llama-8b"), model, H200))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_prefill_is_near_the_cards_limit() -> None:
 
 def test_parts_add_up() -> None:
     resolved = make_setup().resolved
-    cost = CostModel(MODEL, DEVICE, resolved)
+    cost = CostModel(ModelWork.of(MODEL), DEVICE, resolved)
     bytes_read = 2_000_000 + (100 + 1) * resolved.kv.bytes_per_token
     assert cost.seconds(StepWork(num_tokens=1, context=100)) == pytest.approx(1e-3 + bytes_read / 1e9)
     operations = 64_000 * 2 * 1_000_000 + 10**9 * 4 * 2 * 4 * 16
@@ -53,14 +53,17 @@ def test_parts_add_up() -> None:
 def test_tensor_parallel_shares_the_operations() -> None:
     resolved = make_setup().resolved
     work = StepWork(num_tokens=10**6)
-    alone, shared = CostModel(MODEL, DEVICE, resolved), CostModel(MODEL, DEVICE, resolved, num_devices=4)
+    alone, shared = (
+        CostModel(ModelWork.of(MODEL), DEVICE, resolved),
+        CostModel(ModelWork.of(MODEL), DEVICE, resolved, num_devices=4),
+    )
     assert alone.seconds(work) - 1e-3 == pytest.approx(4 * (shared.seconds(work) - 1e-3))
 
 
 def test_windows_limit_what_is_read() -> None:
     model = with_windows(MODEL, (None, 16))
-    cost = CostModel(model, DEVICE, make_setup().resolved)
+    cost = CostModel(ModelWork.of(model), DEVICE, make_setup().resolved)
     assert cost.has_windows
     assert cost.visible(10) == 10
     assert cost.visible(100) == (100 + 16) // 2
-    assert not CostModel(MODEL, DEVICE, make_setup().resolved).has_windows
+    assert not CostModel(ModelWork.of(MODEL), DEVICE, make_setup().resolved).has_windows
