@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields, is_dataclass
+from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -37,7 +38,11 @@ def plan_as_json(plan: MemoryPlan) -> str:
     computed = ("fits", "num_blocks", "num_tokens", "sequences_in_memory", "sequences_at_once")
     budget = {name: getattr(plan.budget, name) for name in ("share", "spent", "kv")}
     model, parts = plan.model, {field.name: getattr(plan, field.name) for field in fields(plan)}
-    values = {name: asdict(part) if is_dataclass(part) else part for name, part in parts.items() if name != "model"}
+    values: dict[str, Any] = {
+        name: asdict(part) if is_dataclass(part) and not isinstance(part, type) else part
+        for name, part in parts.items()
+        if name != "model"
+    }
     values |= {name: getattr(plan, name) for name in computed}
     values["remedies"] = [asdict(remedy) for remedy in plan.remedies]
     values["model"] = {name: getattr(model.spec, name) for name in _SHAPE} | {

@@ -69,7 +69,7 @@ def group_layers(caches: Sequence[CacheSpec], sizes: Sequence[int]) -> tuple[tup
     fitting = [page for page in pages if page >= fewest and num_groups(page) <= allowed]
     page = min(fitting, key=lambda page: (num_groups(page) * page, -page))
     groups = [
-        KVGroup(tuple(layers[start : start + page // size_of[cache]]), cache.window, cache)
+        KVGroup(tuple(layers[start : start + page // size_of[cache]]), cache.window, cache.planes)
         for cache, layers in kinds.items()
         for start in range(0, len(layers), page // size_of[cache])
     ]

@@ -101,7 +101,7 @@ class KVStorage:
 
 def _planes(layout: KVLayout) -> tuple[tuple[int, ...], ...]:
     """What one token leaves in a layer, which is alike in all groups: they share their memory."""
-    found = {group.cache.planes for group in layout.groups if group.cache is not None}
+    found = {group.planes for group in layout.groups}
     if len(found) != 1 or len({shape for planes in found for shape in planes}) != 1:
         raise ConfigError("the layers of this model keep caches of different shapes, which quire does not store yet.")
     return found.pop()

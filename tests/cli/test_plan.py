@@ -72,7 +72,7 @@ def test_json(capsys: pytest.CaptureFixture[str], llama: str) -> None:
     assert group == {
         "layers": list(range(32)),
         "window": None,
-        "cache": {"num_heads": 8, "head_dim": 128, "window": None},
+        "planes": [[8, 128], [8, 128]],
     }
 
 

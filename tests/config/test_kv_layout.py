@@ -40,7 +40,7 @@ def test_llama_3_8b_takes_128_kib_a_token() -> None:
     shape = kv_shape([LLAMA] * 32, itemsize=2, block_size=16)
     assert shape.bytes_per_token == 128 * 1024
     assert shape.block_bytes == 2 * 2**20
-    assert shape.groups == (KVGroup(tuple(range(32)), None, LLAMA),)
+    assert shape.groups == (KVGroup(tuple(range(32)), None, LLAMA.planes),)
     assert (shape.layers_per_group, shape.padded_layers) == (32, 0)
 
 
@@ -48,12 +48,12 @@ def test_a_latent_takes_one_vector_for_all_heads() -> None:
     shape = kv_shape([DEEPSEEK] * 61, itemsize=2, block_size=64)
     assert shape.bytes_per_token == 61 * 576 * 2
     assert shape.block_bytes == 64 * 61 * 576 * 2
-    assert shape.groups == (KVGroup(tuple(range(61)), None, DEEPSEEK),)
+    assert shape.groups == (KVGroup(tuple(range(61)), None, DEEPSEEK.planes),)
 
 
 def test_a_state_takes_no_pages() -> None:
     shape = kv_shape([STATE, STATE, LLAMA] * 4, itemsize=2, block_size=16)
-    assert shape.groups == (KVGroup((2, 5, 8, 11), None, LLAMA),)
+    assert shape.groups == (KVGroup((2, 5, 8, 11), None, LLAMA.planes),)
     assert shape.bytes_per_token == 4 * 4096
     assert shape.padded_layers == 0
     with pytest.raises(ConfigError, match="no layer keeps anything of its tokens"):
@@ -62,14 +62,14 @@ def test_a_state_takes_no_pages() -> None:
 
 def test_kinds_of_different_sizes_have_pages_of_equal_bytes() -> None:
     shape = kv_shape([DEEPSEEK, SMALL, SMALL] * 2, itemsize=2, block_size=16)
-    assert shape.groups == (KVGroup((0, 3), None, DEEPSEEK), KVGroup((1, 2, 4, 5), None, SMALL))
+    assert shape.groups == (KVGroup((0, 3), None, DEEPSEEK.planes), KVGroup((1, 2, 4, 5), None, SMALL.planes))
     assert shape.page_token_bytes == 2 * 576 * 2 == 4 * 288 * 2
     assert (shape.padded_layers, shape.bytes_per_token) == (0, 4 * 576 * 2)
 
 
 def test_a_page_holds_one_layer_of_the_largest_kind() -> None:
     shape = kv_shape([LLAMA, SMALL], itemsize=1, block_size=16)
-    assert shape.groups == (KVGroup((0,), None, LLAMA), KVGroup((1,), None, SMALL))
+    assert shape.groups == (KVGroup((0,), None, LLAMA.planes), KVGroup((1,), None, SMALL.planes))
     assert (shape.page_token_bytes, shape.bytes_per_token) == (2048, 2048 + 288)
 
 
@@ -85,10 +85,10 @@ def test_mixed_kinds_hold_every_layer_once_and_fit_their_pages(caches: list[Cach
     assert sorted(layer for group in shape.groups for layer in group.layers) == paged
     assert shape.bytes_per_token == sum(elements_per_token(cache) for cache in caches) * itemsize
     for group in shape.groups:
-        assert {caches[layer] for layer in group.layers} == {group.cache}
-        assert group.cache is not None
-        assert group.window == group.cache.window
-        assert len(group.layers) * elements_per_token(group.cache) * itemsize <= shape.page_token_bytes
+        [kind] = {caches[layer] for layer in group.layers}
+        assert (group.window, group.planes) == (kind.window, kind.planes)
+        assert group.elements_per_token == elements_per_token(kind)
+        assert len(group.layers) * group.elements_per_token * itemsize <= shape.page_token_bytes
     assert len(shape.groups) <= max(MOST_GROUPS, len(set(caches)))
 
 

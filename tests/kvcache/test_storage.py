@@ -16,7 +16,7 @@ from quire.spec.cache import KeyValueCache, LatentCache
 CPU = torch.device("cpu")
 KEYS_AND_VALUES = KeyValueCache(num_heads=1, head_dim=3)
 LATENT = LatentCache(latent=4, rotary=2)
-TWO_LAYERS = (KVGroup((0, 1), cache=KEYS_AND_VALUES),)
+TWO_LAYERS = (KVGroup((0, 1), planes=KEYS_AND_VALUES.planes),)
 
 
 def make(groups=TWO_LAYERS, num_cpu_blocks=4, dtype=torch.float32) -> KVStorage:
@@ -73,8 +73,12 @@ def test_out_before_in_before_copies():
 
 
 def test_groups_share_tensors_but_not_blocks():
-    sliding = KeyValueCache(num_heads=1, head_dim=3, window=4)
-    storage = make(groups=(KVGroup((0, 2), cache=KEYS_AND_VALUES), KVGroup((1, 3), window=4, cache=sliding)))
+    storage = make(
+        groups=(
+            KVGroup((0, 2), planes=KEYS_AND_VALUES.planes),
+            KVGroup((1, 3), window=4, planes=KEYS_AND_VALUES.planes),
+        )
+    )
     starts = [storage.layer(layer)[0][0].data_ptr() for layer in range(4)]
     assert (starts[0], starts[2]) == (starts[1], starts[3])
     assert starts[0] != starts[2]
@@ -84,12 +88,12 @@ def test_groups_share_tensors_but_not_blocks():
 def test_planes_are_those_of_the_cache_kind():
     planes, _ = make().layer(0)
     assert [tuple(plane.shape) for plane in planes] == [(7, 2, 1, 3)] * 2
-    planes, _ = make(groups=(KVGroup((0, 1), cache=LATENT),)).layer(1)
+    planes, _ = make(groups=(KVGroup((0, 1), planes=LATENT.planes),)).layer(1)
     assert [tuple(plane.shape) for plane in planes] == [(7, 2, 6)]
 
 
 def test_planes_of_layers_do_not_overlap():
-    for groups in (TWO_LAYERS, (KVGroup((0, 1), cache=LATENT),)):
+    for groups in (TWO_LAYERS, (KVGroup((0, 1), planes=LATENT.planes),)):
         storage = make(groups=groups)
         planes = [plane for layer in (0, 1) for plane in storage.layer(layer)[0]]
         for number, plane in enumerate(planes):
@@ -98,7 +102,7 @@ def test_planes_of_layers_do_not_overlap():
 
 
 def test_a_latent_moves_with_its_block():
-    storage = make(groups=(KVGroup((0, 1), cache=LATENT),))
+    storage = make(groups=(KVGroup((0, 1), planes=LATENT.planes),))
     for layer in (0, 1):
         [plane], _ = storage.layer(layer)
         plane.copy_(torch.arange(7 * 2 * 6).view(7, 2, 6) + layer * 1000)
@@ -127,6 +131,6 @@ def test_blocks_take_what_was_planned(cache, dtype):
     "caches", [(KEYS_AND_VALUES, LATENT), (KEYS_AND_VALUES, KeyValueCache(num_heads=2, head_dim=3))]
 )
 def test_kinds_of_different_planes_are_refused(caches):
-    groups = tuple(KVGroup((layer,), cache=cache) for layer, cache in enumerate(caches))
+    groups = tuple(KVGroup((layer,), planes=cache.planes) for layer, cache in enumerate(caches))
     with pytest.raises(ConfigError, match="caches of different shapes"):
         make(groups=groups)

@@ -36,7 +36,7 @@ def simulate(
     setups: list[ReplicaSetup], shares: Shares, num_processes: int | None = None, progress: OnProgress = lambda _: None
 ) -> list[list[Metrics]]:
     """Every setup with the same requests: metrics by setup and replica."""
-    jobs = [Job.of(setup, share) for setup in setups for share in shares]
+    jobs = [Job(setup, share) for setup in setups for share in shares]
     processes = min(num_processes or os.cpu_count() or 1, len(jobs))
     results = _run_here(jobs, progress) if processes == 1 else _run_in_processes(jobs, processes, progress)
     return [results[start : start + len(shares)] for start in range(0, len(jobs), len(shares))]

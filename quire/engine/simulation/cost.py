@@ -24,10 +24,28 @@ class StepWork:
     swapped_blocks: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """What of a model takes time, as plain numbers that travel to other processes."""
+
+    name: str
+    num_parameters: int
+    attended: int
+    """Numbers of the queries of one token, over all layers."""
+    windows: tuple[int | None, ...] = ()
+    """Of each layer; none at all where every layer looks back to the start."""
+
+    @classmethod
+    def of(cls, model: ModelFacts) -> "ModelWork":
+        spec = model.spec
+        attended = sum(layer.attention.num_heads * layer.attention.head_dim for layer in spec.layers)
+        return cls(model.name, model.num_parameters, attended, spec.windows if any(spec.windows) else ())
+
+
 class CostModel:
     """Seconds of a step on one replica."""
 
-    def __init__(self, model: ModelFacts, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
+    def __init__(self, model: ModelWork, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
         if num_devices < 1:
             raise ConfigError(f"a replica of {num_devices} devices cannot be; it needs 1 or more.")
         self._device = device
@@ -36,8 +54,8 @@ class CostModel:
         self._block_bytes = resolved.kv.block_bytes
         self._token_operations = 2 * model.num_parameters / num_devices
         # a product with a key and one with a value, two operations a number
-        self._pair_operations = 4 * model.spec.num_layers * model.spec.num_heads * model.spec.head_dim / num_devices
-        self._windows = model.spec.windows if any(model.spec.windows) else ()
+        self._pair_operations = 4 * model.attended / num_devices
+        self._windows = model.windows
 
     @property
     def has_windows(self) -> bool:

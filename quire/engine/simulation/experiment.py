@@ -10,7 +10,7 @@ from quire.config.scheduler import Policy
 from quire.core.errors import CheckpointError, ConfigError
 from quire.core.nearest import did_you_mean
 from quire.engine.simulation.cluster import OnProgress, share_out, simulate
-from quire.engine.simulation.cost import CostModel
+from quire.engine.simulation.cost import CostModel, ModelWork
 from quire.engine.simulation.generate import RandomRequests
 from quire.engine.simulation.limits import RouterName
 from quire.engine.simulation.metrics import total_of
@@ -90,7 +90,7 @@ def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> Replica
         asked = replace(asked, scheduler=scheduler)
     return ReplicaSetup(
         resolved=resolve(asked, model, experiment.device),
-        model=model,
+        model=ModelWork.of(model),
         device=experiment.device,
         num_devices=asked.parallel.tensor_parallel_size,
         async_steps=experiment.async_steps and experiment.workload.beam_width == 1,

@@ -1,6 +1,5 @@
 """Messages between the simulator and its worker processes: msgpack behind its length, over a pipe."""
 
-import pickle
 from struct import Struct
 from typing import IO
 
@@ -16,20 +15,8 @@ _LENGTH = Struct("<Q")
 class Job(msgspec.Struct, frozen=True):
     """One replica and the requests it gets."""
 
-    packed_setup: bytes
-    """Pickled: a spec has unions of classes, which msgpack cannot tell apart. Only a process reads it that this one
-    started."""
+    setup: ReplicaSetup
     requests: list[SimulatedRequest]
-
-    @classmethod
-    def of(cls, setup: ReplicaSetup, requests: list[SimulatedRequest]) -> "Job":
-        return cls(pickle.dumps(setup), requests)
-
-    @property
-    def setup(self) -> ReplicaSetup:
-        setup = pickle.loads(self.packed_setup)
-        assert isinstance(setup, ReplicaSetup)
-        return setup
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.plan import StepPlan
 from quire.core.result import StepResult
 from quire.engine.assemble import make_scheduler
 from quire.engine.simulation.beams import BeamSearch
-from quire.engine.simulation.cost import CostModel
+from quire.engine.simulation.cost import CostModel, ModelWork
 from quire.engine.simulation.device import SimulatedDevice
 from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.recorder import Flight, Recorder
@@ -28,7 +28,7 @@ class ReplicaSetup(msgspec.Struct, frozen=True):
     """What a replica is made of; travels to the process that simulates it."""
 
     resolved: Resolved
-    model: ModelFacts
+    model: ModelWork
     device: DeviceFacts
     num_devices: int = 1
     async_steps: bool = True

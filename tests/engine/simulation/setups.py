@@ -1,32 +1,17 @@
 """What the simulator's tests share: a replica of a few blocks on a made-up device, and requests for it."""
 
-from dataclasses import replace
 from typing import Any
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVGroup, KVLayout, PolicySettings, PreemptionCosts, Resolved, StepLimits
+from quire.engine.simulation.cost import ModelWork
 from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.replica import Replica, ReplicaSetup
 from quire.engine.simulation.workload import SimulatedRequest
 from quire.kvcache.invariants import check
-from quire.models.loading.header import config_facts
 
-_SHAPE = config_facts(
-    "toy",
-    {
-        "model_type": "llama",
-        "num_hidden_layers": 2,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 1000,
-        "max_position_embeddings": 4096,
-        "torch_dtype": "bfloat16",
-    },
-)
-MODEL = replace(_SHAPE, spec=replace(_SHAPE.spec, is_described=False), other_bytes={"bfloat16": 2_000_000})
-"""A million parameters, so that times are round."""
+MODEL = ModelWork("toy", num_parameters=1_000_000, attended=2 * 4 * 16)
+"""Two layers of four heads."""
 DEVICE = DeviceFacts(
     name="toy",
     kind="cuda",

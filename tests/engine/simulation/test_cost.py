@@ -7,9 +7,9 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
-from quire.engine.simulation.cost import CostModel, StepWork
+from quire.engine.simulation.cost import CostModel, ModelWork, StepWork
 from quire.engine.simulation.shapes import SHAPES
-from tests.config.examples import with_windows
+from tests.config.examples import LLAMA_3_8B, TINY, with_windows
 from tests.engine.simulation.setups import DEVICE, MODEL, make_setup
 
 H200 = replace(DEVICES["h200"], step_overhead=0.0)
@@ -17,7 +17,7 @@ H200 = replace(DEVICES["h200"], step_overhead=0.0)
 
 def h200_cost() -> CostModel:
     model = SHAPES["llama-8b"]
-    return CostModel(model, H200, resolve(EngineConfig.from_flat(model="llama-8b"), model, H200))
+    return CostModel(ModelWork.of(model), H200, resolve(EngineConfig.from_flat(model="llama-8b"), model, H200))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,14 @@ def test_tensor_parallel_shares_the_operations() -> None:
 
 
 def test_windows_limit_what_is_read() -> None:
-    model = with_windows(MODEL, (None, 16))
+    model = replace(MODEL, windows=(None, 16))
     cost = CostModel(model, DEVICE, make_setup().resolved)
     assert cost.has_windows
     assert cost.visible(10) == 10
     assert cost.visible(100) == (100 + 16) // 2
     assert not CostModel(MODEL, DEVICE, make_setup().resolved).has_windows
+
+
+def test_work_of_a_model_is_what_its_spec_says() -> None:
+    assert ModelWork.of(LLAMA_3_8B) == ModelWork("Meta-Llama-3-8B", 8_030_261_248, 32 * 32 * 128)
+    assert ModelWork.of(with_windows(TINY, (8, None, 8, None))).windows == (8, None, 8, None)

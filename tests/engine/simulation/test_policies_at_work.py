@@ -5,6 +5,7 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.engine.simulation.cost import ModelWork
 from quire.engine.simulation.generate import RandomRequests
 from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.replica import Replica, ReplicaSetup
@@ -69,7 +70,7 @@ def h200(target: float | None) -> Metrics:
     workload = WorkloadConfig(
         num_requests=100, request_rate=8.0, input_tokens="100:200", output_tokens="100:300", long_prompt_every=2.0
     )
-    setup = ReplicaSetup(resolved, model, device)
+    setup = ReplicaSetup(resolved, ModelWork.of(model), device)
     return Replica(setup).run(RandomRequests(workload, resolved.limits.max_model_len))
 
 
