@@ -37,19 +37,19 @@ def plan_as_json(plan: MemoryPlan) -> str:
     """The plan as one JSON object; sizes are in bytes."""
     computed = ("fits", "num_blocks", "num_tokens", "sequences_in_memory", "sequences_at_once")
     budget = {name: getattr(plan.budget, name) for name in ("share", "spent", "kv")}
-    names = [field.name for field in fields(plan) if field.name != "model"]
-    values: dict[str, Any] = {name: _plain(getattr(plan, name)) for name in names}
+    model, parts = plan.model, {field.name: getattr(plan, field.name) for field in fields(plan)}
+    values: dict[str, Any] = {
+        name: asdict(part) if is_dataclass(part) and not isinstance(part, type) else part
+        for name, part in parts.items()
+        if name != "model"
+    }
     values |= {name: getattr(plan, name) for name in computed}
     values["remedies"] = [asdict(remedy) for remedy in plan.remedies]
-    values["model"] = {name: getattr(plan.model.spec, name) for name in _SHAPE} | {
-        name: getattr(plan.model, name) for name in ("name", "dtype", "num_parameters", "weight_bytes")
+    values["model"] = {name: getattr(model.spec, name) for name in _SHAPE} | {
+        name: getattr(model, name) for name in ("name", "dtype", "num_parameters", "weight_bytes")
     }
     values["budget"] |= budget
     return json.dumps(values, indent=2)
-
-
-def _plain(value: object) -> object:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _model_line(plan: MemoryPlan) -> str:

@@ -41,7 +41,7 @@ class KVShape:
 
 def kv_shape(caches: Sequence[CacheSpec], itemsize: int, block_size: int) -> KVShape:
     """The KV of a rank whose layers have these caches; layers that keep a state for each sequence have no pages."""
-    sizes = [elements_per_token(cache.planes) * itemsize for cache in caches]
+    sizes = [elements_per_token(cache) * itemsize for cache in caches]
     groups, page_token_bytes = group_layers(caches, sizes)
     return KVShape(block_size, groups, page_token_bytes, sum(sizes))
 

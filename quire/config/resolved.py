@@ -4,9 +4,8 @@
 """
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
-
-from quire.spec.cache import Planes
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
 
@@ -27,8 +26,13 @@ class KVGroup:
     layers: tuple[int, ...]
     window: int | None = None
     """Tokens a layer of this group looks back, itself included; None looks back to the start."""
-    planes: Planes = ()
-    """Shapes of what a token leaves in each of its layers; empty where only the bookkeeping is at work."""
+    planes: tuple[tuple[int, ...], ...] = ()
+    """Shapes of what a token leaves in each of its layers; none where only the bookkeeping is at work."""
+
+    @property
+    def elements_per_token(self) -> int:
+        """Numbers that one token leaves in one of its layers."""
+        return sum(map(prod, self.planes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,6 @@ from math import prod
 
 from quire.core.errors import ConfigError
 
-Planes = tuple[tuple[int, ...], ...]
-"""Shapes of what one token leaves; each is a tensor of its own over all blocks."""
-
 
 @dataclass(frozen=True, slots=True)
 class KeyValueCache:
@@ -22,8 +19,8 @@ class KeyValueCache:
     """Tokens a layer looks back, itself included; None looks back to the start."""
 
     @property
-    def planes(self) -> Planes:
-        """Keys, and values."""
+    def planes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of what one token leaves; each is a tensor of its own over all blocks."""
         return (self.num_heads, self.head_dim), (self.num_heads, self.head_dim)
 
     @property
@@ -54,7 +51,7 @@ class LatentCache:
     window: int | None = None
 
     @property
-    def planes(self) -> Planes:
+    def planes(self) -> tuple[tuple[int, ...], ...]:
         return ((self.latent + self.rotary,),)
 
     @property
@@ -76,7 +73,7 @@ class StateCache:
     window: int | None = None
 
     @property
-    def planes(self) -> Planes:
+    def planes(self) -> tuple[tuple[int, ...], ...]:
         return ()
 
     def of_rank(self, ranks: int) -> "StateCache":
@@ -89,6 +86,6 @@ class StateCache:
 CacheSpec = KeyValueCache | LatentCache | StateCache
 
 
-def elements_per_token(planes: Planes) -> int:
+def elements_per_token(cache: CacheSpec) -> int:
     """Numbers that one token leaves in one layer."""
-    return sum(prod(plane) for plane in planes)
+    return sum(prod(plane) for plane in cache.planes)

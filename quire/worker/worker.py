@@ -18,7 +18,6 @@ from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
-from quire.spec.cache import elements_per_token
 from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.beginnings import SharedBeginnings
@@ -251,5 +250,5 @@ def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.
         return None
     from quire.ops.triton.card import least_reads_saved
 
-    each, least = elements_per_token(layout.groups[group].planes) * itemsize, least_reads_saved(device)
+    each, least = layout.groups[group].elements_per_token * itemsize, least_reads_saved(device)
     return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)

@@ -83,12 +83,12 @@ def test_mixed_kinds_hold_every_layer_once_and_fit_their_pages(caches: list[Cach
     shape = kv_shape(caches, itemsize, block_size=16)
     paged = [layer for layer, cache in enumerate(caches) if cache.planes]
     assert sorted(layer for group in shape.groups for layer in group.layers) == paged
-    assert shape.bytes_per_token == sum(elements_per_token(cache.planes) for cache in caches) * itemsize
+    assert shape.bytes_per_token == sum(elements_per_token(cache) for cache in caches) * itemsize
     for group in shape.groups:
-        assert {(caches[layer].planes, caches[layer].window) for layer in group.layers} == {
-            (group.planes, group.window)
-        }
-        assert len(group.layers) * elements_per_token(group.planes) * itemsize <= shape.page_token_bytes
+        [kind] = {caches[layer] for layer in group.layers}
+        assert (group.window, group.planes) == (kind.window, kind.planes)
+        assert group.elements_per_token == elements_per_token(kind)
+        assert len(group.layers) * group.elements_per_token * itemsize <= shape.page_token_bytes
     assert len(shape.groups) <= max(MOST_GROUPS, len(set(caches)))
 
 

@@ -73,9 +73,11 @@ def test_out_before_in_before_copies():
 
 
 def test_groups_share_tensors_but_not_blocks():
-    sliding = KeyValueCache(num_heads=1, head_dim=3, window=4)
     storage = make(
-        groups=(KVGroup((0, 2), planes=KEYS_AND_VALUES.planes), KVGroup((1, 3), window=4, planes=sliding.planes))
+        groups=(
+            KVGroup((0, 2), planes=KEYS_AND_VALUES.planes),
+            KVGroup((1, 3), window=4, planes=KEYS_AND_VALUES.planes),
+        )
     )
     starts = [storage.layer(layer)[0][0].data_ptr() for layer in range(4)]
     assert (starts[0], starts[2]) == (starts[1], starts[3])

@@ -9,7 +9,7 @@ from quire.spec.cache import KeyValueCache, LatentCache, StateCache, elements_pe
 def test_a_key_and_a_value_for_each_head() -> None:
     cache = KeyValueCache(num_heads=8, head_dim=128, window=4096)
     assert cache.planes == ((8, 128), (8, 128))
-    assert (elements_per_token(cache.planes), cache.elements_per_sequence) == (2048, 0)
+    assert (elements_per_token(cache), cache.elements_per_sequence) == (2048, 0)
     assert str(cache) == "8 KV heads × 128"
 
 
@@ -24,7 +24,7 @@ def test_kv_heads_are_cut_or_replicated() -> None:
 def test_a_latent_is_one_vector_and_whole_on_every_rank() -> None:
     cache = LatentCache(latent=512, rotary=64)
     assert cache.planes == ((576,),)
-    assert (elements_per_token(cache.planes), cache.elements_per_sequence) == (576, 0)
+    assert (elements_per_token(cache), cache.elements_per_sequence) == (576, 0)
     assert cache.of_rank(8) == cache
     assert str(cache) == "a latent of 512 + 64"
 

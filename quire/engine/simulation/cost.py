@@ -26,21 +26,20 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """What a model costs, as far as a step's time depends on it."""
+    """What of a model takes time, as plain numbers that travel to other processes."""
 
     name: str
     num_parameters: int
-    pair_operations: int
-    """For each pair of tokens that attention looks at: a product with a key and one with a value, in all layers."""
-    windows: tuple[int | None, ...]
-    """By layer; empty where none has one."""
+    attended: int
+    """Numbers of the queries of one token, over all layers."""
+    windows: tuple[int | None, ...] = ()
+    """Of each layer; none at all where every layer looks back to the start."""
 
     @classmethod
     def of(cls, model: ModelFacts) -> "ModelWork":
         spec = model.spec
-        pair_operations = 4 * spec.num_layers * spec.num_heads * spec.head_dim  # two operations a number
-        windows = spec.windows if any(spec.windows) else ()
-        return cls(model.name, model.num_parameters, pair_operations, windows)
+        attended = sum(layer.attention.num_heads * layer.attention.head_dim for layer in spec.layers)
+        return cls(model.name, model.num_parameters, attended, spec.windows if any(spec.windows) else ())
 
 
 class CostModel:
@@ -54,7 +53,8 @@ class CostModel:
         self._token_bytes = resolved.kv.bytes_per_token
         self._block_bytes = resolved.kv.block_bytes
         self._token_operations = 2 * model.num_parameters / num_devices
-        self._pair_operations = model.pair_operations / num_devices
+        # a product with a key and one with a value, two operations a number
+        self._pair_operations = 4 * model.attended / num_devices
         self._windows = model.windows
 
     @property

@@ -1,6 +1,5 @@
 """What the simulator's tests share: a replica of a few blocks on a made-up device, and requests for it."""
 
-from dataclasses import replace
 from typing import Any
 
 from quire.config.facts import DeviceFacts
@@ -10,24 +9,9 @@ from quire.engine.simulation.metrics import Metrics
 from quire.engine.simulation.replica import Replica, ReplicaSetup
 from quire.engine.simulation.workload import SimulatedRequest
 from quire.kvcache.invariants import check
-from quire.models.loading.header import config_facts
 
-_SHAPE = config_facts(
-    "toy",
-    {
-        "model_type": "llama",
-        "num_hidden_layers": 2,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 1000,
-        "max_position_embeddings": 4096,
-        "torch_dtype": "bfloat16",
-    },
-)
-MODEL = replace(_SHAPE, spec=replace(_SHAPE.spec, is_described=False), other_bytes={"bfloat16": 2_000_000})
-"""A million parameters, so that times are round."""
+MODEL = ModelWork("toy", num_parameters=1_000_000, attended=2 * 4 * 16)
+"""Two layers of four heads."""
 DEVICE = DeviceFacts(
     name="toy",
     kind="cuda",
@@ -69,7 +53,7 @@ def make_setup(
         policy_settings=PolicySettings(round_robin_slice=8, priority_ageing=1.0),
         **usual,
     )
-    return ReplicaSetup(resolved=resolved, device=DEVICE, **({"model": ModelWork.of(MODEL)} | replica))
+    return ReplicaSetup(resolved=resolved, device=DEVICE, **({"model": MODEL} | replica))
 
 
 def make_requests(count: int, *, every: float = 0.0, prompt: int = 10, output: int = 12, **fields: Any) -> list[Any]:

@@ -5,10 +5,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from quire.config.resolve import resolve
 from quire.core.errors import QuireError
 from quire.engine.simulation.cluster import WorkerProcess, simulate
+from quire.engine.simulation.cost import ModelWork
 from quire.engine.simulation.frames import Job
 from quire.engine.simulation.metrics import total_of
+from quire.engine.simulation.replica import ReplicaSetup
+from tests.config.examples import H100, TINY, asked, with_windows
 from tests.engine.simulation.setups import make_requests, make_setup
 
 
@@ -60,3 +64,11 @@ def test_an_error_in_one_replica_ends_them_all() -> None:
     unknown = msgspec.structs.replace(setup, resolved=replace(setup.resolved, policy="no-such"))
     with pytest.raises(QuireError, match="no-such"):
         simulate([unknown, setup], [make_requests(500, output=30)] * 4, num_processes=2)
+
+
+def test_what_a_model_resolves_to_travels_whole() -> None:
+    model = with_windows(TINY, (8, None, 8, None))
+    resolved = resolve(asked(), model, H100)
+    assert len(resolved.kv.groups) == 2
+    job = Job(ReplicaSetup(resolved, ModelWork.of(model), H100), make_requests(3))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=Job) == job

@@ -9,7 +9,7 @@ from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.engine.simulation.cost import CostModel, ModelWork, StepWork
 from quire.engine.simulation.shapes import SHAPES
-from tests.config.examples import with_windows
+from tests.config.examples import LLAMA_3_8B, TINY, with_windows
 from tests.engine.simulation.setups import DEVICE, MODEL, make_setup
 
 H200 = replace(DEVICES["h200"], step_overhead=0.0)
@@ -41,7 +41,7 @@ def test_prefill_is_near_the_cards_limit() -> None:
 
 def test_parts_add_up() -> None:
     resolved = make_setup().resolved
-    cost = CostModel(ModelWork.of(MODEL), DEVICE, resolved)
+    cost = CostModel(MODEL, DEVICE, resolved)
     bytes_read = 2_000_000 + (100 + 1) * resolved.kv.bytes_per_token
     assert cost.seconds(StepWork(num_tokens=1, context=100)) == pytest.approx(1e-3 + bytes_read / 1e9)
     operations = 64_000 * 2 * 1_000_000 + 10**9 * 4 * 2 * 4 * 16
@@ -53,17 +53,19 @@ def test_parts_add_up() -> None:
 def test_tensor_parallel_shares_the_operations() -> None:
     resolved = make_setup().resolved
     work = StepWork(num_tokens=10**6)
-    alone, shared = (
-        CostModel(ModelWork.of(MODEL), DEVICE, resolved),
-        CostModel(ModelWork.of(MODEL), DEVICE, resolved, num_devices=4),
-    )
+    alone, shared = CostModel(MODEL, DEVICE, resolved), CostModel(MODEL, DEVICE, resolved, num_devices=4)
     assert alone.seconds(work) - 1e-3 == pytest.approx(4 * (shared.seconds(work) - 1e-3))
 
 
 def test_windows_limit_what_is_read() -> None:
-    model = with_windows(MODEL, (None, 16))
-    cost = CostModel(ModelWork.of(model), DEVICE, make_setup().resolved)
+    model = replace(MODEL, windows=(None, 16))
+    cost = CostModel(model, DEVICE, make_setup().resolved)
     assert cost.has_windows
     assert cost.visible(10) == 10
     assert cost.visible(100) == (100 + 16) // 2
-    assert not CostModel(ModelWork.of(MODEL), DEVICE, make_setup().resolved).has_windows
+    assert not CostModel(MODEL, DEVICE, make_setup().resolved).has_windows
+
+
+def test_work_of_a_model_is_what_its_spec_says() -> None:
+    assert ModelWork.of(LLAMA_3_8B) == ModelWork("Meta-Llama-3-8B", 8_030_261_248, 32 * 32 * 128)
+    assert ModelWork.of(with_windows(TINY, (8, None, 8, None))).windows == (8, None, 8, None)

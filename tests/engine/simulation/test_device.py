@@ -6,16 +6,14 @@ import pytest
 
 from quire.core.plan import Admission, Move, StepPlan, TableDelta
 from quire.core.sampling_params import SamplingParams
-from quire.engine.simulation.cost import CostModel, ModelWork
+from quire.engine.simulation.cost import CostModel
 from quire.engine.simulation.device import ImpossiblePlan, SimulatedDevice
 from quire.engine.simulation.workload import END
 from tests.engine.simulation.setups import DEVICE, MODEL, make_setup
 
 
 def make_device(**lengths: int) -> SimulatedDevice:
-    return SimulatedDevice(
-        CostModel(ModelWork.of(MODEL), DEVICE, make_setup().resolved), lengths, block_size=4, num_blocks=50
-    )
+    return SimulatedDevice(CostModel(MODEL, DEVICE, make_setup().resolved), lengths, block_size=4, num_blocks=50)
 
 
 def admission(row: int, request_id: str, tokens: int, blocks: list[int], computed: int = 0) -> Admission:

@@ -47,7 +47,7 @@ def test_llama_3_8b_by_its_headers(tmp_path: Path) -> None:
     assert facts.name == "Meta-Llama-3-8B"
     assert facts.weight_bytes == {"bfloat16": 16_060_522_496}
     assert facts.num_parameters == 8_030_261_248
-    assert sum(elements_per_token(cache.planes) for cache in facts.spec.caches) * 2 == 128 * 1024
+    assert sum(elements_per_token(cache) for cache in facts.spec.caches) * 2 == 128 * 1024
 
 
 def test_llama_3_8b_by_its_config_alone(tmp_path: Path) -> None:
