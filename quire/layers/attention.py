@@ -1,5 +1,6 @@
 """Attention of one layer: over the paged cache, or to both sides within a sequence."""
 
+import torch
 from torch import Tensor, nn
 
 from quire.layers.batch import Batch
@@ -57,7 +58,7 @@ class BidirectionalAttention(nn.Module):
     def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
         spec = self._spec
         assert norms is None, "no encoder norms its heads"
-        query, key, value = heads.split((spec.num_heads, spec.num_kv_heads, spec.num_kv_heads), dim=1)
+        query, key, value = torch.split(heads, [spec.num_heads, spec.num_kv_heads, spec.num_kv_heads], dim=1)
         if angles is not None:
             query, key = rotary(query, *angles), rotary(key, *angles)
         window = None if spec.window is None else 2 * spec.window

@@ -103,8 +103,10 @@ class LayerSpec:
         yield from (norm for norm in given if norm is not None)
 
     def tensors(self) -> Iterator[TensorSpec]:
-        for part in (*self.matrices(), *self.norms()):
-            yield from part.tensors()
+        for matrix in self.matrices():
+            yield from matrix.tensors()
+        for norm in self.norms():
+            yield from norm.tensors()
 
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""

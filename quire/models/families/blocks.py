@@ -93,14 +93,18 @@ class AttentionOptions(TypedDict, total=False):
 def self_attention(
     dims: Dimensions, layer: int, qkv: MatrixSpec, out: MatrixSpec, **options: Unpack[AttentionOptions]
 ) -> AttentionSpec:
-    usual: AttentionOptions = {"scale": 1 / math.sqrt(dims.head_dim), "window": dims.windows[layer], "rope": 0}
     return AttentionSpec(
         qkv,
         out,
         dims.num_heads,
         dims.num_kv_heads,
         dims.head_dim,
-        **{**usual, **options},  # type: ignore[typeddict-item]
+        scale=options.get("scale", 1 / math.sqrt(dims.head_dim)),
+        window=options.get("window", dims.windows[layer]),
+        softcap=options.get("softcap"),
+        rope=options.get("rope", 0),
+        head_norms=options.get("head_norms"),
+        causal=options.get("causal", True),
     )
 
 
