@@ -35,7 +35,8 @@ def open_model(path: Path, offloaded: frozenset[int] = frozenset()) -> tuple[Lan
 
 def oracle(tiny: Tiny, ids: list[int]) -> torch.Tensor:
     with torch.no_grad():
-        return tiny.oracle(torch.tensor([ids])).logits[0]
+        logits: torch.Tensor = tiny.oracle(torch.tensor([ids])).logits[0]
+    return logits
 
 
 IDS = [5, 17, 99, 3, 42]

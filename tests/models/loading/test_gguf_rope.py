@@ -136,7 +136,7 @@ def test_part_of_a_head(tmp_path: Path) -> None:
     ("given", "expected"), [({}, 64), ({"dimension_count": 64}, 64), ({"dimension_count": 16}, 16)]
 )
 def test_families_that_turn_a_part_by_themselves_turn_what_the_file_says(
-    tmp_path: Path, architecture: str, given: dict[str, int], expected: int
+    tmp_path: Path, architecture: str, given: dict[str, Any], expected: int
 ) -> None:
     found = config(tmp_path, architecture, **given)
     [rope] = describe_gguf({**found, "intermediate_size": 8}, "model.gguf").ropes
