@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 COUNT = 12
 
 
-def logits_of(runner: Runner, tiny: Tiny, prompts: list[list[int]]) -> None:
+def assert_logits_agree(runner: Runner, tiny: Tiny, prompts: list[list[int]]) -> None:
     """Tokens may differ where two are equally likely, so logits are compared as long as tokens agree."""
     for prompt, (tokens, logits) in zip(prompts, runner.run(prompts, COUNT), strict=True):
         expected_tokens, expected = tiny.greedy(prompt, COUNT)
@@ -28,8 +28,8 @@ def logits_of(runner: Runner, tiny: Tiny, prompts: list[list[int]]) -> None:
 def test_logits(name: str, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path)
     whole = Runner(tiny.path, device="cuda", max_num_seqs=8)
-    logits_of(whole, tiny, [prompt_of(23, seed=1)])
-    logits_of(whole, tiny, [prompt_of(length, seed=length) for length in (2, 45, 9, 31)])
-    logits_of(
+    assert_logits_agree(whole, tiny, [prompt_of(23, seed=1)])
+    assert_logits_agree(whole, tiny, [prompt_of(length, seed=length) for length in (2, 45, 9, 31)])
+    assert_logits_agree(
         Runner(tiny.path, device="cuda", max_num_seqs=5, max_num_batched_tokens=19), tiny, [prompt_of(40, seed=2)]
     )
