@@ -32,16 +32,17 @@ class Runner:
 
         def recorded(hidden: torch.Tensor, prompts: range = range(0)) -> torch.Tensor:
             logits = project(hidden, prompts)
-            self._logits.append(logits.float().cpu())
+            self._logits.append(logits.clone())
             return logits
 
-        worker._logits = recorded
+        if device == "cpu":  # a GPU's decodes are graphs, in which nothing can be kept
+            worker._logits = recorded
         self.scheduler = make_scheduler(resolved)
         self.loop = EngineLoop(self.scheduler, InlineExecutor(worker))
         self._next = 0
 
     def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[tuple[list[int], torch.Tensor]]:
-        """Per prompt: `count` greedy tokens and their logits [count, vocabulary]."""
+        """Per prompt: `count` greedy tokens and, on a CPU, their logits [count, vocabulary]."""
         chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
         requests = []
         for prompt in prompts:
@@ -57,5 +58,5 @@ class Runner:
             check(self.scheduler.kv)
             for place, (seq, token) in enumerate(zip(update.sequences, update.tokens, strict=True)):
                 tokens[seq.request.id].append(token)
-                logits[seq.request.id].append(self._logits[-1][place])
+                logits[seq.request.id].append(self._logits[-1][place] if self._logits else torch.empty(0))
         return [(tokens[request.id], torch.stack(logits[request.id])) for request in requests]
