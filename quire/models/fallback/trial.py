@@ -4,6 +4,7 @@ It finds out how each layer attends and whether the two agree when prompts are c
 for is refused: a fallback gives the numbers of transformers or does not start.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +94,15 @@ def _never_waits(model: FallbackDecoder, trial: "_Trial") -> bool:
     inputs = trial.inputs(_STEPS[2])
     hidden = model(*inputs)
     model.logits(hidden)  # what is done only once may wait
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        model.logits(model(*inputs))
-    except RuntimeError:
-        return False
-    finally:
-        torch.cuda.set_sync_debug_mode(mode)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls this mode a prototype each time it is set
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            model.logits(model(*inputs))
+        except RuntimeError:
+            return False
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
     return True
 
 
