@@ -1,11 +1,16 @@
 """Hypothesis profiles for the whole suite; `scripts/test` chooses one through HYPOTHESIS_PROFILE.
 
-How long an example takes is never an error: test machines are shared, and speed is measured elsewhere.
+How long an example takes is never an error: test machines are shared, and speed is measured elsewhere. Without a GPU,
+kernels run in Triton's interpreter, which must be known when they are defined: before any test file is imported.
 """
 
 import os
 
+import torch
 from hypothesis import HealthCheck, settings
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 settings.register_profile(
     "default",

@@ -14,6 +14,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     functional.rms_norm: (X, W, 1e-5),
     functional.add_rms_norm: (X, torch.randn(3, 8), W, 1e-5),
     functional.layer_norm: (X, W, B, 1e-5),
+    functional.add_layer_norm: (X, torch.randn(3, 8), W, None, 1e-5),
     functional.activate: (X, "silu"),
     functional.gated_activation: (X, "gelu"),
     functional.linear: (X, torch.randn(5, 8)),
