@@ -1,20 +1,38 @@
 """LinearMethod and Weight: how matrices of one format are held, loaded and multiplied by."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from quire.layers.weights import ExpectedTensors
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import Expected, ExpectedTensors, dense
 from quire.spec.matrix import MatrixSpec
 
 
 class Weight(nn.Module, ABC):
     """One matrix and its bias, as a device holds them. What moves with the model is a buffer."""
 
-    @abstractmethod
+    bias: Tensor | None
+
+    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device) -> None:
+        """`dtype` is the bias's."""
+        super().__init__()
+        self._matrix = matrix
+        bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
+        self.register_buffer("bias", bias, persistent=False)
+
     def expected(self) -> ExpectedTensors:
         """The tensors that it takes from a checkpoint."""
+        first = 0
+        for number, part in enumerate(self._matrix.parts):
+            weight, rows = self._matrix.weight(part), slice(first, first + part.rows)
+            yield Expected(weight.name, weight.shape, partial(self._take, number, rows))
+            if self._matrix.bias:
+                bias = self._matrix.bias_of(part)
+                yield Expected(bias.name, bias.shape, partial(self._take_bias, rows))
+            first += part.rows
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -23,6 +41,14 @@ class Weight(nn.Module, ABC):
     @abstractmethod
     def rows(self, ids: Tensor) -> Tensor:
         """The rows `ids` themselves, dense: what an embedding looks up."""
+
+    @abstractmethod
+    def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
+        """Part `number` of the matrix, which holds these rows of it."""
+
+    def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
+        assert self.bias is not None
+        self.bias[rows].copy_(dense(stored, self.bias.dtype))
 
 
 class LinearMethod(ABC):

@@ -1,13 +1,11 @@
 """Weights in a floating-point dtype that the device computes in; packed ones are expanded when they are loaded."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, ExpectedTensors, dense, place
+from quire.layers.weights import dense, place
 from quire.ops.functional import linear
 from quire.spec.matrix import MatrixSpec
 
@@ -16,28 +14,13 @@ class DenseWeight(Weight):
     """A plain matrix [rows, columns]: all parts are one, and one matmul does for all."""
 
     values: Tensor | None
-    bias: Tensor | None
 
     def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
-        super().__init__()
-        self._matrix = matrix
+        super().__init__(matrix, dtype, device)
         self._dtype = dtype
         self._device = device
         self._pinned = pinned
         self.register_buffer("values", None, persistent=False)
-        bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
-        self.register_buffer("bias", bias, persistent=False)
-
-    def expected(self) -> ExpectedTensors:
-        first = 0
-        for part in self._matrix.parts:
-            rows = slice(first, first + part.rows)
-            weight = self._matrix.weight(part)
-            yield Expected(weight.name, weight.shape, partial(self._take, rows))
-            if self._matrix.bias:
-                bias = self._matrix.bias_of(part)
-                yield Expected(bias.name, bias.shape, partial(self._take_bias, rows))
-            first += part.rows
 
     def forward(self, x: Tensor) -> Tensor:
         return linear(x, self._loaded(), self.bias)
@@ -49,7 +32,7 @@ class DenseWeight(Weight):
         assert self.values is not None, f"{self._matrix.name} was not loaded"
         return self.values
 
-    def _take(self, rows: slice, stored: StoredTensor) -> None:
+    def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
         values = dense(stored, self._dtype)
         if len(self._matrix.parts) == 1:
             # where dtype and device are the file's, this is the mapped file itself, shared with other processes
@@ -60,10 +43,6 @@ class DenseWeight(Weight):
             empty = torch.empty(shape, dtype=self._dtype, device=self._device)
             self.values = place(empty, self._device, pinned=self._pinned)
         self.values[rows].copy_(values)
-
-    def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
-        assert self.bias is not None
-        self.bias[rows].copy_(dense(stored, self._dtype))
 
 
 class DenseMethod(LinearMethod):

@@ -1,14 +1,12 @@
 """Weights in any ggml type, held as they lie in the file and expanded for each use."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, ExpectedTensors, dense, place
+from quire.layers.weights import dense, place
 from quire.ops.reference.gguf.dequantize import dequantize
 from quire.spec.matrix import MatrixSpec
 
@@ -37,28 +35,13 @@ class GgufPart(nn.Module):
 class GgufWeight(Weight):
     """Parts that may be of different types; the dtype of what they are applied to decides what they expand to."""
 
-    bias: Tensor | None
-
     def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
-        super().__init__()
-        self._matrix = matrix
+        super().__init__(matrix, dtype, device)
         self._dtype = dtype
         self._device = device
         self._pinned = pinned
         self._parts = nn.ModuleDict()
         """By place among the matrix's parts."""
-        bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
-        self.register_buffer("bias", bias, persistent=False)
-
-    def expected(self) -> ExpectedTensors:
-        first = 0
-        for number, part in enumerate(self._matrix.parts):
-            weight = self._matrix.weight(part)
-            yield Expected(weight.name, weight.shape, partial(self._take, str(number)))
-            if self._matrix.bias:
-                bias = self._matrix.bias_of(part)
-                yield Expected(bias.name, bias.shape, partial(self._take_bias, slice(first, first + part.rows)))
-            first += part.rows
 
     def forward(self, x: Tensor) -> Tensor:
         parts = [self._part(number) for number in range(len(self._matrix.parts))]
@@ -74,14 +57,10 @@ class GgufWeight(Weight):
         assert isinstance(part, GgufPart)
         return part
 
-    def _take(self, number: str, stored: StoredTensor) -> None:
+    def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
         data = stored.data if stored.is_quantized else dense(stored, self._dtype)
         held = place(data.contiguous(), self._device, pinned=self._pinned)
-        self._parts[number] = GgufPart(stored.kind, stored.shape, held)
-
-    def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
-        assert self.bias is not None
-        self.bias[rows].copy_(dense(stored, self._dtype))
+        self._parts[str(number)] = GgufPart(stored.kind, stored.shape, held)
 
 
 class GgufMethod(LinearMethod):

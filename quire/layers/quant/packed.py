@@ -1,13 +1,11 @@
 """Weights in the layouts of the native CPU core."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.layers.weights import dense
 from quire.ops.cpu.matrix import StoredRows
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.packing import Packing
@@ -20,26 +18,12 @@ _HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 class PackedWeight(Weight):
     """All parts of a matrix together, its bias included; they are packed when the last of them has come."""
 
-    bias: Tensor | None
-
     def __init__(self, matrix: MatrixSpec, packing: Packing, keep: bool) -> None:
-        super().__init__()
-        self._matrix = matrix
+        super().__init__(matrix, torch.float32, torch.device("cpu"))
         self._packing = packing
         self._keep = keep
         self._stored: dict[int, StoredRows] = {}
         self._packed: PackedLinear | None = None
-        self.register_buffer("bias", torch.empty(matrix.rows) if matrix.bias else None, persistent=False)
-
-    def expected(self) -> ExpectedTensors:
-        first = 0
-        for number, part in enumerate(self._matrix.parts):
-            weight = self._matrix.weight(part)
-            yield Expected(weight.name, weight.shape, partial(self._take, number))
-            if self._matrix.bias:
-                bias = self._matrix.bias_of(part)
-                yield Expected(bias.name, bias.shape, partial(self._take_bias, slice(first, first + part.rows)))
-            first += part.rows
 
     def forward(self, x: Tensor) -> Tensor:
         return packed_linear(x, self._loaded())
@@ -51,16 +35,12 @@ class PackedWeight(Weight):
         assert self._packed is not None, f"{self._matrix.name} was not loaded"
         return self._packed
 
-    def _take(self, number: int, stored: StoredTensor) -> None:
+    def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
         self._stored[number] = self._rows_of(stored)
         if len(self._stored) == len(self._matrix.parts):
             parts = [self._stored.pop(place) for place in range(len(self._matrix.parts))]
             # the bias may come later: the packed weight reads it where it is
             self._packed = self._packing.linear(self._matrix.name, parts, self._matrix.columns, self.bias)
-
-    def _take_bias(self, rows: slice, stored: StoredTensor) -> None:
-        assert self.bias is not None
-        self.bias[rows].copy_(dense(stored, torch.float32))
 
     def _rows_of(self, stored: StoredTensor) -> StoredRows:
         """The tensor as the core packs it."""
