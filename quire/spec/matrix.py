@@ -43,10 +43,6 @@ class MatrixSpec:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
-    @property
-    def num_parameters(self) -> int:
-        return self.rows * (self.columns + self.bias)
-
     def weight(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's rows."""
         shape = (part.rows, self.columns)

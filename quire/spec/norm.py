@@ -30,10 +30,6 @@ class NormSpec:
     one_a_head: str = ""
     """Name of each head's own tensor, where the rows of `shape` are tensors of their own; `{}` is the head's number."""
 
-    @property
-    def size(self) -> int:
-        return self.shape[-1]
-
     def tensors(self) -> Iterator[TensorSpec]:
         layouts = (self.layout, self.gguf_layout)
         if self.one_a_head:

@@ -131,9 +131,7 @@ def head_norms(
     return HeadNormsSpec(query, key)
 
 
-def gated_mlp(
-    dims: Dimensions, layer: int, *, bias: bool = False, prefix: str = "model.layers.{}.mlp.", causal: bool = True
-) -> MlpSpec:
+def gated_mlp(dims: Dimensions, layer: int, *, bias: bool = False, prefix: str = "model.layers.{}.mlp.") -> MlpSpec:
     """Two tensors in the checkpoint, one matrix here."""
     size, start = dims.fields.size("intermediate_size", "n_inner"), prefix.format(layer)
     parts = tuple(Part(f"{start}{role}_proj", role, size) for role in ("gate", "up"))
@@ -252,7 +250,6 @@ class ModelOptions(TypedDict, total=False):
     embedding: EmbeddingSpec
     norm: NormSpec | None
     head_name: str
-    head_bias: bool
     tied: bool
     """What the family's own class has where a config does not say."""
     ropes: tuple[RopeSpec, ...]
@@ -273,7 +270,7 @@ def decoder(
     classifier = _score(dims, width)
     has_head = classifier is None and not _ends_at_hidden_states(dims.architecture)
     tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
-    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows", bias=given.get("head_bias", False))
+    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows")
     return ModelSpec(
         architecture=dims.architecture,
         vocab_size=dims.vocab_size,
