@@ -68,11 +68,12 @@ async def test_killed_engines_lose_nothing(llm, alone):
     for _ in range(2):
         running = [asyncio.ensure_future(last(llm, f"prompt {i}")) for i in range(6)]
         started = llm.generate("the first token", GREEDY)
-        await anext(started)  # so that there is something to lose
+        first = await anext(started)  # so that there is something to lose
         os.kill(pid(llm), signal.SIGKILL)
         outputs = await asyncio.gather(*running)
         assert [o.outputs[0].token_ids for o in outputs] == [o.outputs[0].token_ids for o in alone]
-        assert [len(o.outputs[0].token_ids) async for o in started][-1] == 40
+        # on a busy machine the first output may already hold all tokens
+        assert len([first, *[o async for o in started]][-1].outputs[0].token_ids) == 40
     assert llm.fleet.slots[0].restarts >= 2
     assert await books_balance(llm)
 
@@ -81,19 +82,19 @@ async def test_random_sampling_goes_on_with_the_same_noise(llm):
     params = SamplingParams(temperature=1.0, seed=11, n=2, max_tokens=40, ignore_eos=True)
     expected = await last(llm, "prompt", params)
     stream = llm.generate("prompt", params)
-    await anext(stream)
+    first = await anext(stream)
     os.kill(pid(llm), signal.SIGKILL)
-    moved = [output async for output in stream][-1]
+    moved = [first, *[output async for output in stream]][-1]
     assert [o.token_ids for o in moved.outputs] == [o.token_ids for o in expected.outputs]
 
 
 async def test_signals_for_the_whole_group_leave_engines_to_the_front(llm):
     before = pid(llm)
     stream = llm.generate("prompt", GREEDY)
-    await anext(stream)
+    first = await anext(stream)
     for number in (signal.SIGTERM, signal.SIGINT):
         os.kill(before, number)
-    assert len([output async for output in stream][-1].outputs[0].token_ids) == 40
+    assert len([first, *[output async for output in stream]][-1].outputs[0].token_ids) == 40
     assert pid(llm) == before
 
 
