@@ -15,7 +15,7 @@ from quire.core.status import Status
 from quire.engine.blame import Blame
 from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
-from quire.engine.step_room import StepRoom
+from quire.engine.oom_backoff import OomBackoff
 from quire.executor.base import Executor, StepHandle
 from quire.sampling.grammar.shelf import GrammarShelf
 from quire.scheduler.intake import StepUpdate
@@ -51,7 +51,7 @@ class EngineLoop:
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
-        self._room = StepRoom(scheduler)
+        self._oom_backoff = OomBackoff(scheduler)
         self._preparing = Preparing(scheduler, self.holds, grammars)
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
@@ -92,7 +92,7 @@ class EngineLoop:
 
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
-        self._preparing.let_go()
+        self._preparing.resume()
         plan = self._scheduler.schedule(time.monotonic())
         due, update = plan, StepUpdate([], [])
         try:
@@ -136,7 +136,7 @@ class EngineLoop:
         result = flight.handle.result()
         update = self._scheduler.update(result)
         self._blame.stepped()
-        self._room.stepped()
+        self._oom_backoff.stepped()
         plan = flight.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
@@ -173,10 +173,10 @@ class EngineLoop:
         """Go on with smaller steps; a request that does not fit even alone ends."""
         self.num_out_of_memory += 1
         tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
-        is_someone = self._room.ran_out(tokens, requests)
+        is_someone = self._oom_backoff.ran_out(tokens, requests)
         _log.warning(
             "step %d had %d tokens of %d requests and was taken back; the next ones have %d tokens at most",
-            *(plan.step, tokens, requests, self._room.num_tokens),
+            *(plan.step, tokens, requests, self._oom_backoff.num_tokens),
         )
         for request_id in self._blame.step_threw(sequences) if is_someone else ():
             why = (
@@ -187,4 +187,4 @@ class EngineLoop:
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure, seq.is_blameless = why, True
             self._scheduler.abort(request_id, Status.FAILED)
-            self._room.relieved()
+            self._oom_backoff.relieved()

@@ -13,15 +13,15 @@ from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.grammar.vocabulary import grammar_vocabulary
-from quire.engine.labels import only_pools
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
-from quire.engine.text.load import load_tokenizer
 from quire.executor.inline import local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.shelf import GrammarShelf
+from quire.text.labels import only_pools
+from quire.text.load import load_tokenizer
 
 _log = logging.getLogger(__name__)
 

@@ -103,10 +103,10 @@ class Scheduler:
         for seq in self._roster.sequences_of(request_id):
             self._roster.hold(seq)
 
-    def let_go(self, request_id: str) -> None:
+    def resume(self, request_id: str) -> None:
         """A held request may run again; one that is not held, or has ended, is left as it is."""
         for seq in self._roster.sequences_of(request_id):
-            self._roster.let_go(seq)
+            self._roster.resume(seq)
 
     def take_finished(self) -> list[Sequence]:
         """Sequences that ended since the last call, each exactly once."""

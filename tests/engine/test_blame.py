@@ -168,10 +168,10 @@ def test_a_hold_with_two_reasons_lasts_until_both_are_gone():
     loop.add(make_request("a", [1, 2]))
     loop.holds.hold("a", "reader")
     loop.holds.hold("a", "trial")
-    loop.holds.let_go("a", "trial")
+    loop.holds.resume("a", "trial")
     assert scheduler.num_held == 1
     assert not scheduler.can_advance
-    loop.holds.let_go("a", "reader")
+    loop.holds.resume("a", "reader")
     assert scheduler.num_held == 0
     assert run(loop)["a", 0][0] in {Status.STOPPED, Status.LENGTH}
 

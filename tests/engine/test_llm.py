@@ -8,7 +8,7 @@ import torch
 
 import quire
 from quire import LLM, BeamSearchParams, ConfigError, InvalidRequest, SamplingParams
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 

@@ -14,7 +14,7 @@ from quire.core.plan import Admission, StepPlan, TableDelta
 from quire.core.sampling_params import SamplingParams
 from quire.worker.made_up import made_up_sequence
 from quire.worker.start import start_worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,7 @@ from quire.worker.made_up import made_up_sequence
 from quire.worker.ready_ahead import ready_ahead
 from quire.worker.start import start_worker
 from quire.worker.worker import Worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 from tests.worker.test_decode_graphs import ImitatedGraphs
 

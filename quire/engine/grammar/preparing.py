@@ -50,7 +50,7 @@ class Preparing:
             self._waiting[request.id] = compiling
             self._holds.hold(request.id, GRAMMAR)
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         """Those that are ready may run; one whose grammar cannot be compiled after all fails, with the reason."""
         if not self._waiting:
             return
@@ -60,7 +60,7 @@ class Preparing:
             del self._waiting[request_id]
             error = compiling.exception()
             if error is None:
-                self._holds.let_go(request_id, GRAMMAR)
+                self._holds.resume(request_id, GRAMMAR)
                 continue
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure = str(error)
