@@ -57,10 +57,13 @@ class DeepSeek(CallFormat):
         name, found = yield from captured(source.until((_NAME, _CALL_END), "content"))
         name = name.strip()
         yield from source.space()
-        if name == "function" and (yield from source.more()) and source.text[source.at] != "{":
-            name = yield from source.word("_-.", LONGEST_NAME)
+        if name == "function":  # V3's kind of call, whose name follows, or a function that is called so
             if not (yield from source.more()):
                 raise Malformed
+            if source.text[source.at] != "{":
+                name = yield from source.word("_-.", LONGEST_NAME)
+                if not (yield from source.more()):
+                    raise Malformed
         if found != _NAME or not 0 < len(name) <= LONGEST_NAME:
             raise Malformed
         yield Part("call", name)
