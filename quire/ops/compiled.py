@@ -33,7 +33,7 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    # the kernels for few rows are faster than what a compiler would call
+    # the kernels for skinny GEMMs are faster than what a compiler would call
     result: Tensor = _opaque_linear(x, weight, bias) if x.is_cuda else torch.nn.functional.linear(x, weight, bias)
     return result
 

@@ -13,8 +13,8 @@ from triton.compiler import ASTSource, compile
 from quire.ops.triton.attend_split import attend_part_kernel, choose_split_tiling
 from quire.ops.triton.attend_tiles import attend_tiles_kernel, choose_tiling
 from quire.ops.triton.card import Card
-from quire.ops.triton.few_rows_choices import choose
-from quire.ops.triton.few_rows_linear import _multiply_on_tensor_cores
+from quire.ops.triton.skinny_gemm import _multiply_on_tensor_cores
+from quire.ops.triton.skinny_gemm_choices import choose
 from tests.ops.triton.cards import OTHERS
 
 CARDS = {
