@@ -81,10 +81,10 @@ TABLE: dict[str, dict[str, str]] = {
         "cuda": f"{_TRITON}.sample_tokens:sample_tokens",
         "cpu": f"{_CPU}.sample_tokens:sample_tokens",
     },
-    "likeliest": {
-        "reference": f"{_REFERENCE}.likeliest:likeliest",
-        "cuda": f"{_TRITON}.likeliest:likeliest",
-        "cpu": f"{_CPU}.likeliest:likeliest",
+    "argmax": {
+        "reference": f"{_REFERENCE}.argmax:argmax",
+        "cuda": f"{_TRITON}.argmax:argmax",
+        "cpu": f"{_CPU}.argmax:argmax",
     },
     "apply_token_bitmask": {
         "reference": f"{_REFERENCE}.apply_token_bitmask:apply_token_bitmask",

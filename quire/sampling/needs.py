@@ -11,7 +11,7 @@ WIDEST = 1024
 """Beyond this many candidates, picking them costs what sorting the vocabulary costs."""
 
 GREEDY_BELOW = 1e-5
-"""A lower temperature takes the likeliest token: it could only choose between logits that differ by rounding."""
+"""A lower temperature takes the most likely token: it could only choose between logits that differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Needs:
     top_p: bool
     min_p: bool
     width: int | None
-    """How many of the likeliest tokens decide top-k and top-p; None: all of them."""
+    """How many of the most likely tokens decide top-k and top-p; None: all of them."""
     logprobs: bool
     """Some sequence reports logprobs of its tokens."""
 
@@ -47,7 +47,7 @@ def is_random(params: SamplingParams) -> bool:
 
 
 def num_reported(params: SamplingParams) -> int | None:
-    """How many likeliest tokens are reported beside each drawn one; None where not even the drawn one's logprob is."""
+    """How many of the most likely tokens are reported beside each drawn one; None: not even its own logprob is."""
     if params.logprobs is None and params.num_sequences > params.n:
         return 0  # best-of ranks by the logprobs of what was drawn
     return params.logprobs

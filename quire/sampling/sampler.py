@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quire.ops.functional import likeliest, sample_tokens
+from quire.ops.functional import argmax, sample_tokens
 from quire.ops.upload import upload
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
@@ -25,7 +25,7 @@ class BatchLogprobs:
 
     places: tuple[int, ...]
     counts: tuple[int, ...]
-    """How many likeliest tokens each of them asked for."""
+    """How many of the most likely tokens each of them asked for."""
     tensors: LogprobsTensors
 
 
@@ -63,7 +63,7 @@ class Sampler:
     def _draw(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens, and for which rows there is none."""
         processors = self._state.active_processors()
-        tokens, invalid = likeliest(logits)
+        tokens, invalid = argmax(logits)
         if not processors and not self._state.needs.noise:
             return tokens, invalid
         logits = logits.to(torch.float32)
@@ -71,7 +71,7 @@ class Sampler:
             processor.apply(logits, rows, positions)
         if processors:
             # they may hide what is wrong with the model's logits, or leave nothing of them
-            tokens, nothing_left = likeliest(logits)
+            tokens, nothing_left = argmax(logits)
             invalid = invalid | nothing_left
         if self._state.needs.noise:
             tokens = self._draw_randomly(logits, rows, positions)
@@ -93,7 +93,7 @@ class Sampler:
         )
 
     def _asked(self, rows: Tensor, host_rows: Sequence[int] | None) -> dict[int, int]:
-        """By place in the batch: how many likeliest tokens it reports."""
+        """By place in the batch: how many of the most likely tokens it reports."""
         known: Sequence[int] = rows.tolist() if host_rows is None else host_rows
         counts = ((place, self._state.num_logprobs(row)) for place, row in enumerate(known))
         return {place: count for place, count in counts if count is not None}

@@ -85,7 +85,7 @@ class SamplingState:
         return any(processor is not self.grammars for processor in self.active_processors())
 
     def num_logprobs(self, row: int) -> int | None:
-        """How many likeliest tokens a row reports beside the drawn one; None where it reports nothing."""
+        """How many of the most likely tokens a row reports beside the drawn one; None where it reports nothing."""
         params = self._params.get(row)
         return None if params is None else num_reported(params)
 

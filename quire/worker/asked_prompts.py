@@ -13,7 +13,7 @@ from quire.sampling.logprobs import prompt_logprobs
 @dataclass(frozen=True, slots=True)
 class _Asked:
     count: int
-    """Likeliest tokens to report."""
+    """Most likely tokens to report."""
     length: int
 
 

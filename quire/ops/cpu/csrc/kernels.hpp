@@ -70,7 +70,7 @@ struct AttentionPart {
 
 // How a row draws its token. Noise is a function of seed, stream, position and the token's id.
 struct Draw {
-    float temperature;  // 0: the likeliest
+    float temperature;  // 0: the most likely
     int64_t top_k;      // 0 or less: all
     float top_p;        // 1: all
     float min_p;        // 0: all
