@@ -1,6 +1,6 @@
 """What torch.compile reads in place of ops; imported only where a model is compiled.
 
-What is being compiled is made of definitions, which the compiler fuses as it likes; only products on a GPU stay the
+What is being compiled is made of definitions, which the compiler fuses as it likes; only matmuls on a GPU stay the
 kernels' own, as one call that it does not look into.
 """
 

@@ -92,7 +92,7 @@ TABLE: dict[str, dict[str, str]] = {
         "cpu": f"{_CPU}.apply_token_bitmask:apply_token_bitmask",
     },
     "linear": {"reference": f"{_REFERENCE}.linear:linear", "cuda": f"{_TRITON}.skinny_gemm:linear"},
-    # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
+    # its definition is dequantize and torch's matmul; there is no other way to compute on packed layouts
     "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},
 }
 """By op, then by device type (`cuda`, `cpu`), `tape` for values that are being recorded, or `reference`."""

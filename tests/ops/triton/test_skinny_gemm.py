@@ -36,7 +36,7 @@ def random(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
 
 
 def weights(out_size: int, in_size: int, dtype: torch.dtype) -> Tensor:
-    """Such that products with normal rows are of order 1."""
+    """Such that matmuls with normal rows are of order 1."""
     return (random(out_size, in_size, dtype=torch.float32, seed=1) / in_size**0.5).to(dtype)
 
 
