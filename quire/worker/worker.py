@@ -18,13 +18,13 @@ from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
-from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.beginnings import SharedBeginnings
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.ready_ahead import ready_ahead
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
@@ -77,7 +77,7 @@ class Worker:
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
-        self._prompts = AskedPrompts(self._logits, sampling.vocab_size)
+        self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
@@ -99,7 +99,7 @@ class Worker:
         inputs = self._make_inputs(plan)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        prompt_logprobs = self._prompts.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
+        prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
@@ -117,7 +117,7 @@ class Worker:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
-        self._prompts.reset()
+        self._prompt_logprobs.reset()
         self._constrained.reset()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
@@ -133,7 +133,9 @@ class Worker:
         if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
             return False
         return not (
-            self._prompts.are_there or self._sampling.needs.logprobs or self._sampling.has_processors_besides_grammars
+            self._prompt_logprobs.are_asked_for
+            or self._sampling.needs.logprobs
+            or self._sampling.has_processors_besides_grammars
         )
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
@@ -180,7 +182,7 @@ class Worker:
         for row in plan.released:
             self._sampling.release(row)
             self._constrained.release(row)
-            self._prompts.release(row)
+            self._prompt_logprobs.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -193,7 +195,7 @@ class Worker:
         if self._beginnings is not None:
             self._beginnings.admit(admission)
         self._constrained.admit(admission)
-        self._prompts.admit(admission)
+        self._prompt_logprobs.admit(admission)
         self._lengths[row] = admission.num_computed
         self._prompt_lengths[row] = admission.num_prompt
         self._sampling.admit(
@@ -214,7 +216,7 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompts.are_there
+        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for
         prompts = self._tokens_of_prompts(plan)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 
