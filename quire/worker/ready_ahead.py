@@ -8,7 +8,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.sampling.state import SamplingState
 from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
 
 _WAYS = (
@@ -34,14 +34,14 @@ def ready_ahead(
     The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
     """
     for count in _PROMPTS:
-        sequence = made_up_sequence(0, count, layout)
+        sequence = dummy_sequence(0, count, layout)
         run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[count], num_sampling=1)).result()
         run(StepPlan(step=0, released=[0]))
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
         for params in _WAYS:
             for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
-                run(StepPlan(step=0, admitted=[made_up_sequence(0, 1, layout, params)]))
+                run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
                 graphs.make_ready(size, sampling.needs, alike=alike)
                 run(StepPlan(step=0, released=[0]))
                 yield

@@ -84,10 +84,10 @@ def _borrowed_model(
     described: DescribedModel, resolved: Resolved, device: torch.device, seed: int, clock: StartClock
 ) -> FallbackDecoder:
     """A model whose modules are transformers' own."""
-    made_up = seed if resolved.random_weights else None
+    random_seed = seed if resolved.random_weights else None
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     model = load_fallback(
-        described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=made_up
+        described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=random_seed
     )
     clock.done("the model, from transformers")
     return model

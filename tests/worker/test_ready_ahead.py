@@ -12,7 +12,7 @@ from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
 from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.ready_ahead import ready_ahead
 from quire.worker.start import start_worker
 from quire.worker.worker import Worker
@@ -45,7 +45,7 @@ def answers(worker: Worker, resolved: Resolved, params: SamplingParams) -> list[
     for rows in ([0], [0, 1, 2]):
         sequences = [
             msgspec.structs.replace(
-                made_up_sequence(row, 3 + row, resolved.kv, params), tables=[[2 * row + 1, 2 * row + 2]]
+                dummy_sequence(row, 3 + row, resolved.kv, params), tables=[[2 * row + 1, 2 * row + 2]]
             )
             for row in rows
         ]
