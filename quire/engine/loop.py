@@ -17,7 +17,7 @@ from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
 from quire.engine.step_room import StepRoom
 from quire.executor.base import Executor, StepHandle
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
@@ -43,7 +43,7 @@ class _Flight:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarShelf | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarCache | None = None) -> None:
         """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor

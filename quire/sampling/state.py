@@ -12,8 +12,8 @@ from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
 from quire.ops.upload import upload
+from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
-from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.needs import Needs, is_random, needs_of, num_reported
 from quire.sampling.processors.allowed_tokens import AllowedTokens
 from quire.sampling.processors.bad_words import BadWords
@@ -47,9 +47,9 @@ class SamplingState:
         device: torch.device,
         engine_seed: int = 0,
         extra: Sequence[LogitsProcessor] = (),
-        shelf: GrammarShelf | None = None,
+        grammar_cache: GrammarCache | None = None,
     ) -> None:
-        """`shelf` has the grammars of sequences with structured output; without it there must be none."""
+        """`grammar_cache` has the grammars of sequences with structured output; without it there must be none."""
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
@@ -58,7 +58,7 @@ class SamplingState:
         """By row: temperature, top-p, min-p."""
         self._integers = torch.zeros((max_rows, 3), dtype=torch.int64, device=device)
         """By row: top-k, seed, stream (the sequence's index in its request)."""
-        self.grammars = GrammarMasks(max_rows, vocab_size, device, shelf)
+        self.grammars = GrammarMasks(max_rows, vocab_size, device, grammar_cache)
         self._processors: tuple[LogitsProcessor, ...] = (
             self.grammars,
             AllowedTokens(max_rows, vocab_size, device),
