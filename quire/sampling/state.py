@@ -14,7 +14,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
-from quire.sampling.needs import Needs, is_random, needs_of, num_reported
+from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
 from quire.sampling.processors.allowed_tokens import AllowedTokens
 from quire.sampling.processors.bad_words import BadWords
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
@@ -53,7 +53,7 @@ class SamplingState:
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
-        self._needs: Needs | None = None
+        self._mode: SamplingMode | None = None
         self._numbers = torch.zeros((max_rows, 3), device=device)
         """By row: temperature, top-p, min-p."""
         self._integers = torch.zeros((max_rows, 3), dtype=torch.int64, device=device)
@@ -70,11 +70,11 @@ class SamplingState:
         )
 
     @property
-    def needs(self) -> Needs:
+    def mode(self) -> SamplingMode:
         """What the admitted sequences ask of a step."""
-        if self._needs is None:
-            self._needs = needs_of(self._params.values(), self.vocab_size)
-        return self._needs
+        if self._mode is None:
+            self._mode = sampling_mode(self._params.values(), self.vocab_size)
+        return self._mode
 
     def active_processors(self) -> list[LogitsProcessor]:
         """Those that some admitted sequence uses, in the order in which they change logits."""
@@ -117,12 +117,12 @@ class SamplingState:
         for processor in self._processors:
             processor.admit(row, newcomer)
         self._params[row] = params
-        self._needs = None
+        self._mode = None
 
     def release(self, row: int) -> None:
         """Free a row; nothing happens where it is free."""
         self._params.pop(row, None)
-        self._needs = None
+        self._mode = None
         for processor in self._processors:
             processor.release(row)
 

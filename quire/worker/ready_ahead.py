@@ -11,7 +11,7 @@ from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
 
-_WAYS = (
+_MODES = (
     SamplingParams(temperature=0.0),
     SamplingParams(temperature=1.0),
     SamplingParams(temperature=1.0, top_p=0.9),
@@ -39,9 +39,9 @@ def ready_ahead(
         run(StepPlan(step=0, released=[0]))
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
-        for params in _WAYS:
+        for params in _MODES:
             for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
                 run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
-                graphs.make_ready(size, sampling.needs, alike=alike)
+                graphs.make_ready(size, sampling.mode, alike=alike)
                 run(StepPlan(step=0, released=[0]))
                 yield

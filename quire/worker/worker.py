@@ -127,14 +127,14 @@ class Worker:
         return embedder_of(self._model, self._kv_dtype, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
-        """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host but
+        """Whether the step is one token more for each row, drawn in one of the modes that need nothing of the host but
         masks.
         """
         if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
             return False
         return not (
             self._prompt_logprobs.are_asked_for
-            or self._sampling.needs.logprobs
+            or self._sampling.mode.logprobs
             or self._sampling.has_processors_besides_grammars
         )
 
@@ -144,12 +144,12 @@ class Worker:
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
-                (self._sampling.needs, grammars.width),
+                (self._sampling.mode, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
                 alike=alike,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.needs, alike=alike)
+            sampled = graphs.run(plan.rows, self._sampling.mode, alike=alike)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running

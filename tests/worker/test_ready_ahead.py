@@ -85,7 +85,7 @@ def test_the_usual_ways_to_sample_find_their_graphs(
         answers(worker, resolved, params)
     assert captured == []
     answers(worker, resolved, SamplingParams(min_p=0.1))
-    assert captured != []  # this way is captured when it comes
+    assert captured != []  # this mode is captured when it comes
 
 
 def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: Path) -> None:
@@ -93,10 +93,10 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     graphs, sampling = worker._graphs, worker._sampling
     assert graphs is not None
     asked: list[tuple[int, bool]] = []
-    graphs.make_ready = lambda size, way, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
-    nobody = sampling.needs
+    graphs.make_ready = lambda size, mode, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
+    nobody = sampling.mode
     for _ in ready_ahead(worker.start, graphs, sampling, resolved.kv, may_begin_alike=True):
-        assert sampling.needs == nobody
+        assert sampling.mode == nobody
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS
     assert {size for size, alike in asked if alike} == {size for size in graphs.sizes if size >= FEWEST}

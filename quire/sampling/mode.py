@@ -1,5 +1,7 @@
-"""What the admitted sequences ask of a step, as host values: it chooses the cheapest way to sample without asking the
-device, and names the CUDA graph that does it. Plain numbers, no torch.
+"""SamplingMode: what the admitted sequences ask of a step, as host values.
+
+It chooses the cheapest way to sample without asking the device, and names the CUDA graph that does it. Plain numbers,
+no torch.
 """
 
 from collections.abc import Collection
@@ -15,8 +17,8 @@ GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """False or None: no admitted sequence uses it, so no step needs to."""
+class SamplingMode:
+    """False or None: no admitted sequence uses it, so no step computes it."""
 
     noise: bool
     """Some sequence has a temperature; otherwise a step is an argmax."""
@@ -29,10 +31,10 @@ class Needs:
     """Some sequence reports logprobs of its tokens."""
 
 
-def needs_of(params: Collection[SamplingParams], vocab_size: int) -> Needs:
-    """The needs of these sequences together."""
+def sampling_mode(params: Collection[SamplingParams], vocab_size: int) -> SamplingMode:
+    """The mode that serves all of these sequences."""
     random = [each for each in params if is_random(each)]
-    return Needs(
+    return SamplingMode(
         noise=bool(random),
         top_k=any(0 < each.top_k < vocab_size for each in random),
         top_p=any(each.top_p < 1 for each in random),
