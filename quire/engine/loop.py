@@ -111,12 +111,12 @@ class EngineLoop:
             self.holds.forget(seq.request.id)
         return update, finished
 
-    def make_ready(self) -> bool:
-        """Have the device do something ahead of requests, while there are none; False when nothing is left."""
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         try:
-            return self._executor.make_ready()
+            return self._executor.warm_up()
         except Exception:  # requests that need it will find out, with someone to tell
-            _log.warning("what could be made ready ahead of requests was not", exc_info=True)
+            _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
 

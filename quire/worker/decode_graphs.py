@@ -2,7 +2,7 @@
 
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
 reads. Graphs are captured when a size is used for the second time, or before it is used at all while there is nothing
-else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. There are at most as
+else to do (`warmup.py`): none delays the start, and a size that comes once costs nothing. There are at most as
 many as memory was planned for; one more takes the place of the one that has not been used for longest. Where the host
 has to say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host
 thinks.
@@ -116,7 +116,7 @@ class DecodeGraphs:
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
-    def make_ready(self, size: int, mode: Hashable, *, alike: bool = False) -> None:
+    def warm_up(self, size: int, mode: Hashable, *, alike: bool = False) -> None:
         """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be in this mode.
 
         None that is there makes room for it.

@@ -25,11 +25,11 @@ from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.prompt_logprobs import PromptLogprobs
-from quire.worker.ready_ahead import ready_ahead
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.start_embedder import embedder_of
+from quire.worker.warmup import warmup_steps
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -81,10 +81,10 @@ class Worker:
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
-        self._ahead: Iterator[object] = iter(())
+        self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             alike = self._beginnings is not None
-            self._ahead = ready_ahead(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
+            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -108,9 +108,9 @@ class Worker:
         return running
 
     @torch.inference_mode()
-    def make_ready(self) -> bool:
-        """Do one thing that later steps will not have to, while no row is admitted; False when nothing is left."""
-        return next(self._ahead, _NOTHING_LEFT) is not _NOTHING_LEFT
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while no row is admitted; False when nothing is left."""
+        return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
     @torch.inference_mode()
     def reset(self) -> None:

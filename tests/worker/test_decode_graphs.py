@@ -138,5 +138,5 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
     for mode in ("a", "c", "b", "a"):  # c took b's place, and b then a's
         assert graphs.run([3, 1], mode).tokens.tolist() == [3, 1]
     assert captures == ["a", "b", "c", "b", "a"]
-    graphs.make_ready(2, "d")
+    graphs.warm_up(2, "d")
     assert captures == ["a", "b", "c", "b", "a"]  # what is only likely to be used takes nobody's place

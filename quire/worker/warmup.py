@@ -1,4 +1,4 @@
-"""What requests will want and a GPU has not done yet, done while there are none: graphs captured, kernels compiled."""
+"""Warm-up while there are no requests: graphs are captured and kernels compiled before a request needs them."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,7 +21,7 @@ _PROMPTS = (2, 4, 8, 16)
 """Tokens: attention has kernels of its own for short chunks, and which one it takes depends on the model's heads."""
 
 
-def ready_ahead(
+def warmup_steps(
     run: Callable[[StepPlan], RunningStep],
     graphs: DecodeGraphs,
     sampling: SamplingState,
@@ -29,7 +29,7 @@ def ready_ahead(
     *,
     may_begin_alike: bool,
 ) -> Iterator[None]:
-    """Makes one thing ready each time it is advanced, and leaves no row admitted.
+    """Warms up one thing each time it is advanced, and leaves no row admitted.
 
     The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
     """
@@ -42,6 +42,6 @@ def ready_ahead(
         for params in _MODES:
             for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
                 run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
-                graphs.make_ready(size, sampling.mode, alike=alike)
+                graphs.warm_up(size, sampling.mode, alike=alike)
                 run(StepPlan(step=0, released=[0]))
                 yield
