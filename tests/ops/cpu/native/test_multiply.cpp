@@ -117,7 +117,7 @@ struct Packed {
 };
 
 void check_matmul(const Sample& sample, const Packed& packed, int64_t rows, const Exact<float>& out, int64_t stride,
-                   Checks& checks) {
+                  Checks& checks) {
     const Matrix& matrix = sample.matrix;
     const bool in_tiles = packed.activations.format == Format::bf16;  // weights are rounded to bfloat16, too
     const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);

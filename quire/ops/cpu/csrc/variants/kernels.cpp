@@ -51,7 +51,7 @@ void multiply(const Matmul& matmul, int64_t first_panel, int64_t last_panel, uin
     }
     if (matmul.x.format == Format::i8 && matmul.rows >= kFewestRowsInTiles) {
         const auto in_tiles = matmul.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
-                                                                   : multiply_bytes_in_tiles<Q8Group>;
+                                                                  : multiply_bytes_in_tiles<Q8Group>;
         in_tiles(matmul, first_panel, last_panel, scratch);
         return;
     }
