@@ -60,12 +60,12 @@ class LLM:
         self._style: AnswerStyle | None = None
         self._templates = TemplateProcess()
 
-    def make_ready(self) -> None:
-        """Compile kernels and capture graphs now, for which the first answers that need them would wait.
+    def warm_up(self) -> None:
+        """Compile kernels and capture graphs now, so that no answer waits for them.
 
         Takes half a minute on a GPU and nothing on a CPU; a server does it while it has no requests.
         """
-        while self._started is not None and self._started.loop.make_ready():
+        while self._started is not None and self._started.loop.warm_up():
             pass
 
     def generate(

@@ -17,7 +17,7 @@ from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
 from quire.executor.base import Executor, StepHandle
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
@@ -43,7 +43,7 @@ class _Flight:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarShelf | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarCache | None = None) -> None:
         """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor
@@ -111,12 +111,12 @@ class EngineLoop:
             self.holds.forget(seq.request.id)
         return update, finished
 
-    def make_ready(self) -> bool:
-        """Have the device do something ahead of requests, while there are none; False when nothing is left."""
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         try:
-            return self._executor.make_ready()
+            return self._executor.warm_up()
         except Exception:  # requests that need it will find out, with someone to tell
-            _log.warning("what could be made ready ahead of requests was not", exc_info=True)
+            _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
 

@@ -1,6 +1,6 @@
 """What torch.compile reads in place of ops; imported only where a model is compiled.
 
-What is being compiled is made of definitions, which the compiler fuses as it likes; only products on a GPU stay the
+What is being compiled is made of definitions, which the compiler fuses as it likes; only matmuls on a GPU stay the
 kernels' own, as one call that it does not look into.
 """
 
@@ -33,7 +33,7 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    # the kernels for few rows are faster than what a compiler would call
+    # the kernels for skinny GEMMs are faster than what a compiler would call
     result: Tensor = _opaque_linear(x, weight, bias) if x.is_cuda else torch.nn.functional.linear(x, weight, bias)
     return result
 

@@ -81,18 +81,18 @@ TABLE: dict[str, dict[str, str]] = {
         "cuda": f"{_TRITON}.sample_tokens:sample_tokens",
         "cpu": f"{_CPU}.sample_tokens:sample_tokens",
     },
-    "likeliest": {
-        "reference": f"{_REFERENCE}.likeliest:likeliest",
-        "cuda": f"{_TRITON}.likeliest:likeliest",
-        "cpu": f"{_CPU}.likeliest:likeliest",
+    "argmax": {
+        "reference": f"{_REFERENCE}.argmax:argmax",
+        "cuda": f"{_TRITON}.argmax:argmax",
+        "cpu": f"{_CPU}.argmax:argmax",
     },
     "apply_token_bitmask": {
         "reference": f"{_REFERENCE}.apply_token_bitmask:apply_token_bitmask",
         "cuda": f"{_TRITON}.apply_token_bitmask:apply_token_bitmask",
         "cpu": f"{_CPU}.apply_token_bitmask:apply_token_bitmask",
     },
-    "linear": {"reference": f"{_REFERENCE}.linear:linear", "cuda": f"{_TRITON}.few_rows_linear:linear"},
-    # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
+    "linear": {"reference": f"{_REFERENCE}.linear:linear", "cuda": f"{_TRITON}.skinny_gemm:linear"},
+    # its definition is dequantize and torch's matmul; there is no other way to compute on packed layouts
     "packed_linear": {"reference": f"{_PACKED}:packed_linear", "tape": f"{_PACKED}:record_packed_linear"},
 }
 """By op, then by device type (`cuda`, `cpu`), `tape` for values that are being recorded, or `reference`."""

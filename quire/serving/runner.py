@@ -70,7 +70,7 @@ class Runner:
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
         self._closing = False
-        self._is_all_ready = loop is None
+        self._is_warm = loop is None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
             End: self._end,
@@ -98,8 +98,8 @@ class Runner:
                 done = self._profiler.finished()
                 if done is not None:
                     self._send(done)
-            elif self._loop is not None and not self._is_all_ready and not self._embeds:
-                self._is_all_ready = not self._loop.make_ready()
+            elif self._loop is not None and not self._is_warm and not self._embeds:
+                self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Runner:
             return 0  # the loop itself waits, for a moment at a time
         if self._loop is not None and self._loop.has_work:
             return _HELD_MS
-        return _IDLE_MS if self._is_all_ready else 0
+        return _IDLE_MS if self._is_warm else 0
 
     def _read(self, timeout: int) -> None:
         if not self._inbox.poll(timeout):

@@ -186,15 +186,15 @@ def test_steps_one_at_a_time_are_read_before_the_next_is_planned():
     assert run(loop)["a", 0][0] is Status.LENGTH
 
 
-def test_what_cannot_be_made_ready_ahead_harms_no_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_warmup_harms_no_request(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = make_scheduler()
 
-    class Unready(ThrowingExecutor):
-        def make_ready(self) -> bool:
+    class FailingWarmup(ThrowingExecutor):
+        def warm_up(self) -> bool:
             raise RuntimeError("no kernel image")
 
-    loop = EngineLoop(scheduler, Unready(scheduler, {}))
-    assert not loop.make_ready()
+    loop = EngineLoop(scheduler, FailingWarmup(scheduler, {}))
+    assert not loop.warm_up()
     assert "no kernel image" in caplog.text
     request = make_request("a", [1, 2, 3])
     loop.add(request)

@@ -1,4 +1,4 @@
-"""What the simulator's tests share: a replica of a few blocks on a made-up device, and requests for it."""
+"""What the simulator's tests share: a replica of a few blocks on a dummy device, and requests for it."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ def load_fallback(
 ) -> FallbackDecoder:
     """The model in the folder `path`, whose config.json is `config`, tried out and ready to run; `spec` is its outline.
 
-    With a `random_seed` its weights are made up instead of read.
+    With a `random_seed` its weights are random instead of read.
     """
     plan = FallbackPlan.of(spec, str(path), str(config.get("model_type", "")))
     transformers = _library(plan)

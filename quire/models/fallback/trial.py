@@ -1,4 +1,4 @@
-"""The trial of a fallback at start: a few made-up tokens through the model's own attention and through quire's.
+"""The trial of a fallback at start: a few dummy tokens through the model's own attention and through quire's.
 
 It finds out how each layer attends and whether the two agree when prompts are cut up and mixed. What it cannot vouch
 for is refused: a fallback gives the numbers of transformers or does not start.
@@ -108,7 +108,7 @@ def _never_waits(model: FallbackDecoder, trial: "_Trial") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Sequences of made-up tokens and a cache for them."""
+    """Sequences of dummy tokens and a cache for them."""
 
     sequences: list[Tensor]
     kv: list[KVLayer]

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.ops.triton.argmax import BLOCK, NUM_WARPS, best_of_parts, best_of_rows, first_largest, share_rows
 from quire.ops.triton.gumbel import gumbel_noise
-from quire.ops.triton.likeliest import BLOCK, NUM_WARPS, best_of_parts, best_of_rows, first_largest, share_rows
 from quire.ops.triton.thresholds import find_reaches, load_distances, row_scale, stride_of
 
 
@@ -74,7 +74,7 @@ def sample_tokens(
     *,
     width: int | None = None,  # nothing is sorted, so nothing is saved by it
 ) -> Tensor:
-    """Rows of logits must be contiguous; a row without any likeliest token gets some token."""
+    """Rows of logits must be contiguous; a row without a valid token gets some token."""
     rows, columns = logits.shape
     tokens = torch.empty(rows, dtype=torch.int64, device=logits.device)
     if not rows:

@@ -1,4 +1,4 @@
-"""Products of 1 to 128 rows with the weights of two models: our kernels beside cuBLAS, in bfloat16.
+"""Skinny GEMMs (1 to 128 rows) with the weights of two models: our kernels beside cuBLAS, in bfloat16.
 
 Without tuning, the choices that ship are timed; with it, every candidate is checked against torch's result and timed.
 Weights rotate through more memory than the cache holds.
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quire.bench.kernels.few_rows_candidates import ways
 from quire.bench.kernels.gpu_timing import rotating_copies, time_calls
 from quire.bench.kernels.result import KernelResult
+from quire.bench.kernels.skinny_gemm_candidates import ways
 from quire.ops.triton.card import card_of
 from quire.ops.triton.compiler import CANNOT_RUN
-from quire.ops.triton.few_rows_choices import Choice, padded_rows
-from quire.ops.triton.few_rows_linear import linear_by
+from quire.ops.triton.skinny_gemm import linear_by
+from quire.ops.triton.skinny_gemm_choices import Choice, padded_rows
 
 SHAPES = (
     *((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)),  # llama-8b

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.bench.kernels.few_rows_candidates import MOST_CANDIDATES, candidates, ways
-from quire.bench.kernels.few_rows_source import table_path, table_source
-from quire.ops.triton.few_rows_choices import Choice, choose
-from quire.ops.triton.few_rows_table import TABLES
+from quire.bench.kernels.skinny_gemm_candidates import MOST_CANDIDATES, candidates, ways
+from quire.bench.kernels.skinny_gemm_source import table_path, table_source
+from quire.ops.triton.skinny_gemm_choices import Choice, choose
+from quire.ops.triton.skinny_gemm_table import TABLES
 from tests.ops.triton.cards import H200, OTHERS
 
 SIZES = st.sampled_from([1024, 2048, 4096, 14336, 28672])

@@ -1,4 +1,4 @@
-"""What requests will want and a GPU has not done yet, done while there are none: graphs captured, kernels compiled."""
+"""Warm-up while there are no requests: graphs are captured and kernels compiled before a request needs them."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,10 +8,10 @@ from quire.core.sampling_params import SamplingParams
 from quire.sampling.state import SamplingState
 from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
 
-_WAYS = (
+_MODES = (
     SamplingParams(temperature=0.0),
     SamplingParams(temperature=1.0),
     SamplingParams(temperature=1.0, top_p=0.9),
@@ -21,7 +21,7 @@ _PROMPTS = (2, 4, 8, 16)
 """Tokens: attention has kernels of its own for short chunks, and which one it takes depends on the model's heads."""
 
 
-def ready_ahead(
+def warmup_steps(
     run: Callable[[StepPlan], RunningStep],
     graphs: DecodeGraphs,
     sampling: SamplingState,
@@ -29,19 +29,19 @@ def ready_ahead(
     *,
     may_begin_alike: bool,
 ) -> Iterator[None]:
-    """Makes one thing ready each time it is advanced, and leaves no row admitted.
+    """Warms up one thing each time it is advanced, and leaves no row admitted.
 
     The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
     """
     for count in _PROMPTS:
-        sequence = made_up_sequence(0, count, layout)
+        sequence = dummy_sequence(0, count, layout)
         run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[count], num_sampling=1)).result()
         run(StepPlan(step=0, released=[0]))
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
-        for params in _WAYS:
+        for params in _MODES:
             for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
-                run(StepPlan(step=0, admitted=[made_up_sequence(0, 1, layout, params)]))
-                graphs.make_ready(size, sampling.needs, alike=alike)
+                run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
+                graphs.warm_up(size, sampling.mode, alike=alike)
                 run(StepPlan(step=0, released=[0]))
                 yield

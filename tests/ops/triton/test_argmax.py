@@ -1,18 +1,18 @@
-"""The likeliest token from the kernels and from torch: the same, and the same rows without any."""
+"""The token with the largest logit from the kernels and from torch: the same, and the same rows without any."""
 
 import pytest
 import torch
 
-from quire.ops.reference.likeliest import likeliest as reference
+from quire.ops.reference.argmax import argmax as reference
 from tests.ops.triton.device import DEVICE, DTYPES, needs_triton
 
 pytestmark = needs_triton
 
 
 def check(logits: torch.Tensor) -> None:
-    from quire.ops.triton.likeliest import likeliest
+    from quire.ops.triton.argmax import argmax
 
-    for found, wanted in zip(likeliest(logits), reference(logits), strict=True):
+    for found, wanted in zip(argmax(logits), reference(logits), strict=True):
         assert found.dtype == wanted.dtype
         assert torch.equal(found, wanted)
 
@@ -49,7 +49,7 @@ def test_rows_that_have_none(wrong: float, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("programs", [1, 9, 1000])
 def test_parts_of_any_length(programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quire.ops.triton.likeliest._PROGRAMS", programs)
+    monkeypatch.setattr("quire.ops.triton.argmax._PROGRAMS", programs)
     torch.manual_seed(4)
     check(torch.randint(-20, 20, (5, 5000), device=DEVICE).float())
 
@@ -66,7 +66,7 @@ def test_rows_of_a_wider_tensor() -> None:
 
 
 def test_a_share_is_never_empty_and_all_have_everything() -> None:
-    from quire.ops.triton.likeliest import BLOCK, share_rows
+    from quire.ops.triton.argmax import BLOCK, share_rows
 
     for rows in (1, 2, 7, 64, 256, 512, 2000):
         for columns in (1, BLOCK, BLOCK + 1, 32_000, 128_256, 151_936, 262_144):

@@ -1,6 +1,6 @@
-"""linear for few rows: weights are read once, as fast as memory gives them; many rows go to cuBLAS.
+"""linear for few rows (a skinny GEMM): weights are read once, at the speed of memory; many rows go to cuBLAS.
 
-Two kernels compute the products, on CUDA cores or on tensor cores; both sum in float32, always in the same order.
+Two kernels multiply, on CUDA cores or on tensor cores; both sum in float32, always in the same order.
 Where the inputs are split among programs, a third adds their sums.
 """
 
@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from quire.ops.triton.card import card_of
-from quire.ops.triton.few_rows_choices import (
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.skinny_gemm_choices import (
     MOST_ROWS,
     MOST_ROWS_ON_CUDA_CORES,
     Choice,
@@ -19,7 +20,6 @@ from quire.ops.triton.few_rows_choices import (
     choose,
     padded_rows,
 )
-from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
 
 BLOCK_OF_SUMS = 256
@@ -33,7 +33,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _choice_for(x: Tensor, weight: Tensor) -> Choice | None:
-    """How to compute a product here, or None where it is cuBLAS's: choices are for 16-bit numbers in plain rows."""
+    """How to compute a GEMM here, or None where it is cuBLAS's: choices are for 16-bit numbers in plain rows."""
     out_size, in_size = weight.shape
     rows = x.numel() // in_size if in_size else 0
     in_plain_rows = x.stride(-1) == 1 and weight.stride(1) == 1
@@ -49,17 +49,17 @@ def linear_by(choice: Choice, x: Tensor, weight: Tensor, bias: Tensor | None) ->
     rows = x_rows.shape[0]
     y = torch.empty((rows, out_size), dtype=x.dtype, device=x.device)
     if choice.splits == 1:
-        _launch_products(choice, y, x_rows, weight, bias)
+        _launch_gemm(choice, y, x_rows, weight, bias)
     else:
         sums = torch.empty((choice.splits, rows, out_size), dtype=torch.float32, device=x.device)
-        _launch_products(choice, sums, x_rows, weight, None)
+        _launch_gemm(choice, sums, x_rows, weight, None)
         _add_splits[(ceil_div(out_size, BLOCK_OF_SUMS), rows)](
             y, sums, bias, rows, out_size, splits=choice.splits, block=BLOCK_OF_SUMS, num_warps=2, **overlap(x)
         )
     return y.view(*x.shape[:-1], out_size)
 
 
-def _launch_products(choice: Choice, result: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _launch_gemm(choice: Choice, result: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Start the programs of a choice. result: [rows, out], or [splits, rows, out] in float32."""
     rows = x.shape[0]
     out_size, in_size = weight.shape
@@ -213,7 +213,7 @@ def _multiply_on_tensor_cores(
 def _add_splits(
     y_at, sums_at, bias_at, rows, out_size, splits: tl.constexpr, block: tl.constexpr, overlapped: tl.constexpr
 ):
-    """y[row, out] = Σ sums[split, row, out] + bias[out]: split by split, so that a product always rounds alike."""
+    """y[row, out] = Σ sums[split, row, out] + bias[out]: split by split, so that a GEMM always rounds alike."""
     wait_for_inputs(overlapped)
     outputs = tl.program_id(0) * block + tl.arange(0, block)
     row = tl.program_id(1)

@@ -1,4 +1,4 @@
-"""GrammarShelf: compiled grammars of one engine, made in threads beside its steps and kept for the next request.
+"""GrammarCache: compiled grammars of one engine, made in threads beside its steps and kept for the next request.
 
 Matchers of one grammar share the tables of its lexer, which only grow, and have a limit. A grammar is compiled anew
 before many sequences have filled them, and for one that finds them full.
@@ -58,7 +58,7 @@ class _Entry:
         return self.compiling.result().matcher.deep_copy()
 
 
-class GrammarShelf:
+class GrammarCache:
     """Nothing is loaded before the first grammar is asked for. Used by one thread."""
 
     def __init__(self, load: Callable[[], GrammarVocabulary]) -> None:

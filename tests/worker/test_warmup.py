@@ -1,4 +1,4 @@
-"""What is made ready while there are no requests: graphs that they would have captured, and nothing else changes."""
+"""Warm-up while there are no requests: it captures the graphs that they would capture, and changes nothing else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +12,9 @@ from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
 from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.made_up import made_up_sequence
-from quire.worker.ready_ahead import ready_ahead
+from quire.worker.dummy import dummy_sequence
 from quire.worker.start import start_worker
+from quire.worker.warmup import warmup_steps
 from quire.worker.worker import Worker
 from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
@@ -35,7 +35,9 @@ def worker_with_graphs(path: Path, resolved: Resolved, device: str) -> Worker:
     worker = start_worker(path, resolved, device=torch.device(device))
     if device == "cpu":
         worker._graphs = ImitatedGraphs(worker._compute, worker._draw, ROWS, worker._rows.spare, worker._device)
-        worker._ahead = ready_ahead(worker.start, worker._graphs, worker._sampling, resolved.kv, may_begin_alike=False)
+        worker._warmup = warmup_steps(
+            worker.start, worker._graphs, worker._sampling, resolved.kv, may_begin_alike=False
+        )
     return worker
 
 
@@ -45,7 +47,7 @@ def answers(worker: Worker, resolved: Resolved, params: SamplingParams) -> list[
     for rows in ([0], [0, 1, 2]):
         sequences = [
             msgspec.structs.replace(
-                made_up_sequence(row, 3 + row, resolved.kv, params), tables=[[2 * row + 1, 2 * row + 2]]
+                dummy_sequence(row, 3 + row, resolved.kv, params), tables=[[2 * row + 1, 2 * row + 2]]
             )
             for row in rows
         ]
@@ -62,22 +64,22 @@ def answers(worker: Worker, resolved: Resolved, params: SamplingParams) -> list[
 
 @ON_BOTH
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(temperature=0.7, seed=3)])
-def test_a_worker_that_made_ready_answers_as_one_that_did_not(
+def test_a_worker_that_warmed_up_answers_as_one_that_did_not(
     resolved: Resolved, tmp_path: Path, device: str, params: SamplingParams
 ) -> None:
-    ready, other = (worker_with_graphs(tmp_path, resolved, device) for _ in range(2))
-    while ready.make_ready():
+    warm, other = (worker_with_graphs(tmp_path, resolved, device) for _ in range(2))
+    while warm.warm_up():
         pass
-    assert not ready.make_ready()
-    assert answers(ready, resolved, params) == answers(other, resolved, params)
+    assert not warm.warm_up()
+    assert answers(warm, resolved, params) == answers(other, resolved, params)
 
 
 @ON_BOTH
-def test_the_usual_ways_to_sample_find_their_graphs(
+def test_the_usual_sampling_modes_find_their_graphs(
     resolved: Resolved, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = worker_with_graphs(tmp_path, resolved, device)
-    while worker.make_ready():
+    while worker.warm_up():
         pass
     captured: list[object] = []
     monkeypatch.setattr(DecodeGraphs, "_capture", lambda _, place: captured.append(place))
@@ -85,7 +87,7 @@ def test_the_usual_ways_to_sample_find_their_graphs(
         answers(worker, resolved, params)
     assert captured == []
     answers(worker, resolved, SamplingParams(min_p=0.1))
-    assert captured != []  # this way is captured when it comes
+    assert captured != []  # this mode is captured when it comes
 
 
 def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: Path) -> None:
@@ -93,10 +95,10 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     graphs, sampling = worker._graphs, worker._sampling
     assert graphs is not None
     asked: list[tuple[int, bool]] = []
-    graphs.make_ready = lambda size, way, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
-    nobody = sampling.needs
-    for _ in ready_ahead(worker.start, graphs, sampling, resolved.kv, may_begin_alike=True):
-        assert sampling.needs == nobody
+    graphs.warm_up = lambda size, mode, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
+    nobody = sampling.mode
+    for _ in warmup_steps(worker.start, graphs, sampling, resolved.kv, may_begin_alike=True):
+        assert sampling.mode == nobody
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS
     assert {size for size, alike in asked if alike} == {size for size in graphs.sizes if size >= FEWEST}

@@ -1,13 +1,13 @@
-"""The tuner of products of few rows: measures every candidate, and writes the table with the best."""
+"""The tuner of skinny GEMMs: measures every candidate, and writes the table with the best."""
 
 from collections.abc import Callable
 from time import monotonic
 
 import torch
 
-from quire.bench.kernels.few_rows import measure
-from quire.bench.kernels.few_rows_source import table_source
 from quire.bench.kernels.result import KernelResult
+from quire.bench.kernels.skinny_gemm import measure
+from quire.bench.kernels.skinny_gemm_source import table_source
 from quire.ops.triton.compiler import version
 
 

@@ -1,12 +1,12 @@
-"""The table of products of few rows as a file: what was tuned goes in, entries of other cards and shapes stay."""
+"""The table of skinny GEMMs as a file: what was tuned goes in, entries of other cards and shapes stay."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
 
-from quire.ops.triton import few_rows_table
-from quire.ops.triton.few_rows_choices import Choice
+from quire.ops.triton import skinny_gemm_table
+from quire.ops.triton.skinny_gemm_choices import Choice
 
 Tuned = tuple[int, int, int, Choice | None]
 """Rows, outputs, inputs, and the best way; None where cuBLAS is ahead."""
@@ -14,17 +14,17 @@ _MEASURED = re.compile(r"^Measured on: (.*)\.\n", re.MULTILINE)
 
 
 def table_path() -> Path:
-    return Path(few_rows_table.__file__)
+    return Path(skinny_gemm_table.__file__)
 
 
 def table_source(tuned: Iterable[Tuned], card: str, versions: str) -> str:
     """The file as it stands, with entries for what was measured on this card with these versions of libraries."""
-    table = {shape: dict(entries) for shape, entries in few_rows_table.TABLES.get(card, {}).items()}
+    table = {shape: dict(entries) for shape, entries in skinny_gemm_table.TABLES.get(card, {}).items()}
     for rows, out_size, in_size, choice in tuned:
         entry = None if choice is None else astuple(choice)
         table.setdefault((out_size, in_size), {})[rows] = entry
     lines = []
-    for name, shapes in {**few_rows_table.TABLES, card: table}.items():
+    for name, shapes in {**skinny_gemm_table.TABLES, card: table}.items():
         lines.append(f'    "{name}": {{')
         for shape, entries in shapes.items():
             lines.append(f"        {shape}: {{")

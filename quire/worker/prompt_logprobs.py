@@ -1,4 +1,4 @@
-"""AskedPrompts: rows whose clients want to know what the model thought of their prompts."""
+"""PromptLogprobs: log probabilities of prompt tokens, for the rows whose clients asked for them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from quire.sampling.logprobs import prompt_logprobs
 @dataclass(frozen=True, slots=True)
 class _Asked:
     count: int
-    """Likeliest tokens to report."""
+    """Most likely tokens to report."""
     length: int
 
 
-class AskedPrompts:
+class PromptLogprobs:
     """Of one worker."""
 
     def __init__(self, logits: Callable[[Tensor, range], Tensor], vocab_size: int) -> None:
@@ -27,7 +27,7 @@ class AskedPrompts:
         self._asked: dict[int, _Asked] = {}
 
     @property
-    def are_there(self) -> bool:
+    def are_asked_for(self) -> bool:
         return bool(self._asked)
 
     def admit(self, admission: Admission) -> None:

@@ -1,4 +1,4 @@
-"""StepDraft: a step while it is being planned: what is left of its budget, and what was granted so far."""
+"""StepBuilder: a step while it is planned: what is left of its budget, and what was granted so far."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Flight:
     load: StepLoad
 
 
-class StepDraft:
+class StepBuilder:
     """Collects grants. The first rows of the batch are those that sample, answers before ends of prompts; of the others
     parts of prompts come first, so that all prompts stand together."""
 
@@ -58,7 +58,7 @@ class StepDraft:
         seqs.insert(place, seq)
         counts.insert(place, count)
 
-    def seal(self, released: list[int], moves: tuple[list[Move], list[Move], list[Move]]) -> tuple[StepPlan, Flight]:
+    def build(self, released: list[int], moves: tuple[list[Move], list[Move], list[Move]]) -> tuple[StepPlan, Flight]:
         """The finished plan, and what the scheduler must remember until its result comes."""
         swap_out, swap_in, copies = moves
         plan = StepPlan(

@@ -1,4 +1,4 @@
-"""Products of few rows agree with torch's, however they are cut; what is not theirs goes to torch."""
+"""Skinny GEMMs agree with torch's, however they are cut; what is not theirs goes to torch."""
 
 from dataclasses import astuple
 from itertools import product
@@ -14,7 +14,7 @@ from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 
 if TYPE_CHECKING:
     from quire.ops.triton.card import Card
-    from quire.ops.triton.few_rows_choices import Choice
+    from quire.ops.triton.skinny_gemm_choices import Choice
 
 pytestmark = needs_triton
 
@@ -36,15 +36,15 @@ def random(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
 
 
 def weights(out_size: int, in_size: int, dtype: torch.dtype) -> Tensor:
-    """Such that products with normal rows are of order 1."""
+    """Such that matmuls with normal rows are of order 1."""
     return (random(out_size, in_size, dtype=torch.float32, seed=1) / in_size**0.5).to(dtype)
 
 
 def linear_by(way: tuple[Any, ...], x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    from quire.ops.triton import few_rows_linear
-    from quire.ops.triton.few_rows_choices import Choice
+    from quire.ops.triton import skinny_gemm
+    from quire.ops.triton.skinny_gemm_choices import Choice
 
-    return few_rows_linear.linear_by(Choice(*way), x, weight, bias)
+    return skinny_gemm.linear_by(Choice(*way), x, weight, bias)
 
 
 def assert_close(got: Tensor, expected: Tensor) -> None:
@@ -83,7 +83,7 @@ def test_leading_dimensions_stay(way: str, leading: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_product_always_rounds_alike(way: str) -> None:
+def test_a_gemm_always_rounds_alike(way: str) -> None:
     x, weight = random(2, 64, dtype=torch.bfloat16), weights(16, 64, torch.bfloat16)
     first = linear_by(WAYS[way], x, weight, None)
     assert all(torch.equal(linear_by(WAYS[way], x, weight, None), first) for _ in range(2))
@@ -106,12 +106,12 @@ def test_more_splits_than_blocks_leave_programs_without_work() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 16, 20, 32])
 def test_the_op_computes_few_rows_itself(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quire.ops.triton import few_rows_linear
+    from quire.ops.triton import skinny_gemm
 
     x, weight, bias = random(rows, 64, dtype=dtype), weights(48, 64, dtype), random(48, dtype=dtype, seed=2)
     expected = reference(x, weight, bias)
-    monkeypatch.setattr(few_rows_linear, "functional", None)
-    assert_close(few_rows_linear.linear(x, weight, bias), expected)
+    monkeypatch.setattr(skinny_gemm, "functional", None)
+    assert_close(skinny_gemm.linear(x, weight, bias), expected)
 
 
 NOT_OURS = {
@@ -127,16 +127,16 @@ NOT_OURS = {
 
 @pytest.mark.parametrize("case", NOT_OURS)
 def test_what_is_not_ours_goes_to_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quire.ops.triton import few_rows_linear
+    from quire.ops.triton import skinny_gemm
 
     x, weight = NOT_OURS[case]
-    monkeypatch.setattr(few_rows_linear, "linear_by", None)
-    assert_close(few_rows_linear.linear(x, weight, None), reference(x, weight, None))
+    monkeypatch.setattr(skinny_gemm, "linear_by", None)
+    assert_close(skinny_gemm.linear(x, weight, None), reference(x, weight, None))
 
 
 def assert_can_be_launched(card: "Card", choice: "Choice", rows: int, programs: int = 1) -> None:
     """Powers of two, tiles that tensor cores have, and shared memory for so many programs at a time."""
-    from quire.ops.triton.few_rows_choices import MOST_ROWS_ON_CUDA_CORES, padded_rows
+    from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_ON_CUDA_CORES, padded_rows
 
     for size in (choice.block_out, choice.block_in, choice.num_warps):
         assert size & (size - 1) == 0
@@ -156,8 +156,8 @@ def assert_can_be_launched(card: "Card", choice: "Choice", rows: int, programs: 
 
 
 def test_an_h200_computes_as_its_table_says() -> None:
-    from quire.ops.triton.few_rows_choices import MOST_ROWS, choose
-    from quire.ops.triton.few_rows_table import TABLES
+    from quire.ops.triton.skinny_gemm_choices import MOST_ROWS, choose
+    from quire.ops.triton.skinny_gemm_table import TABLES
 
     for (out_size, in_size), by_rows in TABLES[H200.name].items():
         assert max(by_rows) == MOST_ROWS
@@ -183,7 +183,7 @@ FORMULA = {
 
 @pytest.mark.parametrize("given", FORMULA, ids=str)
 def test_an_h200_computes_other_shapes_as_ever(given: tuple[int, int, int]) -> None:
-    from quire.ops.triton.few_rows_choices import choose
+    from quire.ops.triton.skinny_gemm_choices import choose
 
     choice = choose(H200, *given)
     assert choice is not None
@@ -192,7 +192,7 @@ def test_an_h200_computes_other_shapes_as_ever(given: tuple[int, int, int]) -> N
 
 @pytest.mark.parametrize("card", [H200, *OTHERS], ids=lambda card: card.name)
 def test_choices_by_formula_can_be_launched(card: "Card") -> None:
-    from quire.ops.triton.few_rows_choices import MOST_ROWS_BY_FORMULA, PROGRAMS, choose, padded_rows
+    from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_BY_FORMULA, PROGRAMS, choose, padded_rows
 
     sizes = (16, 32, 48, 160, 256, 576, 1536, 2560, 5120, 11008, 18944, 65536)
     for rows, out_size, in_size in product((1, 4, 5, 16, 17, MOST_ROWS_BY_FORMULA), (1, 7, *sizes, 262144), sizes):
@@ -206,7 +206,7 @@ def test_choices_by_formula_can_be_launched(card: "Card") -> None:
 
 @pytest.mark.parametrize("card", OTHERS, ids=lambda card: card.name)
 def test_other_cards_do_not_go_by_the_table_of_an_h200(card: "Card") -> None:
-    from quire.ops.triton.few_rows_choices import choose
+    from quire.ops.triton.skinny_gemm_choices import choose
 
     assert choose(card, 128, 1024, 2048) is None, "by formula, many rows are for cuBLAS"
     wide = choose(card, 1, 4096, 4096)
@@ -219,7 +219,7 @@ def test_other_cards_do_not_go_by_the_table_of_an_h200(card: "Card") -> None:
 
 @pytest.mark.parametrize("card", [H200, *OTHERS], ids=lambda card: card.name)
 def test_every_multiprocessor_has_programs(card: "Card") -> None:
-    from quire.ops.triton.few_rows_choices import PROGRAMS, choose
+    from quire.ops.triton.skinny_gemm_choices import PROGRAMS, choose
 
     for rows in (1, 16):
         choice = choose(card, rows, 2560, 8192)
@@ -229,7 +229,7 @@ def test_every_multiprocessor_has_programs(card: "Card") -> None:
 
 
 def test_rows_outside_the_table_are_not_chosen_for() -> None:
-    from quire.ops.triton.few_rows_choices import choose
+    from quire.ops.triton.skinny_gemm_choices import choose
 
     assert choose(H200, 0, 4096, 4096) is None
     assert choose(H200, 129, 4096, 4096) is None

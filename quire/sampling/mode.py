@@ -1,5 +1,7 @@
-"""What the admitted sequences ask of a step, as host values: it chooses the cheapest way to sample without asking the
-device, and names the CUDA graph that does it. Plain numbers, no torch.
+"""SamplingMode: what the admitted sequences ask of a step, as host values.
+
+It chooses the cheapest way to sample without asking the device, and names the CUDA graph that does it. Plain numbers,
+no torch.
 """
 
 from collections.abc import Collection
@@ -11,12 +13,12 @@ WIDEST = 1024
 """Beyond this many candidates, picking them costs what sorting the vocabulary costs."""
 
 GREEDY_BELOW = 1e-5
-"""A lower temperature takes the likeliest token: it could only choose between logits that differ by rounding."""
+"""A lower temperature takes the most likely token: it could only choose between logits that differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """False or None: no admitted sequence uses it, so no step needs to."""
+class SamplingMode:
+    """False or None: no admitted sequence uses it, so no step computes it."""
 
     noise: bool
     """Some sequence has a temperature; otherwise a step is an argmax."""
@@ -24,15 +26,15 @@ class Needs:
     top_p: bool
     min_p: bool
     width: int | None
-    """How many of the likeliest tokens decide top-k and top-p; None: all of them."""
+    """How many of the most likely tokens decide top-k and top-p; None: all of them."""
     logprobs: bool
     """Some sequence reports logprobs of its tokens."""
 
 
-def needs_of(params: Collection[SamplingParams], vocab_size: int) -> Needs:
-    """The needs of these sequences together."""
+def sampling_mode(params: Collection[SamplingParams], vocab_size: int) -> SamplingMode:
+    """The mode that serves all of these sequences."""
     random = [each for each in params if is_random(each)]
-    return Needs(
+    return SamplingMode(
         noise=bool(random),
         top_k=any(0 < each.top_k < vocab_size for each in random),
         top_p=any(each.top_p < 1 for each in random),
@@ -47,7 +49,7 @@ def is_random(params: SamplingParams) -> bool:
 
 
 def num_reported(params: SamplingParams) -> int | None:
-    """How many likeliest tokens are reported beside each drawn one; None where not even the drawn one's logprob is."""
+    """How many of the most likely tokens are reported beside each drawn one; None: not even its own logprob is."""
     if params.logprobs is None and params.num_sequences > params.n:
         return 0  # best-of ranks by the logprobs of what was drawn
     return params.logprobs

@@ -1,6 +1,6 @@
-"""How a product of few rows with a matrix is cut into programs: as measured for its card and shape, else by a formula.
+"""How a skinny GEMM (few rows) is cut into programs: as measured for its card and shape, else by a formula.
 
-Such a product takes as long as its weights take to arrive, so a choice is good when enough bytes are on their way at
+Such a GEMM takes as long as its weights take to arrive, so a choice is good when enough bytes are on their way at
 any time: latency times bandwidth, about 0.8 µs × 4.5 TB/s = 3.6 MB on an H200, or 27 KB a multiprocessor; 12 KB on an
 A100, 4 on an L4. Nothing here needs a device, and nothing knows the kernels beyond the meaning of a choice.
 """
@@ -10,10 +10,10 @@ from functools import cache
 from typing import Literal
 
 from quire.ops.triton.card import Card
-from quire.ops.triton.few_rows_table import TABLES
+from quire.ops.triton.skinny_gemm_table import TABLES
 
 MOST_ROWS = 128
-"""Above, products belong to cuBLAS: their operations begin to count beside their bytes."""
+"""Above, GEMMs belong to cuBLAS: their operations begin to count beside their bytes."""
 MOST_ROWS_BY_FORMULA = 32
 """Of shapes that nobody has measured: above, cuBLAS was ahead in half of 20 that were measured to check the formula."""
 LEAST_TENSOR_ROWS = LEAST_BLOCK_IN = 16
@@ -47,7 +47,7 @@ class Choice:
 
 @cache
 def choose(card: Card, rows: int, out_size: int, in_size: int) -> Choice | None:
-    """The way to compute a product in 16-bit numbers, or None where cuBLAS does it better."""
+    """The way to compute a GEMM in 16-bit numbers, or None where cuBLAS does it better."""
     if not 1 <= rows <= MOST_ROWS:
         return None
     measured = TABLES.get(card.name, {}).get((out_size, in_size), {})

@@ -1,4 +1,4 @@
-"""likeliest on a GPU: several programs share a row's columns, and what each found best meets in a second kernel.
+"""argmax on a GPU: several programs share a row's columns, and what each found best meets in a second kernel.
 
 One program a row would leave most of the GPU idle: a batch may have one row, and a row has up to 262144 columns.
 """
@@ -86,7 +86,7 @@ def best_of_rows(peaks: Tensor, part_tokens: Tensor, tokens: Tensor, none: Tenso
     )
 
 
-def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """logits: [rows, vocabulary] of any float type, with contiguous rows."""
     tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     none = torch.empty(len(logits), dtype=torch.bool, device=logits.device)

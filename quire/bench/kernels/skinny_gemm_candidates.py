@@ -1,13 +1,13 @@
-"""Ways to cut a product of few rows that are worth a measurement, the likeliest first. Asks no device."""
+"""Ways to cut a skinny GEMM that are worth a measurement, the most promising first. Asks no device."""
 
 from collections.abc import Iterator
 from itertools import product
 
 from quire.ops.triton.card import Card
-from quire.ops.triton.few_rows_choices import Choice, ceil_div, choose, padded_rows, power_of_two_from
+from quire.ops.triton.skinny_gemm_choices import Choice, ceil_div, choose, padded_rows, power_of_two_from
 
 MOST_CANDIDATES = 24
-"""Of one product: more would not fit four minutes for all of them."""
+"""Of one GEMM: more would not fit four minutes for all of them."""
 CUDA_TILES = ((4, 1024), (2, 512), (8, 2048), (1, 512))
 """Warps, and the inputs they read at a time: 256 or 512 a warp."""
 CUDA_TILES_OF_EIGHT_ROWS = CUDA_TILES[:2]

@@ -1,13 +1,13 @@
-"""How products of few rows are cut for the shapes of known models, by card: data alone, no code.
+"""How skinny GEMMs are cut for the shapes of known models, by card: data alone, no code.
 
-Written by `quire bench kernels linear --tune --table quire/ops/triton/few_rows_table.py`.
+Written by `quire bench kernels linear --tune --table quire/ops/triton/skinny_gemm_table.py`.
 Measured on: NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0.
 """
 
 from typing import Literal
 
 Entry = tuple[Literal["cuda", "tensor"], int, int, int, int, int]
-"""The fields of `few_rows_choices.Choice`: cores, block_out, block_in, splits, num_warps, num_stages."""
+"""The fields of `skinny_gemm_choices.Choice`: cores, block_out, block_in, splits, num_warps, num_stages."""
 
 Table = dict[tuple[int, int], dict[int, Entry | None]]
 """By (out, in), then by the most rows an entry is for; None where cuBLAS is faster."""
