@@ -13,7 +13,7 @@ from quire.scheduler.scheduler import Scheduler
 from quire.simulation.workload import FIRST_SAMPLED, SimulatedRequest
 
 LIKELIEST = (0.8, 0.99)
-"""Chance of the likeliest token of what is left: a model is mostly sure of itself. A choice, not a
+"""Chance of the most likely token of what is left: a model is mostly sure of itself. A choice, not a
 measurement: with these, beams of 2 to 6 save 35 to 63 % of the blocks."""
 
 

@@ -91,7 +91,7 @@ def test_chats_are_rendered_and_answered(run: Run) -> None:
     for position in b["choices"][0]["logprobs"]["content"]:
         top = position["top_logprobs"]
         assert len(top) == 3
-        assert top[0]["logprob"] == position["logprob"]  # greedy takes the likeliest
+        assert top[0]["logprob"] == position["logprob"]  # greedy takes the most likely
         assert bytes(top[0]["bytes"]).decode(errors="replace") == top[0]["token"]
 
 

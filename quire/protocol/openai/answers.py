@@ -36,7 +36,7 @@ class ChatAnswer:
     def __init__(
         self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, top: int, reading: Reading
     ) -> None:
-        """`top` likeliest tokens are listed where logprobs were asked for; `reading` tells calls from content."""
+        """`top` most likely tokens are listed where logprobs were asked for; `reading` tells calls from content."""
         self._head = head
         self._options = options
         self._logprobs = logprobs

@@ -66,7 +66,7 @@ COMPLETION_FIELDS: dict[str, Schema] = {
     **_BOTH,
     "max_tokens": whole(0, MAX_TOKENS, description="0 only with echo, for the prompt's logprobs alone."),
     "logprobs": whole(0, MAX_LOGPROBS),
-    "best_of": whole(1, MAX_N, description="Generate so many and give the n likeliest; not with stream."),
+    "best_of": whole(1, MAX_N, description="Generate so many and give the n most likely; not with stream."),
     "echo": flag(description="The prompt stands before the answer, also in logprobs."),
     "add_special_tokens": flag(),
 }

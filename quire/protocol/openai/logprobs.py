@@ -20,7 +20,7 @@ class LogprobWriter:
         self._as_ids = as_ids
 
     def chat(self, tokens: Sequence[int], found: Sequence[PositionLogprobs], top: int) -> dict[str, Any]:
-        """A chat choice's `logprobs`, with the `top` likeliest tokens of each position."""
+        """A chat choice's `logprobs`, with the `top` most likely tokens of each position."""
         content = [
             self._entry(token, here) | {"top_logprobs": [self._entry(other, here) for other in _likeliest(here, top)]}
             for token, here in zip(tokens, found, strict=True)

@@ -118,9 +118,9 @@ class ResponseWriter(Writer):
             return []
         told = []
         for token, position in zip(tokens, found, strict=True):
-            likeliest = sorted(position.items(), key=lambda pair: pair[1].rank or 0)
+            most_likely = sorted(position.items(), key=lambda pair: pair[1].rank or 0)
             # The chosen token is among them only when it is likely enough.
-            top = [self._logprob(*pair) for pair in likeliest if 0 < (pair[1].rank or 0) <= self._top]
+            top = [self._logprob(*pair) for pair in most_likely if 0 < (pair[1].rank or 0) <= self._top]
             told.append(self._logprob(token, position[token]) | {"top_logprobs": top[: self._top]})
         return told
 

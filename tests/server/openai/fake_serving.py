@@ -209,7 +209,7 @@ class FakeServing:
         )
 
     def _found(self, token: int, top: int) -> PositionLogprobs:
-        """The token itself is the second likeliest; the last of the others is impossible."""
+        """The token itself is the second most likely; the last of the others is impossible."""
         others = [other for other in range(10, 12 + top) if other != token]
         ranks = {other: rank for rank, other in enumerate(others, start=1) if rank != 2 and rank <= top}
         values = {rank: -float(rank) if rank < 3 else -math.inf for rank in (2, *ranks.values())}

@@ -133,7 +133,7 @@ class FakeServing:
         return [RequestOutput("request-1", call.texts[0], call.prompts[0], None, [sequence], True, metrics)]
 
     def _logprobs(self, text: str) -> dict[int, Logprob]:
-        """The chosen token is the second likeliest everywhere."""
+        """The chosen token is the second most likely everywhere."""
         place = self.pieces.index(text)
         return {place: Logprob(-1.0, 2, text), 40: Logprob(-0.5, 1, "first"), 41: Logprob(-3.0, 3, "third")}
 
