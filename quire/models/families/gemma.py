@@ -56,7 +56,6 @@ def _gemma(dims: Dimensions, rope: Any, ropes: tuple[RopeSpec, ...], *, normed_h
         embedding=words(dims, "model.embed_tokens", scale=math.sqrt(dims.hidden_size)),
         norm=norm(dims, "model.norm", "output_norm", offset=1.0),
         ropes=ropes,
-        tied=True,
         logit_softcap=fields.number_or_none("final_logit_softcapping"),
     )
 

@@ -18,7 +18,6 @@ def describe(dims: Dimensions) -> ModelSpec:
             gated_mlp(dims, layer, bias=mlp_bias),
             **pre_norms(dims, layer),
         ),
-        tied=True,
     )
 
 
