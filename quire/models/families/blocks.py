@@ -123,18 +123,11 @@ def attention(
     return self_attention(dims, layer, qkv, "model.layers.{}.self_attn.o_proj", bias=out_bias, **options)
 
 
-def head_norms(
-    dims: Dimensions,
-    layer: int,
-    *,
-    names: tuple[str, str] = ("q_norm", "k_norm"),
-    kind: NormKind = "rms",
-    offset: float = 0.0,
-) -> HeadNormsSpec:
+def head_norms(dims: Dimensions, layer: int, *, offset: float = 0.0) -> HeadNormsSpec:
     """One weight for all heads, as Qwen3 and Gemma 3 have them."""
     query, key = (
-        norm(dims, f"model.layers.{{}}.self_attn.{name}", role, layer, size=dims.head_dim, kind=kind, offset=offset)
-        for name, role in zip(names, ("q_norm", "k_norm"), strict=True)
+        norm(dims, f"model.layers.{{}}.self_attn.{role}", role, layer, size=dims.head_dim, offset=offset)
+        for role in ("q_norm", "k_norm")
     )
     return HeadNormsSpec(query, key)
 
@@ -196,14 +189,13 @@ def norm(
     kind: NormKind = "rms",
     offset: float = 0.0,
     bias: bool = False,
-    eps: float | None = None,
 ) -> NormSpec:
     """With the config's epsilon. GGUF holds norms with an offset as they are multiplied by."""
     return NormSpec(
         name.format(layer),
         role,
         (size or dims.hidden_size,),
-        epsilon(dims) if eps is None else eps,
+        _epsilon(dims),
         kind,
         offset,
         bias,
@@ -217,9 +209,9 @@ def layer_norm(dims: Dimensions, name: str, role: str, layer: int | None = None,
     return norm(dims, name, role, layer, kind="layer", bias=bias)
 
 
-def epsilon(dims: Dimensions, usual: float = 1e-6) -> float:
-    fields = dims.fields
-    return next((fields.number(name, usual) for name in _EPSILONS if fields.has(name)), usual)
+def _epsilon(dims: Dimensions) -> float:
+    given = (dims.fields.number_or_none(name) for name in _EPSILONS)
+    return next((eps for eps in given if eps is not None), 1e-6)
 
 
 class Norms(TypedDict, total=False):
