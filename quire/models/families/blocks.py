@@ -113,12 +113,17 @@ def attention(
     dims: Dimensions,
     layer: int,
     *,
-    qkv_bias: bool = False,
-    out_bias: bool = False,
+    qkv_bias: bool | None = None,
+    out_bias: bool | None = None,
     gguf_paired: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
-    """Llama's. `gguf_paired`: converters to GGUF make pairs of the rows that turn together."""
+    """Llama's: it has biases where the family, or else the config's `attention_bias`, says so.
+
+    `gguf_paired`: converters to GGUF make pairs of the rows that turn together.
+    """
+    usual = dims.fields.flag("attention_bias", False)
+    qkv_bias, out_bias = usual if qkv_bias is None else qkv_bias, usual if out_bias is None else out_bias
     qkv = separate_qkv(dims, layer, bias=qkv_bias, gguf_paired=gguf_paired)
     return self_attention(dims, layer, qkv, "model.layers.{}.self_attn.o_proj", bias=out_bias, **options)
 
