@@ -133,8 +133,8 @@ def _norm(name: str, x: Value, weight: Tensor, **given: Any) -> Value:
     x.tape.keep(_floats(weight))
     if tuple(weight.shape) not in ((columns,), x.dims):
         raise NotRecordable(f"a norm with weights of {tuple(weight.shape)} on {x.shape}")
-    vectors = {"columns": columns, "count": x.width // columns, "weight_stride": 0 if weight.dim() == 1 else columns}
-    x.tape.record(name, (x,), result, from_=x, to=result, weight=weight.data_ptr(), **vectors, **given)
+    given |= {"columns": columns, "count": x.width // columns, "weight_stride": 0 if weight.dim() == 1 else columns}
+    x.tape.record(name, (x,), result, from_=x, to=result, weight=weight.data_ptr(), **given)
     return result
 
 
