@@ -13,12 +13,6 @@ from torch import Tensor
 
 from quire.ops import functional
 from quire.ops.dispatch import implementation
-from quire.ops.reference.activate import activate
-from quire.ops.reference.add_layer_norm import add_layer_norm
-from quire.ops.reference.add_rms_norm import add_rms_norm
-from quire.ops.reference.gated_activation import gated_activation
-from quire.ops.reference.layer_norm import layer_norm
-from quire.ops.reference.rms_norm import rms_norm
 
 
 @torch.library.custom_op("quire::linear", mutates_args=())
@@ -38,13 +32,9 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
+_DEFINED = ("rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "activate", "gated_activation")
 COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {
-    functional.rms_norm: rms_norm,
-    functional.add_rms_norm: add_rms_norm,
-    functional.layer_norm: layer_norm,
-    functional.add_layer_norm: add_layer_norm,
-    functional.activate: activate,
-    functional.gated_activation: gated_activation,
+    **{getattr(functional, op): implementation(op, "reference") for op in _DEFINED},
     functional.linear: _linear,
 }
 """By op: what a compiler reads in its place. All that a layer calls on either side of its attention."""

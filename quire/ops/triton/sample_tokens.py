@@ -85,21 +85,13 @@ def sample_tokens(
     if top_k is not None or top_p is not None:
         reaches = find_reaches(logits, peaks, temperature, top_k, top_p, min_p)
     totals = torch.empty((rows, parts), dtype=torch.float32, device=logits.device)
+    filters = (peaks, temperature, temperature.stride(0), min_p, stride_of(min_p), reaches)
+    noise = (seed, seed.stride(0), stream, stream.stride(0), position, position.stride(0))
     _draw[(rows, parts)](
         logits,
         logits.stride(0),
-        peaks,
-        temperature,
-        temperature.stride(0),
-        min_p,
-        stride_of(min_p),
-        reaches,
-        seed,
-        seed.stride(0),
-        stream,
-        stream.stride(0),
-        position,
-        position.stride(0),
+        *filters,
+        *noise,
         totals,
         part_tokens,
         columns,
