@@ -22,7 +22,7 @@ class LogprobWriter:
     def chat(self, tokens: Sequence[int], found: Sequence[PositionLogprobs], top: int) -> dict[str, Any]:
         """A chat choice's `logprobs`, with the `top` most likely tokens of each position."""
         content = [
-            self._entry(token, here) | {"top_logprobs": [self._entry(other, here) for other in _likeliest(here, top)]}
+            self._entry(token, here) | {"top_logprobs": [self._entry(other, here) for other in _most_likely(here, top)]}
             for token, here in zip(tokens, found, strict=True)
         ]
         return {"content": content, "refusal": None}
@@ -82,7 +82,7 @@ def _finite(value: float) -> float:
     return value if value > _LOWEST else _LOWEST  # also what is no number
 
 
-def _likeliest(found: PositionLogprobs, count: int) -> list[int]:
+def _most_likely(found: PositionLogprobs, count: int) -> list[int]:
     """The chosen token is among them only when it is likely enough."""
     ranked = sorted(found, key=lambda token: found[token].rank or 0)
     return [token for token in ranked if (found[token].rank or 0) <= count][:count]
