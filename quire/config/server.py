@@ -49,6 +49,8 @@ class ServerConfig:
     """Seconds; a request that would wait longer for its first token is refused with 429."""
     step_timeout: float = 300.0
     """Seconds a step may take before its engine counts as stuck and is replaced."""
+    outage_timeout: float = 60.0
+    """Seconds that requests wait while no engine is ready; after that they end with 503, and /health says why."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
@@ -117,7 +119,8 @@ class ServerConfig:
         check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
 
     def _check_seconds(self) -> None:
-        for name in ("keep_alive", "max_predicted_wait", "step_timeout", "slow_reader_timeout", "drain_timeout"):
+        names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
+        for name in (*names, "drain_timeout"):
             value = getattr(self, name)
             if value is not None:
                 ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT

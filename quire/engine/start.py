@@ -41,9 +41,13 @@ def start_loop(
     *,
     seed: int = 0,
     tenant_weights: Mapping[str, float] | None = None,
+    memory_share: float = 1.0,
     clock: StartClock | None = None,
 ) -> StartedLoop:
-    """Load the model whose files are at `path`; `clock` is told what took how long."""
+    """Load the model whose files are at `path`.
+
+    `memory_share` is what this engine may plan with of its device's memory; `clock` is told what took how long.
+    """
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     facts = read_model_facts(str(path), impl=asked.model.model_impl)
@@ -63,7 +67,7 @@ def start_loop(
             "incomplete."
         )
     clock.done("reading the model's header")
-    device = local_device_facts()
+    device = local_device_facts().shared(memory_share)
     clock.done("finding the device")
     resolved = resolve(asked, facts, device)
     lacking = slow_for_lack_of(asked, facts, device)

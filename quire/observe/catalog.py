@@ -56,6 +56,7 @@ DEVICE_MEMORY = _gauge("device_memory_bytes", "Memory in use on the device; 0 wh
 DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has.", *_ENGINE)
 DEVICE_USE = _gauge("device_utilization_perc", "Share of the time the device computed, as its driver says.", *_ENGINE)
 ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
+ENGINE_GIVEN_UP = _gauge("engine_given_up", "1 while the engine was lost too often in a row to count on it.", *_ENGINE)
 ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)

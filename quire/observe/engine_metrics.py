@@ -35,7 +35,7 @@ _MAX_REASONS = 16
 class _Engine:
     """One replica: the engine it has now, and what those before it left."""
 
-    __slots__ = ("batch_size", "before", "busy", "lost", "stats", "step_seconds", "step_tokens", "up")
+    __slots__ = ("batch_size", "before", "busy", "given_up", "lost", "stats", "step_seconds", "step_tokens", "up")
 
     def __init__(self) -> None:
         self.stats = EngineStats()
@@ -43,6 +43,7 @@ class _Engine:
         self.busy = 0.0
         self.lost: dict[str, int] = {}
         self.up = False
+        self.given_up = False
         self.step_tokens = Histogram(catalog.STEP_TOKENS.buckets)
         self.batch_size = Histogram(catalog.BATCH_SIZE.buckets)
         self.step_seconds = Histogram(catalog.STEP_SECONDS.buckets)
@@ -76,12 +77,12 @@ class EngineMetrics(Collector):
             engine.step_seconds.observe(stats.step_seconds)
             engine.busy += stats.step_seconds
         engine.stats = stats
-        engine.up = True
+        engine.up, engine.given_up = True, False
 
-    def lost(self, replica: int, reason: str) -> None:
+    def lost(self, replica: int, reason: str, *, given_up: bool) -> None:
         engine = self._engine(replica)
         engine.retire()
-        engine.up = False
+        engine.up, engine.given_up = False, given_up
         label = self._reasons(reason)
         engine.lost[label] = engine.lost.get(label, 0) + 1
 
@@ -98,6 +99,7 @@ class EngineMetrics(Collector):
             yield numbers(metric, self._model, self._each(name))
         rows = [((str(replica),), engine) for replica, engine in self._engines.items()]
         yield numbers(catalog.ENGINE_UP, self._model, [(labels, engine.up) for labels, engine in rows])
+        yield numbers(catalog.ENGINE_GIVEN_UP, self._model, [(labels, engine.given_up) for labels, engine in rows])
         for metric, name in _TOTALS.items():
             yield numbers(metric, self._model, [(labels, engine.total(name)) for labels, engine in rows])
         yield numbers(catalog.BUSY_SECONDS, self._model, [(labels, engine.busy) for labels, engine in rows])

@@ -41,9 +41,9 @@ class Metrics:
         """An engine after a step, or while idle."""
         self._engines.step(replica, stats)
 
-    def engine_lost(self, replica: int, reason: str) -> None:
-        """An engine died or was given up; `reason` is one of a few words, such as `died` or `stalled`."""
-        self._engines.lost(replica, reason)
+    def engine_lost(self, replica: int, reason: str, *, given_up: bool = False) -> None:
+        """An engine died or did not start, `given_up` if too often in a row; `reason` is one of a few words."""
+        self._engines.lost(replica, reason, given_up=given_up)
 
     def first_token(self, replica: int, seconds: float, prompt_tokens: int, count: int = 1) -> None:
         """A request's first tokens, `seconds` after its arrival; once a request."""

@@ -203,7 +203,7 @@ class Serving:
         """What is read off every prompt."""
         tokens = sum(len(prompt) for prompt in prompts)
         caller.account.check_tokens(tokens)
-        if not self.llm.fleet.is_ready:
+        if not self.llm.fleet.supervisor.is_ready:
             raise Unavailable("no engine is ready yet; try again in a moment")
         rows = await self.llm.pool(
             caller.request_id, prompts, readout, pooling=pooling, normalize=normalize, types=types

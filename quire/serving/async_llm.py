@@ -82,7 +82,7 @@ class AsyncLLM:
             on_lost=self._engine_lost,
         )
         most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.spec.max_position
-        self.admission = Admission(self.fleet.journal, most, config.server.max_predicted_wait)
+        self.admission = Admission(self.fleet.dispatcher.journal, most, config.server.max_predicted_wait)
         self._texts: TokenizerService | None = None
         self._requests: RequestMaker | None = None
         self._started: Started | None = None
@@ -186,7 +186,7 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
     ) -> Generation:
-        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then.
+        """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable, and then starts none.
 
         `charge` is told the tokens of each request, prompt and answer, when it has ended; `traceparent` is the W3C
         header of the trace they belong to.
@@ -203,6 +203,7 @@ class AsyncLLM:
             )
             for place, (tokens, text) in enumerate(prompts)
         ]
+        self.fleet.check_outage()
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
 
         def finished(reader: RequestReader, entry: Entry) -> None:
@@ -214,7 +215,7 @@ class AsyncLLM:
         generation = Generation(
             requests,
             self.texts.tokenizer,
-            self.fleet,
+            self.fleet.dispatcher,
             endpoint=endpoint,
             slow_reader_timeout=self.config.server.slow_reader_timeout,
             metrics=self.metrics,

@@ -10,7 +10,7 @@ from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.observe.metrics import Metrics
-from quire.serving.fleet import Fleet
+from quire.serving.dispatcher import Dispatcher
 from quire.serving.journal import Entry
 from quire.serving.reader import RequestReader
 from quire.text.tokenizer import Tokenizer
@@ -26,7 +26,7 @@ class Generation:
         self,
         requests: list[tuple[Request, str | None]],
         tokenizer: Tokenizer,
-        fleet: Fleet,
+        dispatcher: Dispatcher,
         *,
         endpoint: str,
         slow_reader_timeout: float,
@@ -35,7 +35,7 @@ class Generation:
         on_finished: Callable[[RequestReader, Entry], None],
     ) -> None:
         """`requests` come with the text of their prompts, where they came as text; `work` guesses what one costs."""
-        self._fleet = fleet
+        self._dispatcher = dispatcher
         self._timeout = slow_reader_timeout
         self._metrics = metrics
         self._on_finished = on_finished
@@ -67,7 +67,7 @@ class Generation:
         """Hand the requests to the engines."""
         try:
             for entry in self._entries:
-                self._fleet.submit(entry)
+                self._dispatcher.submit(entry)
         except BaseException:
             self.cancel()
             raise
@@ -111,7 +111,7 @@ class Generation:
         self._stop_timer()
         for reader, entry in zip(self._readers, self._entries, strict=True):
             if not entry.is_over:
-                self._fleet.end(entry, status=Status.ABORTED)
+                self._dispatcher.end(entry, status=Status.ABORTED)
                 reader.aborted()
 
     @property
@@ -139,7 +139,7 @@ class Generation:
             raise error
 
     def _stop(self, place: int, index: int) -> None:
-        self._fleet.end(self._entries[place], index, Status.STOPPED)
+        self._dispatcher.end(self._entries[place], index, Status.STOPPED)
 
     def _count_tokens(self, place: int, count: int, since_last: float | None) -> None:
         reader, replica = self._readers[place], max(0, self._entries[place].replica)
@@ -166,7 +166,7 @@ class Generation:
     def _pause(self, entry: Entry) -> None:
         if entry.is_held or entry.is_over:
             return
-        self._fleet.hold(entry)
+        self._dispatcher.hold(entry)
         self._metrics.slow_reader_paused()
         if self._drop_timer is None:
             self._drop_timer = asyncio.get_running_loop().call_later(self._timeout, self._drop)
@@ -175,7 +175,7 @@ class Generation:
         self._stop_timer()
         for entry in self._entries:
             if entry.is_held:
-                self._fleet.resume(entry)
+                self._dispatcher.resume(entry)
 
     def _drop(self) -> None:
         seconds = self._timeout

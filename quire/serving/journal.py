@@ -5,7 +5,9 @@ from typing import Protocol
 
 import msgspec
 
+from quire.core.errors import QuireError
 from quire.core.request import Emitted, Request
+from quire.serving.client import EngineClient
 from quire.serving.messages import PromptNews, Refused, SequenceNews
 
 
@@ -24,7 +26,7 @@ class Listener(Protocol):
     def prompt_news(self, news: PromptNews) -> None:
         """The model's opinion of a part of the prompt."""
 
-    def lost(self, message: str) -> None:
+    def lost(self, error: QuireError) -> None:
         """No engine can complete it."""
 
 
@@ -36,8 +38,8 @@ class Entry:
     listener: Listener
     endpoint: str = ""
     """The route it came by."""
-    replica: int = -1
-    """The engine that has it."""
+    client: EngineClient | None = None
+    """The engine that has it; None while it waits for one."""
     emitted: dict[int, list[int]] = field(default_factory=dict)
     """Tokens of the sequences that have not ended, by index."""
     is_accepted: bool = False
@@ -71,6 +73,11 @@ class Entry:
         else:
             self.emitted[news.index].extend(news.tokens)
         return True
+
+    @property
+    def replica(self) -> int:
+        """The number of the engine that has it; -1 while it waits for one."""
+        return -1 if self.client is None else self.client.number
 
     @property
     def is_over(self) -> bool:
@@ -126,5 +133,5 @@ class Journal:
         """In the order in which they came."""
         return list(self._entries.values())
 
-    def on_replica(self, replica: int) -> list[Entry]:
-        return [entry for entry in self._entries.values() if entry.replica == replica]
+    def on_client(self, client: EngineClient) -> list[Entry]:
+        return [entry for entry in self._entries.values() if entry.client is client]

@@ -1,4 +1,7 @@
-"""What front and engine say to each other: typed msgpack, one message a step however many streams there are."""
+"""What front and engine say to each other: typed msgpack, one message a step however many streams there are.
+
+Times are ages in seconds, never clocks: the two may run on different hosts.
+"""
 
 import msgspec
 
@@ -21,6 +24,8 @@ class Submit(_Message, frozen=True):
     """Take in a request, new or moved from a lost engine."""
 
     request: Request
+    age: float = 0.0
+    """Seconds since it arrived. Its `arrival` is on the front's clock, which is not the engine's on another host."""
 
 
 class End(_Message, frozen=True):
@@ -117,8 +122,8 @@ class SequenceNews(_Message, frozen=True):
     status: Status | None = None
     """Its end; None while it goes on."""
     logprobs: list[PositionLogprobs] | None = None
-    first_granted: float | None = None
-    """When it first got a row; with its first tokens only."""
+    granted_ago: float | None = None
+    """Seconds since it first got a row; with its first tokens only."""
     num_cached: int = 0
     failure: str | None = None
     """Why it failed, where there is more to say than that it did."""
@@ -188,6 +193,8 @@ class ChildSettings(msgspec.Struct, frozen=True):
     """Address at which the front listens."""
     replica: int
     tenant_weights: dict[str, float] = {}
+    memory_share: float = 1.0
+    """Of its device's memory: less than 1 where several engines share the device."""
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:

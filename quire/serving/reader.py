@@ -56,8 +56,8 @@ class RequestReader:
         kind = RequestTooLarge if refusal.too_large else InvalidRequest
         self._fail(kind(refusal.message, field=refusal.field))
 
-    def lost(self, message: str) -> None:
-        self._fail(RequestFailed(f"request {self.request.id} could not be completed: {message}"))
+    def lost(self, error: QuireError) -> None:
+        self._fail(error)
 
     def prompt_news(self, news: PromptNews) -> None:
         self._record.add_span(news.span)
@@ -68,8 +68,8 @@ class RequestReader:
         metrics, text = self._record.metrics, self._record.sequences[news.index]
         if news.tokens:
             self._note_time(news)
-        if news.first_granted is not None and metrics.first_scheduled_time is None:
-            metrics.first_scheduled_time, metrics.cached_tokens = news.first_granted, news.num_cached
+        if news.granted_ago is not None and metrics.first_scheduled_time is None:
+            metrics.first_scheduled_time, metrics.cached_tokens = time.monotonic() - news.granted_ago, news.num_cached
         for place, token in enumerate(news.tokens):
             self.num_unread += 1
             is_last = place == len(news.tokens) - 1

@@ -1,8 +1,10 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import zmq
 
 from quire.core.errors import QuireError, RequestTooLarge
@@ -126,7 +128,7 @@ class Runner:
             self._handlers[type(message)](message)
 
     def _submit(self, message: Submit) -> None:
-        request = message.request
+        request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)
         try:
             if self._loop is None:
                 raise QuireError("the model reads texts and generates none")
@@ -182,6 +184,7 @@ class Runner:
 
 
 def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
+    now = time.monotonic()
     tokens: dict[int, tuple[Sequence, list[int]]] = {}
     for seq, token in zip(update.sequences, update.tokens, strict=True):
         tokens.setdefault(seq.id, (seq, []))[1].append(token)
@@ -194,7 +197,7 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             sampled,
             seq.status if seq.is_finished else None,
             [update.logprobs[seq.id]] if seq.id in update.logprobs else None,
-            seq.first_granted if seq.num_output == len(sampled) else None,
+            now - seq.first_granted if seq.num_output == len(sampled) and seq.first_granted is not None else None,
             seq.num_cached,
             seq.failure,
             seq.is_blameless,
@@ -211,7 +214,14 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     clock.done("finding the model")
     if only_pools(read_model_facts(str(path), impl=asked.model.model_impl)):
         return _pooling_runner(settings, inbox, outbox, clock)
-    started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
+    started = start_loop(
+        asked,
+        path,
+        seed=settings.seed,
+        tenant_weights=settings.tenant_weights,
+        memory_share=settings.memory_share,
+        clock=clock,
+    )
     limits, executor = started.resolved.limits, started.loop.executor
     assert isinstance(executor, InlineExecutor)
     embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))

@@ -20,11 +20,6 @@ GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def llm(tiny_chat: Path) -> AsyncIterator[AsyncLLM]:
     async with await AsyncLLM.create(str(tiny_chat), num_gpu_blocks_override=256) as started:
         yield started
@@ -44,12 +39,12 @@ async def last(llm: AsyncLLM, prompt: str, params: SamplingParams = GREEDY) -> R
 
 
 def pid(llm: AsyncLLM) -> int:
-    return llm.fleet.slots[0].replica.pid
+    return llm.fleet.supervisor.slots[0].client.pid
 
 
 async def books_balance(llm: AsyncLLM) -> bool:
-    checked = await llm.engine_calls.check(llm.fleet.slots[0].replica)
-    return checked.problem is None and checked.used_blocks == 0 and len(llm.fleet.journal) == 0
+    checked = await llm.engine_calls.check(llm.fleet.supervisor.slots[0].client)
+    return checked.problem is None and checked.used_blocks == 0 and len(llm.fleet.dispatcher.journal) == 0
 
 
 async def test_texts_are_those_of_the_offline_engine(llm, alone):
@@ -74,7 +69,7 @@ async def test_killed_engines_lose_nothing(llm, alone):
         assert [o.outputs[0].token_ids for o in outputs] == [o.outputs[0].token_ids for o in alone]
         # on a busy machine the first output may already hold all tokens
         assert len([first, *[o async for o in started]][-1].outputs[0].token_ids) == 40
-    assert llm.fleet.slots[0].restarts >= 2
+    assert llm.fleet.supervisor.slots[0].restarts >= 2
     assert await books_balance(llm)
 
 
@@ -107,15 +102,16 @@ async def test_an_engine_that_makes_no_progress_is_replaced(tiny_chat, alone):
         output = await running
         assert output.outputs[0].token_ids == alone[0].outputs[0].token_ids
         assert pid(llm) != stuck
-        assert llm.fleet.slots[0].restarts == 1
+        assert llm.fleet.supervisor.slots[0].restarts == 1
 
 
 async def test_replicas_take_over_from_each_other(tiny_chat, alone):
     async with await AsyncLLM.create(str(tiny_chat), num_gpu_blocks_override=256, replicas=2) as llm:
-        while not all(slot.replica.is_ready for slot in llm.fleet.slots):
+        while not all(slot.client.is_ready for slot in llm.fleet.supervisor.slots):
             await asyncio.sleep(0.05)
         running = [asyncio.ensure_future(last(llm, f"prompt {i}")) for i in range(6)]
-        while not all(llm.fleet.journal.on_replica(number) for number in range(2)):
+        clients, journal = llm.fleet.supervisor.ready(), llm.fleet.dispatcher.journal
+        while not all(journal.on_client(client) for client in clients):
             await asyncio.sleep(0)
         os.kill(pid(llm), signal.SIGKILL)
         outputs = await asyncio.gather(*running)

@@ -20,11 +20,6 @@ from quire.text.tokenizer import Tokenizer
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def tokenizer(tiny_chat: Path) -> Tokenizer:
     return load_tokenizer(tiny_chat)
@@ -132,8 +127,8 @@ async def test_refusals_and_losses_are_raised(tokenizer):
         with pytest.raises(kind):
             await setup.generation.accepted()
     setup = Setup(tokenizer)
-    setup.fleet.entries[0].listener.lost("all engines are gone")
-    with pytest.raises(RequestFailed, match="r0 could not be completed: all engines are gone"):
+    setup.fleet.entries[0].listener.lost(RequestFailed("all engines are gone"))
+    with pytest.raises(RequestFailed, match="all engines are gone"):
         await setup.generation.wait()
 
 

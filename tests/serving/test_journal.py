@@ -5,6 +5,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.serving.journal import Entry, Journal
 from quire.serving.messages import SequenceNews
+from tests.serving.fake_client import FakeClient
 from tests.serving.silent_listener import SilentListener
 
 
@@ -56,8 +57,9 @@ def test_what_waits_is_counted_once():
 def test_entries_of_an_engine():
     journal = Journal()
     here, there = entry("a"), entry("b")
-    here.replica, there.replica = 0, 1
+    here.client, there.client = FakeClient(0), FakeClient(1)
     journal.open(here)
     journal.open(there)
-    assert journal.on_replica(1) == [there]
+    assert journal.on_client(there.client) == [there]
+    assert (here.replica, there.replica) == (0, 1)
     assert journal.get("a") is here

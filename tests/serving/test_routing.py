@@ -4,6 +4,7 @@ from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.serving.journal import Entry, Journal
 from quire.serving.routing import CHUNK, Routing
+from tests.serving.fake_client import FakeClient
 from tests.serving.silent_listener import SilentListener
 
 SYSTEM = tuple(range(4 * CHUNK))
@@ -15,7 +16,7 @@ def request(name: str, prompt: tuple[int, ...], salt: str | None = None) -> Requ
 
 def give(journal: Journal, asked: Request, replica: int) -> None:
     entry = Entry(asked, SilentListener())
-    entry.replica = replica
+    entry.client = FakeClient(replica)
     journal.open(entry)
 
 
