@@ -56,9 +56,9 @@ TABLE: dict[str, dict[str, str]] = {
         "cuda": f"{_TRITON}.paged_attention:paged_attention",
         "tape": f"{_RECORD}:paged_attention",
     },
-    "attention_of_beginnings": {
-        "reference": f"{_REFERENCE}.attention_of_beginnings:attention_of_beginnings",
-        "cuda": f"{_TRITON}.attend_beginnings:AttendBeginnings",
+    "shared_prefix_attention": {
+        "reference": f"{_REFERENCE}.shared_prefix_attention:shared_prefix_attention",
+        "cuda": f"{_TRITON}.shared_prefix_attention:SharedPrefixAttention",
     },
     "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
     "rope_angles": {

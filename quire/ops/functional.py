@@ -138,9 +138,9 @@ class Attend(Protocol):
     ) -> Tensor: ...
 
 
-def attention_of_beginnings(device: torch.device) -> Attend:
+def shared_prefix_attention(device: torch.device) -> Attend:
     """`paged_attention` for all layers of a step of decodes, many of whose sequences have the same blocks in front."""
-    result: Attend = implementation("attention_of_beginnings", device.type)()
+    result: Attend = implementation("shared_prefix_attention", device.type)()
     return result
 
 

@@ -6,10 +6,10 @@ from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
 from quire.sampling.state import SamplingState
-from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.made_up import made_up_sequence
 from quire.worker.running_step import RunningStep
+from quire.worker.shared_prefix import FEWEST
 
 _WAYS = (
     SamplingParams(temperature=0.0),
@@ -27,7 +27,7 @@ def ready_ahead(
     sampling: SamplingState,
     layout: KVLayout,
     *,
-    may_begin_alike: bool,
+    may_share_prefix: bool,
 ) -> Iterator[None]:
     """Makes one thing ready each time it is advanced, and leaves no row admitted.
 
@@ -40,8 +40,8 @@ def ready_ahead(
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
         for params in _WAYS:
-            for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
+            for shared in (False, True) if may_share_prefix and size >= FEWEST else (False,):
                 run(StepPlan(step=0, admitted=[made_up_sequence(0, 1, layout, params)]))
-                graphs.make_ready(size, sampling.needs, alike=alike)
+                graphs.make_ready(size, sampling.needs, shared=shared)
                 run(StepPlan(step=0, released=[0]))
                 yield

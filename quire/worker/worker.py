@@ -13,14 +13,13 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
-from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
+from quire.ops.functional import decode_inputs, finish_step, paged_attention, shared_prefix_attention
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
-from quire.worker.beginnings import SharedBeginnings
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
@@ -29,6 +28,7 @@ from quire.worker.ready_ahead import ready_ahead
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.start_embedder import embedder_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, limits, device) if device.type == "cuda" else None
+        self._shared_prefixes = _prefixes_to_look_for(layout, limits, device) if device.type == "cuda" else None
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
@@ -83,8 +83,8 @@ class Worker:
         self._prompt_lengths = [0] * limits.max_num_seqs
         self._ahead: Iterator[object] = iter(())
         if self._graphs is not None:
-            alike = self._beginnings is not None
-            self._ahead = ready_ahead(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
+            shared = self._shared_prefixes is not None
+            self._ahead = ready_ahead(self.start, self._graphs, sampling, layout, may_share_prefix=shared)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -138,24 +138,24 @@ class Worker:
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
         grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
-        alike = self._beginnings is not None and self._beginnings.are_worth_it(plan.rows)
+        shared = self._shared_prefixes is not None and self._shared_prefixes.are_worth_it(plan.rows)
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
                 (self._sampling.needs, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
-                alike=alike,
+                shared=shared,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.needs, alike=alike)
+            sampled = graphs.run(plan.rows, self._sampling.needs, shared=shared)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running
 
-    def _compute(self, rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
-        attend = attention_of_beginnings(self._device) if alike else paged_attention
+        attend = shared_prefix_attention(self._device) if shared else paged_attention
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
         return self._logits(hidden), step.lengths
 
@@ -184,14 +184,14 @@ class Worker:
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
-        if self._beginnings is not None:
-            self._beginnings.change(plan.table_deltas)
+        if self._shared_prefixes is not None:
+            self._shared_prefixes.change(plan.table_deltas)
 
     def _admit(self, admission: Admission) -> None:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
-        if self._beginnings is not None:
-            self._beginnings.admit(admission)
+        if self._shared_prefixes is not None:
+            self._shared_prefixes.admit(admission)
         self._constrained.admit(admission)
         self._prompts.admit(admission)
         self._lengths[row] = admission.num_computed
@@ -242,7 +242,7 @@ def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
     return KVLayer(keys, values, group)
 
 
-def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.device) -> SharedBeginnings | None:
+def _prefixes_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.device) -> SharedPrefixes | None:
     """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
     itemsize = getattr(torch, layout.dtype).itemsize
     group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
@@ -251,4 +251,4 @@ def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.
     from quire.ops.triton.card import least_reads_saved
 
     each, least = layout.groups[group].elements_per_token * itemsize, least_reads_saved(device)
-    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)
+    return SharedPrefixes(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)

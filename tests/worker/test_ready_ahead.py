@@ -10,10 +10,10 @@ import torch
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
-from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.made_up import made_up_sequence
 from quire.worker.ready_ahead import ready_ahead
+from quire.worker.shared_prefix import FEWEST
 from quire.worker.start import start_worker
 from quire.worker.worker import Worker
 from tests.engine.tiny_model import make_text_model
@@ -35,7 +35,7 @@ def worker_with_graphs(path: Path, resolved: Resolved, device: str) -> Worker:
     worker = start_worker(path, resolved, device=torch.device(device))
     if device == "cpu":
         worker._graphs = ImitatedGraphs(worker._compute, worker._draw, ROWS, worker._rows.spare, worker._device)
-        worker._ahead = ready_ahead(worker.start, worker._graphs, worker._sampling, resolved.kv, may_begin_alike=False)
+        worker._ahead = ready_ahead(worker.start, worker._graphs, worker._sampling, resolved.kv, may_share_prefix=False)
     return worker
 
 
@@ -93,10 +93,10 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     graphs, sampling = worker._graphs, worker._sampling
     assert graphs is not None
     asked: list[tuple[int, bool]] = []
-    graphs.make_ready = lambda size, way, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
+    graphs.make_ready = lambda size, way, *, shared: asked.append((size, shared))  # type: ignore[method-assign]
     nobody = sampling.needs
-    for _ in ready_ahead(worker.start, graphs, sampling, resolved.kv, may_begin_alike=True):
+    for _ in ready_ahead(worker.start, graphs, sampling, resolved.kv, may_share_prefix=True):
         assert sampling.needs == nobody
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS
-    assert {size for size, alike in asked if alike} == {size for size in graphs.sizes if size >= FEWEST}
+    assert {size for size, shared in asked if shared} == {size for size in graphs.sizes if size >= FEWEST}

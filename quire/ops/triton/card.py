@@ -61,7 +61,7 @@ def fitting_positions(card: Card, positions: int, position_bytes: int, num_stage
 
 
 def least_reads_saved(device: torch.device) -> int:
-    """Bytes that a layer of a step must be spared for a look at beginnings in common to gain more than it costs.
+    """Bytes that a layer of a step must be spared for a look at shared prefixes to gain more than it costs.
 
     Looking takes a time in which memory gives so many: on an H200 they are 128 MiB, as measured, in 28 µs.
     """

@@ -2,7 +2,7 @@
 
 Sequences with the same block at one depth are a group, and groups are cut into tiles of sequences that will attend
 together. For that every sequence is compared with every other, which is quick for as many as run at a time; how far a
-tile's sequences are alike is then read block by block.
+tile's sequences have the same blocks is then read block by block.
 """
 
 from dataclasses import dataclass
@@ -47,10 +47,10 @@ def group_kernel(
     mine = tl.program_id(0) * here + tl.arange(0, here)
     names = _block_at(tables_at, lengths_at, every, num_sequences, table_stride, column, depth)
     my_names = _block_at(tables_at, lengths_at, mine, num_sequences, table_stride, column, depth)
-    is_alike = (names[None, :] == my_names[:, None]) & (every < num_sequences)[None, :]
-    is_before = is_alike & (every[None, :] < mine[:, None])
+    is_same = (names[None, :] == my_names[:, None]) & (every < num_sequences)[None, :]
+    is_before = is_same & (every[None, :] < mine[:, None])
     tl.store(names_at + mine, my_names, mask=mine < num_sequences)
-    tl.store(sizes_at + mine, tl.sum(is_alike.to(tl.int32), 1), mask=mine < num_sequences)
+    tl.store(sizes_at + mine, tl.sum(is_same.to(tl.int32), 1), mask=mine < num_sequences)
     tl.store(ranks_at + mine, tl.sum(is_before.to(tl.int32), 1), mask=mine < num_sequences)
 
 
@@ -135,7 +135,7 @@ def common_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class Beginnings:
+class FoundPrefixes:
     """What the sequences of a step have in common, by one KV group's tables."""
 
     order: Tensor  # int32 [tiles * num_here]
@@ -144,7 +144,7 @@ class Beginnings:
     num_here: int  # sequences in a tile
 
 
-def find_beginnings(tables: Tensor, lengths: Tensor, block_size: int, group: int) -> Beginnings:
+def find_shared_prefixes(tables: Tensor, lengths: Tensor, block_size: int, group: int) -> FoundPrefixes:
     count, num_here = len(lengths), sequences_in_tile(group)
     # as many as there may be: groups of half a tile and a sequence take two each
     num_tiles = 2 * -(-count // num_here) + 1
@@ -167,4 +167,4 @@ def find_beginnings(tables: Tensor, lengths: Tensor, block_size: int, group: int
         common, begins, order, tables, lengths, tables.stride(0),
         block_size=block_size, counted=COUNTED, num_here=num_here, padded_here=padded(num_here), columns_at_once=64,
     )  # fmt: skip
-    return Beginnings(order, common, begins, num_here)
+    return FoundPrefixes(order, common, begins, num_here)

@@ -1,4 +1,4 @@
-"""SharedBeginnings: whether many running sequences have so many blocks in common that attention does well to know.
+"""SharedPrefixes: whether many running sequences have so many blocks in common that attention does well to know.
 
 The host looks only at a block here and there of each row's table, at doubling depths: sequences that have one in common
 have all before it in common. What exactly they share is found on the device, in every step.
@@ -12,10 +12,10 @@ from quire.core.plan import Admission, TableDelta
 FIRST_DEPTH = 256
 """Positions; less in common is not looked for."""
 FEWEST = 8
-"""Rows with one beginning, for it to count."""
+"""Rows that share a prefix, for it to count."""
 
 
-class SharedBeginnings:
+class SharedPrefixes:
     """Follows the tables of rows, in one KV group."""
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Attention of decodes whose sequences begin alike, as those behind one system prompt do.
+"""Attention of decodes whose sequences share prefixes, as those behind one system prompt do.
 
-What a tile of sequences has in common is read once for all of its rows, with tensor cores busy as in a prompt; each
+The prefix that a tile of sequences shares is read once for all of its rows, with tensor cores busy as in a prompt; each
 sequence's own rest is read as in any decode. Grids depend on shapes alone, so that it can sit in a graph.
 """
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
 from quire.ops.triton.attend_split import PartsBefore, attend_split, choose_parts, share_tiles
-from quire.ops.triton.find_beginnings import Beginnings, find_beginnings
+from quire.ops.triton.find_shared_prefixes import FoundPrefixes, find_shared_prefixes
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
 
 MOST_PARTS = 8
-"""Of what a tile has in common. Each writes a result for every row."""
+"""Of the prefix that a tile shares. Each writes a result for every row."""
 
 
 @triton.jit(do_not_specialize=["table_stride"])
@@ -49,7 +49,7 @@ def attend_common_kernel(
     tile_size: tl.constexpr,
     overlapped: tl.constexpr,
 ):
-    """softmax(query · keys) · values over one part of what a tile of sequences has in common."""
+    """softmax(query · keys) · values over one part of the prefix that a tile of sequences shares."""
     wait_for_inputs(overlapped)
     kv_head = tl.program_id(0)
     tile = tl.program_id(1)
@@ -92,10 +92,10 @@ def attend_common_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class AttendBeginnings:
+class SharedPrefixAttention:
     """As `quire.ops.functional.paged_attention`, in one step of decodes, of which all layers ask the same instance."""
 
-    _found: dict[int, Beginnings] = field(default_factory=dict)
+    _found: dict[int, FoundPrefixes] = field(default_factory=dict)
     """By the tables of a KV group, where those are in memory."""
 
     def __call__(
@@ -114,7 +114,7 @@ class AttendBeginnings:
         assert len(query) == len(lengths), "one new token a sequence"
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         before = None
-        if window is None:  # which of a sequence's beginning a window sees differs from sequence to sequence
+        if window is None:  # which of a prefix a window sees differs from sequence to sequence
             before = self._parts_before(query, keys, values, tables, lengths, scale, softcap)
         attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, before)
         return output
@@ -134,7 +134,7 @@ class AttendBeginnings:
         group = num_heads // num_kv_heads
         found = self._found.get(tables.data_ptr())
         if found is None:
-            found = self._found[tables.data_ptr()] = find_beginnings(tables, lengths, block_size, group)
+            found = self._found[tables.data_ptr()] = find_shared_prefixes(tables, lengths, block_size, group)
         num_full_tiles = -(-len(query) // found.num_here)
         count = choose_parts(query.device, 1, num_kv_heads * num_full_tiles, MOST_PARTS)
         tile = 64 if head_dim <= 128 else 32
