@@ -58,7 +58,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "shared_prefix_attention": {
         "reference": f"{_REFERENCE}.shared_prefix_attention:shared_prefix_attention",
-        "cuda": f"{_TRITON}.shared_prefix_attention:SharedPrefixAttention",
+        "cuda": f"{_TRITON}.shared_prefix_attention:shared_prefix_attention",
     },
     "packed_attention": {"reference": f"{_REFERENCE}.packed_attention:packed_attention"},
     "rope_angles": {

@@ -1,6 +1,7 @@
 """Paged attention on a GPU, in bfloat16: decodes, those with a shared prefix, and prompts."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -8,6 +9,8 @@ from quire.bench.kernels.attention_cases import AttentionCase, AttentionInputs, 
 from quire.bench.kernels.gpu_timing import time_calls
 from quire.bench.kernels.result import KernelResult
 from quire.ops.functional import Attend, paged_attention, shared_prefix_attention
+from quire.ops.step_tensors import PrefixTiles
+from quire.ops.triton.shared_prefix_attention import most_members
 
 CASES = (
     *(AttentionCase(sequences, 1024, 1, 32, 8, 128) for sequences in (1, 16, 64, 256)),
@@ -23,10 +26,17 @@ def results(seconds: float) -> Iterator[KernelResult]:
         given = make_inputs(case, torch.bfloat16, "cuda")
         attend: Attend = paged_attention
         if case.shared_prefix:
-            attend = shared_prefix_attention(given.query.device)
-            _attend(attend, given, case)  # which finds out what is in common, once a step for all layers
+            attend = partial(shared_prefix_attention, tiles=_tiles(case))
         times = time_calls([lambda a=attend, g=given, c=case: _attend(a, g, c)])  # type: ignore[misc]
         yield KernelResult("attention", str(case), times, case.bytes(2), case.operations())
+
+
+def _tiles(case: AttentionCase) -> PrefixTiles:
+    """All full."""
+    members = torch.arange(case.sequences, dtype=torch.int32, device="cuda")
+    shared = torch.full_like(members, case.shared_prefix)
+    members = members.view(-1, most_members(case.heads // case.kv_heads))
+    return PrefixTiles(members, shared[: len(members)], shared)
 
 
 def _attend(attend: Attend, given: AttentionInputs, case: AttentionCase) -> object:

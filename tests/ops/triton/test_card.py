@@ -37,7 +37,7 @@ def test_the_interpreter_is_a_card_of_its_own() -> None:
     [(H200, 128 << 20), (OTHERS[0], 8_400_000), (OTHERS[1], 57_120_000), (OTHERS[2], 148_400_000)],
     ids=lambda value: value.name if isinstance(value, Card) else "",
 )
-def test_a_look_at_shared_prefixes_pays_by_bandwidth(card: Card, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_of_shared_prefixes_pay_by_bandwidth(card: Card, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "card_of", lambda device: card)
     assert least_reads_saved(torch.device("cuda")) == pytest.approx(least)
 
