@@ -44,7 +44,7 @@ def main() -> None:
     print(
         f"{asked.shape}: imports {imported - begin:.1f} s, start to first answer {started - imported:.1f} s", flush=True
     )
-    llm.make_ready()
+    llm.warm_up()
     print(f"{asked.shape}: graphs captured and kernels compiled in {time.perf_counter() - started:.1f} s", flush=True)
     runs: list[Run] = []
     for workload in asked.workloads:
@@ -70,9 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--warmups", type=int, default=1, help="rounds that are not kept, behind all that can be made ready"
-    )
+    parser.add_argument("--warmups", type=int, default=1, help="rounds that are not kept, after warm-up")
     parser.add_argument("--json", type=Path, help="keep every run in this file")
     return parser.parse_args()
 

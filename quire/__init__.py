@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from quire.core.reasoning import ReasoningPart
     from quire.core.sampling_params import SamplingParams
     from quire.core.structured import StructuredOutput
-    from quire.engine.async_llm import AsyncLLM
     from quire.engine.beam_search import BeamSearchParams
     from quire.engine.llm import LLM
+    from quire.serving.async_llm import AsyncLLM
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ _HOMES = {
     "quire.core.sampling_params": ("SamplingParams",),
     "quire.core.structured": ("StructuredOutput",),
     "quire.engine.beam_search": ("BeamSearchParams",),
-    "quire.engine.async_llm": ("AsyncLLM",),
+    "quire.serving.async_llm": ("AsyncLLM",),
     "quire.engine.llm": ("LLM",),
 }
 

@@ -1,13 +1,19 @@
-"""Hypothesis profiles for the whole suite; `scripts/test` chooses one through HYPOTHESIS_PROFILE.
+"""A tiny model and Hypothesis profiles for the whole suite; `scripts/test` chooses one through HYPOTHESIS_PROFILE.
 
 How long an example takes is never an error: test machines are shared, and speed is measured elsewhere. Without a GPU,
 kernels run in Triton's interpreter, which must be known when they are defined: before any test file is imported.
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from quire.text.template_process import TemplateProcess
+from tests.tiny_chat import write_tiny_chat
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -28,3 +34,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_chat(tmp_path_factory.mktemp("tiny") / "tiny-chat")
+
+
+@pytest.fixture(scope="session")
+def template_process() -> Iterator[TemplateProcess]:
+    process = TemplateProcess()
+    yield process
+    process.close()

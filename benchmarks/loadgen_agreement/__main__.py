@@ -32,8 +32,8 @@ from benchmarks.peers.quiet import wait_until_quiet, watched
 from benchmarks.peers.server_process import ServerCommand, running
 from quire.bench.report import this_machine
 from quire.bench.vocabulary import Vocabulary
-from quire.engine.fetch import DEFAULT_MODEL, fetch
-from quire.engine.text.load import load_tokenizer
+from quire.models.loading.fetch import DEFAULT_MODEL, fetch
+from quire.text.load import load_tokenizer
 
 _WARM_ROUND = 0
 

@@ -38,10 +38,10 @@ def tables(record: Mapping[str, Any]) -> list[str]:
 def _about(record: Mapping[str, Any]) -> str:
     rounds = max(sum(each["contestant"] == FIRST for each in measured) for measured in record["figures"].values())
     limits = record["limits"]
-    reads, products = limits["model_bytes"] / 1e9, limits["int8_operations"] / 1e12
+    reads, multiplies = limits["model_bytes"] / 1e9, limits["int8_operations"] / 1e12
     return (
         f"{record['date']}, {record['threads']} threads, {rounds} rounds; the machine reached {reads:.0f} GB/s over "
-        f"the model's bytes and {products:.1f} TOP/s in int8"
+        f"the model's bytes and {multiplies:.1f} TOP/s in int8"
     )
 
 

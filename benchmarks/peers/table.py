@@ -21,7 +21,7 @@ class Figure:
 
 
 def limit_share(case: Case, rate: float, bytes_per_token: float, work: ModelWork, limits: Limits) -> float:
-    """How much of what the machine can do a rate is: of its reads when decoding alone, of its int8 products otherwise.
+    """How much of what the machine can do a rate is: of its reads when decoding alone, of its int8 matmuls otherwise.
 
     Above 1 is possible for reads: the rate of reading was itself only measured.
     """

@@ -24,8 +24,8 @@ from benchmarks.prefix_sharing.samples import SampleWorkload, run_samples
 from benchmarks.prefix_sharing.table import picture, tables
 from quire.bench.report import this_machine
 from quire.bench.vocabulary import Vocabulary
-from quire.engine.fetch import DEFAULT_MODEL, fetch
-from quire.engine.text.load import load_tokenizer
+from quire.models.loading.fetch import DEFAULT_MODEL, fetch
+from quire.text.load import load_tokenizer
 
 Figures = dict[str, float]
 _WARM = 1_000_000

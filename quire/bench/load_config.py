@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from quire.bench.datasets.dataset_config import DatasetConfig
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
-from quire.engine.simulation.limits import MAX_NUMBER
+from quire.simulation.limits import MAX_NUMBER
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ class ServeBench:
         path = self._target.tokenizer_path(self.model)
         if path is None:
             return Vocabulary()
-        from quire.engine.text.load import load_tokenizer
+        from quire.text.load import load_tokenizer
 
         return Vocabulary(load_tokenizer(path))
 

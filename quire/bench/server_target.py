@@ -39,7 +39,7 @@ class TargetConfig:
 
     def tokenizer_path(self, model: str) -> Path | None:
         """Where the tokenizer's files are. One that is asked for is downloaded; the model's own only if it is here."""
-        from quire.engine.fetch import fetch, find_here
+        from quire.models.loading.fetch import fetch, find_here
 
         if self.tokenizer is not None:
             return fetch(self.tokenizer).path

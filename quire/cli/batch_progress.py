@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from quire.engine.batch.run import BatchCounts
+    from quire.engine.batch_run import BatchCounts
 
 
 class BatchProgress:

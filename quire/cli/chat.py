@@ -27,7 +27,7 @@ from quire.core.errors import ConfigError, InvalidRequest
 if TYPE_CHECKING:
     from quire.cli.chat_session import ChatSession
     from quire.engine.engine import Engine
-    from quire.engine.text.chat_template import ChatTemplate
+    from quire.text.chat_template import ChatTemplate
 
 Message = Annotated[
     str | None, Parameter(help="Answer this one message and leave. Unset: messages are read, one a line.")
@@ -54,8 +54,8 @@ def chat(
         raise ConfigError("--message is empty; give the message, or leave it out to type several.")
     engine, path = start(EngineConfig(model, cache, scheduler))
 
-    from quire.engine.text.load import load_chat_template
-    from quire.engine.text.template_process import TemplateProcess
+    from quire.text.load import load_chat_template
+    from quire.text.template_process import TemplateProcess
 
     with closing(TemplateProcess()) as process:
         assert engine.tokenizer is not None
@@ -91,9 +91,9 @@ def _session(
     interactive: bool,
 ) -> "ChatSession":
     from quire.cli.chat_session import ChatSession
+    from quire.cli.conversation import Conversation
     from quire.cli.terminal import Terminal
-    from quire.engine.conversation import Conversation
-    from quire.engine.parsers.style import AnswerStyle
+    from quire.protocol.parsers.style import AnswerStyle
 
     assert engine.tokenizer is not None
     context = engine.resolved.limits.max_model_len

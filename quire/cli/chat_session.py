@@ -2,19 +2,19 @@
 
 import time
 
+from quire.cli.conversation import Conversation
 from quire.cli.interrupt import Interrupt
 from quire.cli.sampling_options import SamplingSettings
 from quire.cli.terminal import Terminal
 from quire.core.errors import InvalidRequest
 from quire.core.message import AnswerMessage
 from quire.core.outputs import RequestOutput
-from quire.engine.conversation import Conversation
 from quire.engine.engine import Engine
-from quire.engine.parsers.parts import Part, add_parts
-from quire.engine.parsers.style import AnswerStyle
-from quire.engine.parsers.tools import Tools
-from quire.engine.parsers.wish import ThinkingWish
 from quire.engine.stream import TextStream
+from quire.protocol.parsers.parts import Part, add_parts
+from quire.protocol.parsers.reasoning_options import ReasoningOptions
+from quire.protocol.parsers.style import AnswerStyle
+from quire.protocol.parsers.tools import Tools
 
 
 class ChatSession:
@@ -57,7 +57,9 @@ class ChatSession:
 
     def _stream(self, prompt: list[int], sampling: SamplingSettings) -> str:
         start = time.perf_counter()
-        reading, params = self._style.prepare(self.conversation.rendered, sampling.params(), Tools(), ThinkingWish())
+        reading, params = self._style.prepare(
+            self.conversation.rendered, sampling.params(), Tools(), ReasoningOptions()
+        )
         parser, said = reading.parser(0), AnswerMessage()
         with (
             Interrupt() as interrupt,

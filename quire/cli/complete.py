@@ -37,7 +37,7 @@ Json = Annotated[
     ),
 ]
 Logprobs = Annotated[
-    int | None, Parameter(help="With --json: log probabilities of so many likeliest tokens at each position.")
+    int | None, Parameter(help="With --json: log probabilities of so many of the most likely tokens at each position.")
 ]
 _FAILED = 1
 

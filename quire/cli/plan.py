@@ -48,7 +48,7 @@ def plan(
 ) -> int:
     """Tell what a model takes of a device's memory, from its header alone."""
     from quire.cli.plan_report import plan_as_json, print_plan
-    from quire.engine.planning import plan_checkpoint
+    from quire.cli.planning import plan_checkpoint
 
     asked = EngineConfig(model, cache, scheduler, parallel)
     result = plan_checkpoint(asked, find_device(device, device_memory), seq_len)

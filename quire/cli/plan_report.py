@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from quire.cli.planning import MemoryPlan
 from quire.config.sizes import binary_size, decimal_size
-from quire.engine.planning import MemoryPlan
 from quire.observe.choices import choices_table
 
 _SHAPE = (

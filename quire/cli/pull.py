@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from quire.cli.starting import status
 from quire.config.sizes import decimal_size
-from quire.engine.fetch import DEFAULT_MODEL, SeveralModels, fetch, find_here
+from quire.models.loading.fetch import DEFAULT_MODEL, SeveralModels, fetch, find_here
 
 _SEVERAL = 2
 """The exit code where a file must be chosen first."""

@@ -27,8 +27,8 @@ from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from quire.engine.batch.lines import BadLine, BatchLine
-    from quire.engine.batch.run import BatchRunner
+    from quire.engine.batch_run import BatchRunner
+    from quire.protocol.batch.lines import BadLine, BatchLine
 
 Input = Annotated[Path, Parameter(name="INPUT", help="File with a request on each line: custom_id, method, url, body.")]
 Output = Annotated[
@@ -57,8 +57,8 @@ def run_batch(
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:
     """Answer a file of requests in OpenAI's batch format. The exit code is 1 when some of them failed."""
-    from quire.engine.batch.lines import read_lines
-    from quire.engine.batch.results import ResultFile
+    from quire.protocol.batch.lines import read_lines
+    from quire.protocol.batch.results import ResultFile
 
     _check_paths(source, target)
     with ResultFile(target) as results, source.open("rb") as lines:
@@ -69,9 +69,9 @@ def run_batch(
         lines.seek(0)
         engine, path = start(EngineConfig(model, cache, scheduler))
 
-        from quire.engine.batch.run import BatchRunner
-        from quire.engine.text.load import load_chat_template
-        from quire.engine.text.template_process import TemplateProcess
+        from quire.engine.batch_run import BatchRunner
+        from quire.text.load import load_chat_template
+        from quire.text.template_process import TemplateProcess
 
         with closing(TemplateProcess()) as process:
             assert engine.tokenizer is not None

@@ -19,13 +19,13 @@ class SamplingSettings:
     max_tokens: int | None = 512
     """Tokens of an answer at most. none: as many as the context holds."""
     temperature: float = 0.0
-    """0 takes the likeliest token every time; higher values are more varied."""
+    """0 takes the most likely token every time; higher values are more varied."""
     top_p: float = 1.0
-    """Choose among the likeliest tokens that together reach this probability."""
+    """Choose among the most likely tokens that together reach this probability."""
     top_k: int = 0
-    """Choose among this many of the likeliest tokens. 0: all."""
+    """Choose among this many of the most likely tokens. 0: all."""
     min_p: float = 0.0
-    """Leave out tokens less likely than this share of the likeliest one."""
+    """Leave out tokens less likely than this share of the most likely one."""
     seed: int | None = None
     """The same seed gives the same answer. Unset: another one each time."""
     presence_penalty: float = 0.0

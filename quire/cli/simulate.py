@@ -22,8 +22,8 @@ from quire.config.model import ModelConfig
 from quire.config.scheduler import Policy
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
-from quire.engine.simulation.limits import RouterName
-from quire.engine.simulation.workload_config import WorkloadConfig
+from quire.simulation.limits import RouterName
+from quire.simulation.workload_config import WorkloadConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def simulate(
     """Try out policies and cluster sizes on simulated devices, with the real scheduler and KV cache bookkeeping."""
     from quire.cli.simulate_progress import ProgressLine
     from quire.cli.simulate_report import print_reports, write_json
-    from quire.engine.simulation.experiment import Experiment, run_experiment
+    from quire.simulation.experiment import Experiment, run_experiment
 
     _check_outputs(json, plot)
     asked = EngineConfig(model, cache, scheduler, parallel)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from quire.engine.simulation.report import Report
 from quire.observe.plots import SimulationCurves, draw_simulations
+from quire.simulation.report import Report
 
 
 def draw_reports(reports: list[Report], path: Path) -> None:

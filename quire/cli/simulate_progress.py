@@ -6,7 +6,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from quire.engine.simulation.cluster import OnProgress
+from quire.simulation.cluster import OnProgress
 
 _EVERY = 0.2
 """Seconds between two writings of the line."""

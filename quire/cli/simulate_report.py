@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from quire.core.errors import ConfigError
-from quire.engine.simulation.histogram import Percentiles
-from quire.engine.simulation.report import Report, Setting, TenantReport
+from quire.simulation.histogram import Percentiles
+from quire.simulation.report import Report, Setting, TenantReport
 
 Cell = Callable[[Report], str]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
-from quire.engine.fetch import find_here
+from quire.models.loading.fetch import find_here
 
 if TYPE_CHECKING:
     from quire.engine.engine import Engine

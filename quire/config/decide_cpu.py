@@ -27,21 +27,22 @@ def decide_cpu_core(asked: EngineConfig, model: ModelFacts, device: DeviceFacts,
     check_cpu_settings(asked, device)
     if device.kind != "cpu":
         return False
+    value, reason = _cpu_compute(asked, model, device)
+    choices.append(Choice("cpu_compute", value, reason))
+    return value == "fast"
+
+
+def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> tuple[str, str]:
     if asked.model.cpu_compute == "exact":
-        choices.append(Choice("cpu_compute", "exact", "asked for"))
-        return False
+        return "exact", "asked for"
     if not device.has_cpu_core:
-        choices.append(Choice("cpu_compute", "torch", "quire's native core is not installed here"))
-        return False
+        return "torch", "quire's native core is not installed here"
     if not model.spec.is_described:
-        choices.append(Choice("cpu_compute", "torch", "the modules of transformers are torch's"))
-        return False
+        return "torch", "the modules of transformers are torch's"
     lacking = what_core_lacks(model.spec)
     if lacking is not None:
-        choices.append(Choice("cpu_compute", "torch", f"the native core has no {lacking}"))
-        return False
-    choices.append(Choice("cpu_compute", "fast", "the native core, on weights as they are stored"))
-    return True
+        return "torch", f"the native core has no {lacking}"
+    return "fast", "the native core, on weights as they are stored"
 
 
 def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str | None:

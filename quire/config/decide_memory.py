@@ -175,12 +175,11 @@ def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
         "activations": budget.activations,
         "sampling": budget.sampler,
         "rows": budget.rows,
+        "swap space": budget.swap,
+        "the driver and libraries": budget.runtime,
+        "graphs": budget.graphs,
     }
-    if budget.swap:
-        parts["swap space"] = budget.swap
-    if budget.runtime:
-        parts["the driver and libraries"], parts["graphs"] = budget.runtime, budget.graphs
-    spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items())
+    spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items() if size)
     return (
         f"the model does not fit: {spent} leave no room for KV in the {decimal_size(budget.share)} that are "
         f"{budget.utilization:.0%} of {device.name}; use a larger device, a smaller model or a higher "

@@ -22,7 +22,7 @@ GPU_RUNTIME = GIB
 H200 has 757 MiB in use with all of quire's kernels loaded, 527 of them before any process came."""
 
 MOST_GRAPHS = 256
-"""Decode steps that are kept as CUDA graphs. Those of the usual ways to sample are fewer (`worker/ready_ahead.py`)."""
+"""Decode steps that are kept as CUDA graphs. Those of the usual sampling modes are fewer (`worker/warmup.py`)."""
 _GRAPH_BYTES_OF_LAYER = 40 << 10
 """What the driver keeps of a layer of each, which an H200 showed to be 36 KiB."""
 

@@ -110,7 +110,7 @@ class Resolved:
     keep_packed: bool = False
     """Whether weights that are stored packed stay so in memory."""
     random_weights: bool = False
-    """Whether weights are made up instead of read."""
+    """Whether weights are random (dummy) instead of read."""
     uses_transformers: bool = False
     """Whether the model is built from that library's modules instead of quire's own."""
     cpu_core: bool = False

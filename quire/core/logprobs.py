@@ -1,4 +1,4 @@
-"""What a client reads about one position: the token there and the likeliest ones. Plain data, no torch."""
+"""What a client reads about one position: the token there and the most likely ones. Plain data, no torch."""
 
 import msgspec
 
@@ -9,9 +9,9 @@ class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True):
     token: int
     logprob: float
     rank: int
-    """1 for the likeliest; of equal tokens the lower id ranks first."""
+    """1 for the most likely; of equal tokens the lower id ranks first."""
     top: tuple[tuple[int, float], ...] = ()
-    """The likeliest tokens, best first, whether or not `token` is among them."""
+    """The most likely tokens, best first, whether or not `token` is among them."""
 
 
 class PromptSpan(msgspec.Struct, frozen=True, array_like=True):

@@ -17,7 +17,7 @@ class Logprob:
 
 
 PositionLogprobs = dict[int, Logprob]
-"""By token id: the likeliest tokens at one position, and the one that stands there."""
+"""By token id: the most likely tokens at one position, and the one that stands there."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     n: int = 1
     """Sequences to return."""
     best_of: int | None = None
-    """Sequences to generate from the one prompt, of which the `n` likeliest are returned; unset: `n`."""
+    """Sequences to generate from the one prompt, of which the `n` most likely are returned; unset: `n`."""
     temperature: float = 1.0
     """0 takes the most likely token every time."""
     top_p: float = 1.0
@@ -66,7 +66,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     # what is returned
     logprobs: int | None = None
-    """Log probabilities of this many likeliest tokens, and of the chosen one, at each output position."""
+    """Log probabilities of this many of the most likely tokens, and of the chosen one, at each output position."""
     prompt_logprobs: int | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True

@@ -83,7 +83,7 @@ class Blame:
             if self._trial is not None and request not in self._trial.waiting:
                 self._holds.hold(request, TRIAL)
             else:
-                self._holds.let_go(request, TRIAL)
+                self._holds.resume(request, TRIAL)
 
     def _tokens(self, request_id: str) -> int:
         """Tokens of a request's sequences in all; -1 when it has ended."""

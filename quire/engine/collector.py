@@ -8,10 +8,10 @@ from quire.core.outputs import PositionLogprobs as NamedLogprobs
 from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import FINISH_REASONS, Status
-from quire.engine.text.stop_strings import StopStrings
-from quire.engine.text.tokenizer import Tokenizer
 from quire.sampling.best_of import best_of
 from quire.scheduler.intake import StepUpdate
+from quire.text.stop_strings import StopStrings
+from quire.text.tokenizer import Tokenizer
 
 
 class SequenceText:

@@ -20,16 +20,16 @@ from quire.core.outputs import (
     ScoringRequestOutput,
 )
 from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingTask, Readout, Rows
-from quire.engine.labels import labels_of
-from quire.engine.text.load import load_tokenizer
-from quire.engine.text.pairs import PairTokens
-from quire.engine.text.tokenizer import Tokenizer
-from quire.engine.text.truncation import encode_truncated
 from quire.executor.embedding import EmbeddingExecutor, start_embedding
 from quire.executor.inline import InlineExecutor, local_device_facts
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
+from quire.text.labels import labels_of
+from quire.text.load import load_tokenizer
+from quire.text.pairs import PairTokens
+from quire.text.tokenizer import Tokenizer
+from quire.text.truncation import encode_truncated
 
 TextPrompt = str | list[int]
 _CLASSIFIER = "ForSequenceClassification"

@@ -15,15 +15,15 @@ from quire.core.status import Status
 from quire.engine.collector import Collector
 from quire.engine.embedding import Embeddings, share_model
 from quire.engine.loop import EngineLoop
-from quire.engine.parsers.tool_schemas import check_schemas
-from quire.engine.parsers.tools import Tools
 from quire.engine.requests import RequestMaker
 from quire.engine.start import start_loop
-from quire.engine.text.load import load_tokenizer
-from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.inline import InlineExecutor
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock, parts_table
+from quire.protocol.parsers.tool_schemas import check_schemas
+from quire.protocol.parsers.tools import Tools
+from quire.text.load import load_tokenizer
+from quire.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ class Holds:
             self._reasons.setdefault(request_id, set()).add(reason)
             self._scheduler.hold(request_id)
 
-    def let_go(self, request_id: str, reason: str) -> None:
+    def resume(self, request_id: str, reason: str) -> None:
         """A reason is gone."""
         reasons = self._reasons.get(request_id)
         if reasons is None:
@@ -24,7 +24,7 @@ class Holds:
         reasons.discard(reason)
         if not reasons:
             del self._reasons[request_id]
-            self._scheduler.let_go(request_id)
+            self._scheduler.resume(request_id)
 
     def forget(self, request_id: str) -> None:
         """A request has ended."""

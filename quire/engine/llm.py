@@ -21,18 +21,18 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings, open_embedder
 from quire.engine.engine import Engine, start_engine
-from quire.engine.labels import only_pools
-from quire.engine.openai.fields import Fields
-from quire.engine.openai.thinking_fields import read_wish
-from quire.engine.openai.tools import check_tools, read_tools
-from quire.engine.parsers.style import AnswerStyle
 from quire.engine.progress import Progress
-from quire.engine.text.chat_template import ChatTemplate
-from quire.engine.text.load import load_chat_template
-from quire.engine.text.template_process import TemplateProcess
-from quire.engine.text.tokenizer import Tokenizer
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.protocol.openai.fields import Fields
+from quire.protocol.openai.thinking_fields import read_reasoning_options
+from quire.protocol.openai.tools import check_tools, read_tools
+from quire.protocol.parsers.style import AnswerStyle
+from quire.text.chat_template import ChatTemplate
+from quire.text.labels import only_pools
+from quire.text.load import load_chat_template
+from quire.text.template_process import TemplateProcess
+from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
 """Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
@@ -60,12 +60,12 @@ class LLM:
         self._style: AnswerStyle | None = None
         self._templates = TemplateProcess()
 
-    def make_ready(self) -> None:
-        """Compile kernels and capture graphs now, for which the first answers that need them would wait.
+    def warm_up(self) -> None:
+        """Compile kernels and capture graphs now, so that no answer waits for them.
 
         Takes half a minute on a GPU and nothing on a CPU; a server does it while it has no requests.
         """
-        while self._started is not None and self._started.loop.make_ready():
+        while self._started is not None and self._started.loop.warm_up():
             pass
 
     def generate(
@@ -118,7 +118,7 @@ class LLM:
             "thinking_token_budget": thinking_token_budget,
         }
         fields = Fields(asked, known=asked)
-        offered, wish = read_tools(fields), read_wish(fields)
+        offered, reasoning_options = read_tools(fields), read_reasoning_options(fields)
         conversations: list[Messages] = [messages] if messages and isinstance(messages[0], dict) else list(messages)  # type: ignore[arg-type, list-item]
         template = self.chat_template()
         check_tools(offered, template.accepts)
@@ -130,14 +130,14 @@ class LLM:
                 documents=documents,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                variables={**wish.variables(template.accepts), **(chat_template_kwargs or {})},
+                variables={**reasoning_options.variables(template.accepts), **(chat_template_kwargs or {})},
             )
             for conversation in conversations
         ]
         # the template wrote the special tokens itself
         tokens = [self.get_tokenizer().encode(prompt, add_special_tokens=False) for prompt in prompts]
         prepared = [
-            self.answer_style().prepare(prompt, params, offered, wish)
+            self.answer_style().prepare(prompt, params, offered, reasoning_options)
             for prompt, params in zip(prompts, _for_each(sampling_params, len(prompts)), strict=True)
         ]
         outputs = self.generate(tokens, [params for _, params in prepared], use_tqdm=use_tqdm)

@@ -15,9 +15,9 @@ from quire.core.status import Status
 from quire.engine.blame import Blame
 from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
-from quire.engine.step_room import StepRoom
+from quire.engine.oom_backoff import OomBackoff
 from quire.executor.base import Executor, StepHandle
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
@@ -43,7 +43,7 @@ class _Flight:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarShelf | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarCache | None = None) -> None:
         """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor
@@ -51,7 +51,7 @@ class EngineLoop:
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
-        self._room = StepRoom(scheduler)
+        self._oom_backoff = OomBackoff(scheduler)
         self._preparing = Preparing(scheduler, self.holds, grammars)
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
@@ -92,7 +92,7 @@ class EngineLoop:
 
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
-        self._preparing.let_go()
+        self._preparing.resume()
         plan = self._scheduler.schedule(time.monotonic())
         due, update = plan, StepUpdate([], [])
         try:
@@ -111,12 +111,12 @@ class EngineLoop:
             self.holds.forget(seq.request.id)
         return update, finished
 
-    def make_ready(self) -> bool:
-        """Have the device do something ahead of requests, while there are none; False when nothing is left."""
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         try:
-            return self._executor.make_ready()
+            return self._executor.warm_up()
         except Exception:  # requests that need it will find out, with someone to tell
-            _log.warning("what could be made ready ahead of requests was not", exc_info=True)
+            _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
 
@@ -136,7 +136,7 @@ class EngineLoop:
         result = flight.handle.result()
         update = self._scheduler.update(result)
         self._blame.stepped()
-        self._room.stepped()
+        self._oom_backoff.stepped()
         plan = flight.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
@@ -173,10 +173,10 @@ class EngineLoop:
         """Go on with smaller steps; a request that does not fit even alone ends."""
         self.num_out_of_memory += 1
         tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
-        is_someone = self._room.ran_out(tokens, requests)
+        is_someone = self._oom_backoff.ran_out(tokens, requests)
         _log.warning(
             "step %d had %d tokens of %d requests and was taken back; the next ones have %d tokens at most",
-            *(plan.step, tokens, requests, self._room.num_tokens),
+            *(plan.step, tokens, requests, self._oom_backoff.num_tokens),
         )
         for request_id in self._blame.step_threw(sequences) if is_someone else ():
             why = (
@@ -187,4 +187,4 @@ class EngineLoop:
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure, seq.is_blameless = why, True
             self._scheduler.abort(request_id, Status.FAILED)
-            self._room.relieved()
+            self._oom_backoff.relieved()

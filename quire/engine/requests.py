@@ -8,8 +8,8 @@ from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
 from quire.engine.grammar.vocabulary import grammar_vocabulary
-from quire.engine.text.tokenizer import Tokenizer
 from quire.sampling.token_ids import check_token_ids
+from quire.text.tokenizer import Tokenizer
 
 
 class RequestMaker:

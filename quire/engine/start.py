@@ -13,15 +13,15 @@ from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.grammar.vocabulary import grammar_vocabulary
-from quire.engine.labels import only_pools
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
-from quire.engine.text.load import load_tokenizer
 from quire.executor.inline import local_device_facts, start_inline
 from quire.models.loading.header import read_model_facts
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
+from quire.text.labels import only_pools
+from quire.text.load import load_tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -78,11 +78,11 @@ def start_loop(
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         # reads the tokenizer when the first request wants structured output
-        shelf = GrammarShelf(lambda: grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size))
+        grammar_cache = GrammarCache(lambda: grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size))
         executor = start_inline(
-            path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=shelf, clock=clock
+            path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
         )
-    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, shelf), resolved, facts)
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

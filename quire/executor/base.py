@@ -24,8 +24,8 @@ class Executor(ABC):
     def execute(self, plan: StepPlan) -> StepHandle:
         """Start a step; raises an OutOfDeviceMemory, at once or by its result, where the device is full."""
 
-    def make_ready(self) -> bool:
-        """Do one thing that later steps will not have to, while there are no requests; False when nothing is left."""
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         return False
 
     @abstractmethod

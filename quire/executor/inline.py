@@ -39,9 +39,9 @@ class InlineExecutor(Executor):
         worker = self._worker
         return _Started(telling_out_of_memory(lambda: worker.start(plan)))
 
-    def make_ready(self) -> bool:
+    def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"
-        return telling_out_of_memory(self._worker.make_ready)
+        return telling_out_of_memory(self._worker.warm_up)
 
     def device_memory(self) -> tuple[int, int]:
         return used_memory(this_device())

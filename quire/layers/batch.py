@@ -36,7 +36,7 @@ class Batch:
     slots: list[Tensor]  # by KV group: [tokens]
     kv: list[KVLayer]  # by layer; empty for encoders
     output_rows: Tensor | None = None
-    """Which tokens' hidden states are wanted, in this order; None: all. The last layer computes no others."""
+    """Tokens whose hidden states the model returns, in this order; None: all. The last layer computes no others."""
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""

@@ -28,24 +28,16 @@ class LanguageModel(nn.Module):
         self.spec = spec
         self._embedding = TokenEmbedding(spec.embedding, policy)
         layers = [make_layer(layer, index, policy.of_layer(index)) for index, layer in enumerate(spec.layers)]
-        self._layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList(layers)
         self._rope_of_layer = [layer.rope for layer in layers]
         self._norm = None if spec.norm is None else Norm(spec.norm, policy)
         self._head = None if spec.head is None else Linear(spec.head, policy)
         """None: tied to the embedding."""
         self._head_projection = None if spec.head_projection is None else Linear(spec.head_projection, policy)
-        self._ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
+        self.ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
         self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
         self.gate = LayerGate()
-
-    @property
-    def layers(self) -> nn.ModuleList:
-        return self._layers
-
-    @property
-    def ropes(self) -> nn.ModuleList:
-        return self._ropes
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
@@ -62,13 +54,13 @@ class LanguageModel(nn.Module):
 
     def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
         """cos and sin of every set of angles that layers turn by."""
-        return [rope(positions, lengths) for rope in self._ropes]
+        return [rope(positions, lengths) for rope in self.ropes]
 
     def body(self, x: Tensor, angles: Sequence[Angles], batch: Batch) -> Tensor:
         """All layers and the last norm: what can be recorded once and run as one program."""
         added: Tensor | None = None
         last = len(self._rope_of_layer) - 1
-        for index, (layer, rope) in enumerate(zip(self._layers, self._rope_of_layer, strict=True)):
+        for index, (layer, rope) in enumerate(zip(self.layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
             output_rows = batch.output_rows if index == last else None
             x, added = layer(x, added, None if rope is None else angles[rope], batch, output_rows)

@@ -33,7 +33,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, output_rows: Tensor | None = None
     ) -> Stream:
-        """All tokens' keys and values go to the cache; where some rows alone are wanted, the rest is for those."""
+        """All tokens' keys and values go to the cache; what follows attention is computed for `output_rows` alone."""
         x, read, heads = self.before_attention(x, added)
         mixed = self._attention.attend(heads, angles, batch)
         if output_rows is not None:

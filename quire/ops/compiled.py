@@ -1,6 +1,6 @@
 """What torch.compile reads in place of ops; imported only where a model is compiled.
 
-What is being compiled is made of definitions, which the compiler fuses as it likes; only products on a GPU stay the
+What is being compiled is made of definitions, which the compiler fuses as it likes; only matmuls on a GPU stay the
 kernels' own, as one call that it does not look into.
 """
 
@@ -13,12 +13,6 @@ from torch import Tensor
 
 from quire.ops import functional
 from quire.ops.dispatch import implementation
-from quire.ops.reference.activate import activate
-from quire.ops.reference.add_layer_norm import add_layer_norm
-from quire.ops.reference.add_rms_norm import add_rms_norm
-from quire.ops.reference.gated_activation import gated_activation
-from quire.ops.reference.layer_norm import layer_norm
-from quire.ops.reference.rms_norm import rms_norm
 
 
 @torch.library.custom_op("quire::linear", mutates_args=())
@@ -33,18 +27,14 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    # the kernels for few rows are faster than what a compiler would call
+    # the kernels for skinny GEMMs are faster than what a compiler would call
     result: Tensor = _opaque_linear(x, weight, bias) if x.is_cuda else torch.nn.functional.linear(x, weight, bias)
     return result
 
 
+_DEFINED = ("rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "activate", "gated_activation")
 COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {
-    functional.rms_norm: rms_norm,
-    functional.add_rms_norm: add_rms_norm,
-    functional.layer_norm: layer_norm,
-    functional.add_layer_norm: add_layer_norm,
-    functional.activate: activate,
-    functional.gated_activation: gated_activation,
+    **{getattr(functional, op): implementation(op, "reference") for op in _DEFINED},
     functional.linear: _linear,
 }
 """By op: what a compiler reads in its place. All that a layer calls on either side of its attention."""

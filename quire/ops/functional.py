@@ -218,12 +218,12 @@ def finish_step(states: RowStates, rows: Tensor, lengths: Tensor, tokens: Tensor
     implementation("finish_step", rows.device.type)(states, rows, lengths, tokens)
 
 
-def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The lowest token with the largest logit of each row, and whether there is none: int64 and bool [rows].
 
     There is none in a row with NaN or +inf, or with nothing but -inf; the token is then 0. logits: [rows, vocabulary].
     """
-    result: tuple[Tensor, Tensor] = implementation("likeliest", logits.device.type)(logits)
+    result: tuple[Tensor, Tensor] = implementation("argmax", logits.device.type)(logits)
     return result
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 EarlyStopping = bool | Literal["never"]
 
 Offer = Sequence[tuple[int, float]]
-"""A beam's likeliest next tokens and their logprobs."""
+"""A beam's most likely next tokens and their logprobs."""
 
 
 @dataclass(frozen=True, slots=True)

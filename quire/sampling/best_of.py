@@ -1,4 +1,4 @@
-"""best-of: several sequences are drawn, the likeliest are returned. Plain numbers, no torch."""
+"""best-of: several sequences are drawn, the most likely are returned. Plain numbers, no torch."""
 
 import math
 from collections.abc import Sequence

@@ -15,14 +15,14 @@ LOGITS_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class LogprobsTensors:
-    """Of m positions, still on the device: the token there first, then the k likeliest."""
+    """Of m positions, still on the device: the token there first, then the k most likely."""
 
     ids: Tensor  # int64 [m, 1 + k]
     logprobs: Tensor  # float32 [m, 1 + k]
     ranks: Tensor  # int64 [m]
 
     def to_host(self, counts: Sequence[int]) -> list[PositionLogprobs]:
-        """Plain data, cut to the number of likeliest tokens each position asked for. Waits for the device."""
+        """Plain data, cut to the number of most likely tokens each position asked for. Waits for the device."""
         rows = zip(self.ids.tolist(), self.logprobs.tolist(), self.ranks.tolist(), counts, strict=True)
         return [
             PositionLogprobs(

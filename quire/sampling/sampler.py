@@ -1,6 +1,6 @@
 """Sampler: from a batch's logits to one token per row, on the device.
 
-The cheapest way that serves the admitted sequences is chosen from host values; nothing here waits for the device,
+The cheapest mode that serves the admitted sequences is chosen from host values; nothing here waits for the device,
 except where a batch reports logprobs and the caller does not say which rows it consists of.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quire.ops.functional import likeliest, sample_tokens
+from quire.ops.functional import argmax, sample_tokens
 from quire.ops.upload import upload
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.state import SamplingState
@@ -25,7 +25,7 @@ class BatchLogprobs:
 
     places: tuple[int, ...]
     counts: tuple[int, ...]
-    """How many likeliest tokens each of them asked for."""
+    """How many of the most likely tokens each of them asked for."""
     tensors: LogprobsTensors
 
 
@@ -51,7 +51,7 @@ class Sampler:
         stand. `host_rows` are the same rows as the host knows them. Raw logprobs are reported: the model's own, before
         anything a request asked for.
         """
-        asked = self._asked(rows, host_rows) if self._state.needs.logprobs else {}
+        asked = self._asked(rows, host_rows) if self._state.mode.logprobs else {}
         places = upload(list(asked), torch.int64, logits.device) if asked else None
         raw = None if places is None else logits[places]
         tokens, invalid = self._draw(logits, rows, positions)
@@ -63,22 +63,22 @@ class Sampler:
     def _draw(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens, and for which rows there is none."""
         processors = self._state.active_processors()
-        tokens, invalid = likeliest(logits)
-        if not processors and not self._state.needs.noise:
+        tokens, invalid = argmax(logits)
+        if not processors and not self._state.mode.noise:
             return tokens, invalid
         logits = logits.to(torch.float32)
         for processor in processors:
             processor.apply(logits, rows, positions)
         if processors:
             # they may hide what is wrong with the model's logits, or leave nothing of them
-            tokens, nothing_left = likeliest(logits)
+            tokens, nothing_left = argmax(logits)
             invalid = invalid | nothing_left
-        if self._state.needs.noise:
+        if self._state.mode.noise:
             tokens = self._draw_randomly(logits, rows, positions)
         return tokens.masked_fill(invalid, INVALID_TOKEN), invalid
 
     def _draw_randomly(self, logits: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
-        needs = self._state.needs
+        mode = self._state.mode
         settings = self._state.settings(rows)
         return sample_tokens(
             logits,
@@ -86,14 +86,14 @@ class Sampler:
             settings.seed,
             settings.stream,
             positions,
-            settings.top_k if needs.top_k else None,
-            settings.top_p if needs.top_p else None,
-            settings.min_p if needs.min_p else None,
-            width=needs.width,
+            settings.top_k if mode.top_k else None,
+            settings.top_p if mode.top_p else None,
+            settings.min_p if mode.min_p else None,
+            width=mode.width,
         )
 
     def _asked(self, rows: Tensor, host_rows: Sequence[int] | None) -> dict[int, int]:
-        """By place in the batch: how many likeliest tokens it reports."""
+        """By place in the batch: how many of the most likely tokens it reports."""
         known: Sequence[int] = rows.tolist() if host_rows is None else host_rows
         counts = ((place, self._state.num_logprobs(row)) for place, row in enumerate(known))
         return {place: count for place, count in counts if count is not None}

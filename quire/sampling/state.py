@@ -12,9 +12,9 @@ from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
 from quire.ops.upload import upload
+from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
-from quire.sampling.grammar.shelf import GrammarShelf
-from quire.sampling.needs import Needs, is_random, needs_of, num_reported
+from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
 from quire.sampling.processors.allowed_tokens import AllowedTokens
 from quire.sampling.processors.bad_words import BadWords
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
@@ -47,18 +47,18 @@ class SamplingState:
         device: torch.device,
         engine_seed: int = 0,
         extra: Sequence[LogitsProcessor] = (),
-        shelf: GrammarShelf | None = None,
+        grammar_cache: GrammarCache | None = None,
     ) -> None:
-        """`shelf` has the grammars of sequences with structured output; without it there must be none."""
+        """`grammar_cache` has the grammars of sequences with structured output; without it there must be none."""
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
-        self._needs: Needs | None = None
+        self._mode: SamplingMode | None = None
         self._numbers = torch.zeros((max_rows, 3), device=device)
         """By row: temperature, top-p, min-p."""
         self._integers = torch.zeros((max_rows, 3), dtype=torch.int64, device=device)
         """By row: top-k, seed, stream (the sequence's index in its request)."""
-        self.grammars = GrammarMasks(max_rows, vocab_size, device, shelf)
+        self.grammars = GrammarMasks(max_rows, vocab_size, device, grammar_cache)
         self._processors: tuple[LogitsProcessor, ...] = (
             self.grammars,
             AllowedTokens(max_rows, vocab_size, device),
@@ -70,11 +70,11 @@ class SamplingState:
         )
 
     @property
-    def needs(self) -> Needs:
+    def mode(self) -> SamplingMode:
         """What the admitted sequences ask of a step."""
-        if self._needs is None:
-            self._needs = needs_of(self._params.values(), self.vocab_size)
-        return self._needs
+        if self._mode is None:
+            self._mode = sampling_mode(self._params.values(), self.vocab_size)
+        return self._mode
 
     def active_processors(self) -> list[LogitsProcessor]:
         """Those that some admitted sequence uses, in the order in which they change logits."""
@@ -85,7 +85,7 @@ class SamplingState:
         return any(processor is not self.grammars for processor in self.active_processors())
 
     def num_logprobs(self, row: int) -> int | None:
-        """How many likeliest tokens a row reports beside the drawn one; None where it reports nothing."""
+        """How many of the most likely tokens a row reports beside the drawn one; None where it reports nothing."""
         params = self._params.get(row)
         return None if params is None else num_reported(params)
 
@@ -117,12 +117,12 @@ class SamplingState:
         for processor in self._processors:
             processor.admit(row, newcomer)
         self._params[row] = params
-        self._needs = None
+        self._mode = None
 
     def release(self, row: int) -> None:
         """Free a row; nothing happens where it is free."""
         self._params.pop(row, None)
-        self._needs = None
+        self._mode = None
         for processor in self._processors:
             processor.release(row)
 

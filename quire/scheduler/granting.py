@@ -7,7 +7,7 @@ from quire.config.resolved import StepLimits
 from quire.core.plan import TableDelta
 from quire.core.sequence import Sequence
 from quire.kvcache.manager import KVManager
-from quire.scheduler.draft import StepDraft
+from quire.scheduler.step_builder import StepBuilder
 
 MAX_JUMP = 256
 """Output tokens that a running sequence may miss and still be served with those that miss one: a grammar has forced
@@ -16,7 +16,7 @@ _LENGTH = attrgetter("num_computed")
 
 
 class Granting:
-    """Who gets how much is written into a draft; what is granted counts as computed from then on."""
+    """Who gets how much is written into a StepBuilder; what is granted counts as computed from then on."""
 
     def __init__(self, limits: StepLimits, kv: KVManager) -> None:
         self._kv = kv
@@ -24,9 +24,9 @@ class Granting:
         self._longest_chunk = limits.long_prefill_token_threshold
         """0: no bound of its own."""
 
-    def decodes(self, draft: StepDraft, running: Iterable[Sequence]) -> None:
+    def decodes(self, builder: StepBuilder, running: Iterable[Sequence]) -> None:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
-        lookahead, decodes = self._lookahead, draft.sampling
+        lookahead, decodes = self._lookahead, builder.sampling
         verifying: list[Sequence] = []
         jumping: list[Sequence] = []
         for seq in running:
@@ -34,32 +34,32 @@ class Granting:
             missing = known - seq.num_computed
             if missing > 1 or known == seq.num_prompt:
                 has_jumped = seq.num_computed >= seq.num_prompt and missing <= MAX_JUMP
-                (jumping if has_jumped else draft.unfinished).append(seq)
+                (jumping if has_jumped else builder.unfinished).append(seq)
             elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
                 if seq.drafts:
                     verifying.append(seq)
                     continue
                 target = known + lookahead
                 if target > seq.num_slots:
-                    self._grow(draft, seq, target)
+                    self._grow(builder, seq, target)
                 seq.grant(known)
                 seq.num_pending += 1
                 decodes.append(seq)
         decodes.sort(key=_LENGTH, reverse=True)  # a device begins with the first: it must not end with a long one alone
-        draft.sampling_counts = [1] * len(decodes)
-        draft.tokens_left -= len(decodes) + len(verifying)
+        builder.sampling_counts = [1] * len(decodes)
+        builder.tokens_left -= len(decodes) + len(verifying)
         for seq in verifying:
-            self._grant_drafts(draft, seq)
+            self._grant_drafts(builder, seq)
         for seq in jumping:
-            draft.prompt_tokens_left = draft.tokens_left
-            if draft.tokens_left > 0:
-                self.chunk(draft, seq)
-            self.promise_rest(draft, seq)
+            builder.prompt_tokens_left = builder.tokens_left
+            if builder.tokens_left > 0:
+                self.chunk(builder, seq)
+            self.promise_rest(builder, seq)
 
-    def chunk(self, draft: StepDraft, seq: Sequence) -> None:
+    def chunk(self, builder: StepBuilder, seq: Sequence) -> None:
         """As many of a sequence's missing tokens as budget, pace and blocks allow."""
         start = seq.num_computed
-        count = min(seq.num_tokens - start, draft.prompt_tokens_left)
+        count = min(seq.num_tokens - start, builder.prompt_tokens_left)
         if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
             count = min(count, seq.num_prompt - start)
         if self._longest_chunk:
@@ -69,38 +69,38 @@ class Granting:
             count = min(count, fits)
             if count <= 0:
                 return
-            self._grow(draft, seq, start + count + self._lookahead)
+            self._grow(builder, seq, start + count + self._lookahead)
         seq.grant(start + count)
-        draft.tokens_left -= count
-        draft.prompt_tokens_left -= count
-        draft.load = draft.load.with_prompt(count, start)
-        draft.computing.update(self._kv.names_between(seq, start, seq.num_computed))
+        builder.tokens_left -= count
+        builder.prompt_tokens_left -= count
+        builder.load = builder.load.with_prompt(count, start)
+        builder.computing.update(self._kv.names_between(seq, start, seq.num_computed))
         is_last = seq.num_computed == seq.num_tokens
         if is_last:
             seq.num_pending += 1
-        draft.add_chunk(seq, count, samples=is_last)
+        builder.add_chunk(seq, count, samples=is_last)
 
-    def promise_rest(self, draft: StepDraft, seq: Sequence) -> None:
+    def promise_rest(self, builder: StepBuilder, seq: Sequence) -> None:
         """Blocks that the rest of a begun prompt will need are not for newcomers."""
         if seq.num_computed < seq.num_tokens:
-            draft.promised += self._kv.cost_of_growth(seq, seq.num_tokens + self._lookahead)
+            builder.promised += self._kv.cost_of_growth(seq, seq.num_tokens + self._lookahead)
 
-    def _grant_drafts(self, draft: StepDraft, seq: Sequence) -> None:
+    def _grant_drafts(self, builder: StepBuilder, seq: Sequence) -> None:
         """Proposed tokens are computed like known ones; `update` takes back those that are rejected."""
-        proposal = seq.drafts[: max(0, min(draft.tokens_left, seq.max_total - len(seq.tokens) - 1))]
+        proposal = seq.drafts[: max(0, min(builder.tokens_left, seq.max_total - len(seq.tokens) - 1))]
         seq.drafts = []
         target = seq.num_tokens + len(proposal)
         if target + self._lookahead > seq.num_slots:
-            self._grow(draft, seq, target + self._lookahead)
+            self._grow(builder, seq, target + self._lookahead)
         seq.grant(target)
         seq.num_pending += 1
-        draft.tokens_left -= len(proposal)
-        draft.sampling.append(seq)
-        draft.sampling_counts.append(1 + len(proposal))
+        builder.tokens_left -= len(proposal)
+        builder.sampling.append(seq)
+        builder.sampling_counts.append(1 + len(proposal))
         if proposal:
-            draft.drafts[seq.row] = proposal
-            draft.num_drafts[seq.id] = len(proposal)
+            builder.drafts[seq.row] = proposal
+            builder.num_drafts[seq.id] = len(proposal)
 
-    def _grow(self, draft: StepDraft, seq: Sequence, num_tokens: int) -> None:
+    def _grow(self, builder: StepBuilder, seq: Sequence, num_tokens: int) -> None:
         start = self._kv.grow(seq, num_tokens)
-        draft.table_deltas.append(TableDelta(seq.row, start, self._kv.table_from(seq, start)))
+        builder.table_deltas.append(TableDelta(seq.row, start, self._kv.table_from(seq, start)))

@@ -7,8 +7,8 @@ from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.kvcache.manager import KVManager
-from quire.scheduler.draft import Flight
 from quire.scheduler.roster import Roster
+from quire.scheduler.step_builder import Flight
 
 
 @dataclass(slots=True)

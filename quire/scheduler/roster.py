@@ -159,7 +159,7 @@ class Roster:
                 self.queue.remove(seq)
             self._held.add(seq.id)
 
-    def let_go(self, seq: Sequence) -> None:
+    def resume(self, seq: Sequence) -> None:
         """A held sequence may run again."""
         if seq.id in self._held:
             self._held.remove(seq.id)

@@ -22,12 +22,12 @@ from quire.kvcache.manager import KVManager
 from quire.kvcache.table import BlockTable
 from quire.scheduler.arrival import longest_total
 from quire.scheduler.deadlines import Deadlines
-from quire.scheduler.draft import Flight, StepDraft
 from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
 from quire.scheduler.roster import Roster, RosterStats
+from quire.scheduler.step_builder import Flight, StepBuilder
 
 MAX_DISPLACED = 8
 """Running sequences that make way for better ranked ones in one step: a burst must not stall everyone."""
@@ -103,10 +103,10 @@ class Scheduler:
         for seq in self._roster.sequences_of(request_id):
             self._roster.hold(seq)
 
-    def let_go(self, request_id: str) -> None:
+    def resume(self, request_id: str) -> None:
         """A held request may run again; one that is not held, or has ended, is left as it is."""
         for seq in self._roster.sequences_of(request_id):
-            self._roster.let_go(seq)
+            self._roster.resume(seq)
 
     def take_finished(self) -> list[Sequence]:
         """Sequences that ended since the last call, each exactly once."""
@@ -157,13 +157,13 @@ class Scheduler:
         self._start_over_outgrown()
         self._make_way_for_better()
         self._make_room_for_running()
-        draft = StepDraft(self._step, self.token_budget)
-        self._granting.decodes(draft, self._roster.running)
-        self._pace_prompts(draft)
-        self._grant_prompts(draft)
-        self._admit_waiting(draft)
-        self._settle(draft)
-        plan, flight = draft.seal(self._roster.take_released(), self.kv.take_moves())
+        builder = StepBuilder(self._step, self.token_budget)
+        self._granting.decodes(builder, self._roster.running)
+        self._pace_prompts(builder)
+        self._grant_prompts(builder)
+        self._admit_waiting(builder)
+        self._settle(builder)
+        plan, flight = builder.build(self._roster.take_released(), self.kv.take_moves())
         if plan.rows:
             self._flights.append(flight)
         return plan
@@ -249,57 +249,57 @@ class Scheduler:
                 return
             self._roster.free_blocks()
 
-    def _pace_prompts(self, draft: StepDraft) -> None:
+    def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
-        draft.prompt_tokens_left = draft.tokens_left
+        builder.prompt_tokens_left = builder.tokens_left
         if self._pacer is None:
             return
-        draft.load.decodes = len(draft.sampling)
-        draft.load.decode_context = sum(seq.num_computed for seq in draft.sampling)
-        context = draft.unfinished[0].num_computed if draft.unfinished else 0
-        draft.prompt_tokens_left = self._pacer.prompt_tokens(draft.load, context, draft.tokens_left)
+        builder.load.decodes = len(builder.sampling)
+        builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
+        context = builder.unfinished[0].num_computed if builder.unfinished else 0
+        builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
 
-    def _grant_prompts(self, draft: StepDraft) -> None:
+    def _grant_prompts(self, builder: StepBuilder) -> None:
         """Go on with prompts that began in earlier steps."""
-        for seq in draft.unfinished:
-            if draft.prompt_tokens_left > 0:
-                self._granting.chunk(draft, seq)
-            self._granting.promise_rest(draft, seq)
+        for seq in builder.unfinished:
+            if builder.prompt_tokens_left > 0:
+                self._granting.chunk(builder, seq)
+            self._granting.promise_rest(builder, seq)
 
-    def _admit_waiting(self, draft: StepDraft) -> None:
+    def _admit_waiting(self, builder: StepBuilder) -> None:
         """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
         deferred: list[Sequence] = []
-        while self._roster.num_free_rows and draft.prompt_tokens_left > 0:
+        while self._roster.num_free_rows and builder.prompt_tokens_left > 0:
             seq = self._queue.peek()
             if seq is None:
                 break
             found = self._find(seq)
-            if seq.num_pending or self._is_being_computed(draft, found):
+            if seq.num_pending or self._is_being_computed(builder, found):
                 self._queue.remove(seq)
                 deferred.append(seq)
                 continue
-            if self._cost_to_admit(seq, found) > self._blocks_for_new(draft):
+            if self._cost_to_admit(seq, found) > self._blocks_for_new(builder):
                 # a paused sequence gives up its blocks for one that stands before it
                 others = [paused for paused in self._roster.paused.values() if paused is not seq]
                 if not others:
                     break
                 self._roster.preempt(self._queue.victim(others))
                 continue
-            self._admit(draft, seq, found)
+            self._admit(builder, seq, found)
         for seq in deferred:
             self._queue.push(seq)
         self.num_deferred += len(deferred)
 
-    def _settle(self, draft: StepDraft) -> None:
+    def _settle(self, builder: StepBuilder) -> None:
         """What follows from the grants: names for computed blocks, siblings of computed prompts, accounts."""
-        for seq in draft.prompts:
+        for seq in builder.prompts:
             if seq.num_computed >= seq.register_at:
                 self.kv.register(seq)
             if seq.num_computed >= seq.num_prompt:
                 self._roster.fork_siblings(seq)
         if self._queue.charges:
-            self._queue.charge(draft.sampling, draft.sampling_counts)
-            self._queue.charge(draft.others, draft.other_counts)
+            self._queue.charge(builder.sampling, builder.sampling_counts)
+            self._queue.charge(builder.others, builder.other_counts)
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -307,12 +307,12 @@ class Scheduler:
         """What the prefix cache holds of a queued sequence; None for one that has blocks of its own."""
         return None if seq.status in HOLDS_KV else self.kv.find(seq)
 
-    def _is_being_computed(self, draft: StepDraft, found: tuple[BlockTable, Hit] | None) -> bool:
+    def _is_being_computed(self, builder: StepBuilder, found: tuple[BlockTable, Hit] | None) -> bool:
         """Whether this very step computes the block that would be computed first: a step later it is a hit."""
-        if found is None or not draft.computing:
+        if found is None or not builder.computing:
             return False
         table, hit = found
-        return hit.num_blocks < len(table.names) and table.names[hit.num_blocks] in draft.computing
+        return hit.num_blocks < len(table.names) and table.names[hit.num_blocks] in builder.computing
 
     def _cost_to_admit(self, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> int:
         """Free blocks it takes to hold all tokens of a waiting sequence, as far as it holds them at once."""
@@ -327,20 +327,20 @@ class Scheduler:
         # blocks leave a sliding window as others come: without this bound a prompt could wait in an empty cache
         return min(cost, self.kv.most_blocks(total, chunk))
 
-    def _blocks_for_new(self, draft: StepDraft) -> int:
+    def _blocks_for_new(self, builder: StepBuilder) -> int:
         """Free blocks that running sequences do not need soon."""
         reserve = self.kv.device.pool.num_blocks // HEADROOM if self._roster.running else 0
-        return self.kv.num_free - draft.promised - reserve
+        return self.kv.num_free - builder.promised - reserve
 
-    def _admit(self, draft: StepDraft, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> None:
+    def _admit(self, builder: StepBuilder, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> None:
         self._roster.seat(seq, found)
         if seq.first_granted is None:
             seq.first_granted, seq.num_cached = self._now, seq.num_computed
-        num_computed, num_deltas = seq.num_computed, len(draft.table_deltas)
-        self._granting.chunk(draft, seq)
-        self._granting.promise_rest(draft, seq)
-        del draft.table_deltas[num_deltas:]  # the admission carries the whole table
-        draft.admitted.append(
+        num_computed, num_deltas = seq.num_computed, len(builder.table_deltas)
+        self._granting.chunk(builder, seq)
+        self._granting.promise_rest(builder, seq)
+        del builder.table_deltas[num_deltas:]  # the admission carries the whole table
+        builder.admitted.append(
             Admission(
                 row=seq.row,
                 request_id=seq.request.id,

@@ -12,8 +12,7 @@ from starlette.websockets import WebSocket
 
 from quire.config.engine import EngineConfig
 from quire.observe.logs import RequestLog
-from quire.server import status
-from quire.server.anthropic import routes as anthropic
+from quire.server import anthropic, status
 from quire.server.batches.runner import Batches
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers

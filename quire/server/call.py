@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quire.core.sampling_params import SamplingParams
-from quire.server.writer import Writer
+from quire.protocol.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from quire.config.engine import EngineConfig
 from quire.core.stats import FinishedRequest
-from quire.engine.async_llm import AsyncLLM
 from quire.observe.logs import configure_logging
 from quire.observe.traces import make_tracer
 from quire.server.gate.key_source import KeySource
 from quire.server.listen.address import bind, url_of
 from quire.server.startup import StartUp
+from quire.serving.async_llm import AsyncLLM
 
 _log = logging.getLogger(__name__)
 

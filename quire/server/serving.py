@@ -14,16 +14,11 @@ from quire.core.errors import InvalidRequest, Overloaded, Unavailable
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.sampling_params import SamplingParams
-from quire.engine.async_llm import AsyncLLM
-from quire.engine.labels import Labels
-from quire.engine.openai.tools import check_tools
-from quire.engine.parsers.style import AnswerStyle
-from quire.engine.parsers.tools import Tools
-from quire.engine.serving.generation import Generation
-from quire.engine.text.pairs import PairFrame
-from quire.engine.text.tokenizer import Tokenizer
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
+from quire.protocol.openai.tools import check_tools
+from quire.protocol.parsers.style import AnswerStyle
+from quire.protocol.parsers.tools import Tools
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
@@ -31,6 +26,11 @@ from quire.server.errors import UnknownModel
 from quire.server.openai.json_response import json_response
 from quire.server.store.store import Store
 from quire.server.streams import EventStream, TextStream, until_gone
+from quire.serving.async_llm import AsyncLLM
+from quire.serving.generation import Generation
+from quire.text.labels import Labels
+from quire.text.pairs import PairFrame
+from quire.text.tokenizer import Tokenizer
 
 
 class Serving:

@@ -4,8 +4,8 @@ import os
 import time
 from contextlib import suppress
 
-from quire.engine.serving.messages import Started
 from quire.observe.start_clock import Parts, StartClock, parts_table
+from quire.serving.messages import Started
 
 
 class StartUp:

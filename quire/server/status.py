@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
-from quire.engine.serving.fleet import Slot
 from quire.observe.memory import resident_bytes
+from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.operation import Operation
-from quire.server.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+from quire.serving.fleet import Slot
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -65,7 +65,7 @@ async def blocks(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     llm = serving.llm
     slots = [slot for slot in llm.fleet.slots if slot.replica.started is not None]
-    states = await asyncio.gather(*(llm.inquiries.blocks(slot.replica) for slot in slots))
+    states = await asyncio.gather(*(llm.engine_calls.blocks(slot.replica) for slot in slots))
     return JSONResponse(
         {
             "replicas": [
@@ -86,7 +86,7 @@ async def check(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     llm = serving.llm
     slots = [slot for slot in llm.fleet.slots if slot.replica.is_ready]
-    found = await asyncio.gather(*(llm.inquiries.check(slot.replica) for slot in slots))
+    found = await asyncio.gather(*(llm.engine_calls.check(slot.replica) for slot in slots))
     engines = [
         {"replica": slot.replica.number, "problem": each.problem, "used_blocks": each.used_blocks}
         for slot, each in zip(slots, found, strict=True)
@@ -105,7 +105,7 @@ async def profile(request: Request) -> Response:
     path = Path(serving.llm.fleet.folder) / f"profile-{time.monotonic_ns()}.json"
     try:
         async with asyncio.timeout(_PROFILE_SECONDS):
-            done = await serving.llm.inquiries.profile(replica, steps, str(path))
+            done = await serving.llm.engine_calls.profile(replica, steps, str(path))
     except TimeoutError:
         raise Unavailable(
             f"the engine has not made {steps} steps within {_PROFILE_SECONDS:g} s; send it requests meanwhile"

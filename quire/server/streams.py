@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.outputs import Delta
-from quire.engine.serving.generation import Generation
+from quire.protocol.writer import Event, Writer
 from quire.server.call import Call
 from quire.server.errors import error_object
 from quire.server.listen.http_protocol import ABORT
-from quire.server.writer import Event, Writer
+from quire.serving.generation import Generation
 
 _KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that no proxy takes a waiting request for a dead one."""

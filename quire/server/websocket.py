@@ -17,12 +17,12 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quire.core.errors import InvalidRequest, Overloaded, QuireError
-from quire.engine.openai.fields import Fields, refuse
+from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.writer import Event
 from quire.server.body import parse_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import error_object
-from quire.server.writer import Event
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

@@ -7,7 +7,6 @@ from typing import Literal
 from quire.spec.cache import CacheSpec, KeyValueCache
 from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
-from quire.spec.tensor import TensorSpec
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 Span = Literal["head", "all"]
@@ -101,12 +100,6 @@ class LayerSpec:
         yield from self.attention.norms()
         given = (self.attention_norm, self.mlp_norm, self.added_attention_norm, self.added_mlp_norm)
         yield from (norm for norm in given if norm is not None)
-
-    def tensors(self) -> Iterator[TensorSpec]:
-        for matrix in self.matrices():
-            yield from matrix.tensors()
-        for norm in self.norms():
-            yield from norm.tensors()
 
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""

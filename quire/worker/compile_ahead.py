@@ -5,7 +5,7 @@ import time
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ _PROMPT = 7
 
 
 def compile_ahead(worker: Worker, layout: KVLayout) -> None:
-    """Run a made-up sequence through every kind of step that compiles by itself.
+    """Run a dummy sequence through every kind of step that compiles by itself.
 
     Compilers tell none, one and several rows apart: the last layer computes only what is sampled from, so a piece of a
     prompt gives it none, the end of a prompt one.
@@ -27,7 +27,7 @@ def compile_ahead(worker: Worker, layout: KVLayout) -> None:
 
 
 def _plans(layout: KVLayout) -> list[StepPlan]:
-    sequence = made_up_sequence(0, _PROMPT, layout)
+    sequence = dummy_sequence(0, _PROMPT, layout)
     return [
         StepPlan(step=0, admitted=[sequence], rows=[0], counts=[_PROMPT - 2]),
         StepPlan(step=0, rows=[0], counts=[2], num_sampling=1),

@@ -14,7 +14,7 @@ from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
 from quire.sampling.grammar.masks import is_constrained
 from quire.sampling.grammar.progress import Constrained, jump
-from quire.sampling.needs import num_reported
+from quire.sampling.mode import num_reported
 from quire.sampling.state import SamplingState
 from quire.worker.running_step import RunningStep
 

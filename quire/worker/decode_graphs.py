@@ -2,7 +2,7 @@
 
 A graph serves one number of rows, so batches are filled up to the next of a short ladder with a spare row that nobody
 reads. Graphs are captured when a size is used for the second time, or before it is used at all while there is nothing
-else to do (`ready_ahead.py`): none delays the start, and a size that comes once costs nothing. There are at most as
+else to do (`warmup.py`): none delays the start, and a size that comes once costs nothing. There are at most as
 many as memory was planned for; one more takes the place of the one that has not been used for longest. Where the host
 has to say something before tokens can be drawn, a step is two graphs, and the device computes logits while the host
 thinks.
@@ -46,7 +46,7 @@ class _Place:
     """What one graph, or pair of graphs, is for."""
 
     size: int
-    way: Hashable
+    mode: Hashable
     shared: bool
     in_parts: bool
 
@@ -90,18 +90,18 @@ class DecodeGraphs:
     def run(
         self,
         rows: Sequence[int],
-        way: Hashable,
+        mode: Hashable,
         before_drawing: Callable[[], None] | None = None,
         *,
         shared: bool = False,
     ) -> SampledTokens:
-        """`way` names how rows sample: steps of one way do the same operations. The result holds until the next one.
+        """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
         `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
         a prefix.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
-        place = _Place(size, way, shared, in_parts=before_drawing is not None)
+        place = _Place(size, mode, shared, in_parts=before_drawing is not None)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
@@ -116,12 +116,12 @@ class DecodeGraphs:
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
-    def make_ready(self, size: int, way: Hashable, *, shared: bool = False) -> None:
-        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be of this way.
+    def warm_up(self, size: int, mode: Hashable, *, shared: bool = False) -> None:
+        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be in this mode.
 
         None that is there makes room for it.
         """
-        place = _Place(size, way, shared, in_parts=False)
+        place = _Place(size, mode, shared, in_parts=False)
         self._seen.add(place)
         if len(self._captured) < self._most_graphs:
             self._graph(place)

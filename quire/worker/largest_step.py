@@ -9,7 +9,7 @@ from quire.config.resolved import Resolved
 from quire.config.sizes import decimal_size
 from quire.core.errors import ConfigError, OutOfDeviceMemory
 from quire.core.plan import StepPlan
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.out_of_memory import free_cached_memory, telling_out_of_memory
 from quire.worker.worker import Worker
 
@@ -28,7 +28,7 @@ def take_largest_step(worker: Worker, resolved: Resolved, peak_bytes: Callable[[
     limits = resolved.limits
     rows = min(limits.max_num_seqs, limits.max_num_batched_tokens)
     count = min(limits.max_num_batched_tokens // rows, limits.max_model_len - 1)
-    sequences = [made_up_sequence(row, count, resolved.kv) for row in range(rows)]
+    sequences = [dummy_sequence(row, count, resolved.kv) for row in range(rows)]
     numbers = list(range(rows))
     largest = StepPlan(step=0, admitted=sequences, rows=numbers, counts=[count] * rows, num_sampling=rows)
     told = f"a step of {rows * count:,} tokens of {rows} sequences, the largest there can be,"

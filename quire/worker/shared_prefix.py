@@ -90,9 +90,9 @@ class SharedPrefixes:
         return [Tile([members[number] for number in tile.members], tile.length) for tile in tiles]
 
     def _insert(self, row: int, tables: list[list[int]]) -> None:
-        """Behind the last row that shares as much with it as any."""
+        """After the last row that shares as much with it as any."""
         most, end = 0, len(self._order)
-        following = None if tables[0][:1] == [NULL_BLOCK] else tables[0][:1]  # made-up sequences share nothing
+        following = None if tables[0][:1] == [NULL_BLOCK] else tables[0][:1]  # dummy sequences share nothing
         for place, shared in enumerate(self._shared):
             if shared < most:
                 end = place

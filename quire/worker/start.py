@@ -24,7 +24,7 @@ from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.cpu_core import CpuCore, start_core
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that is in place."""
-Grammars = GrammarShelf
+Grammars = GrammarCache
 """Where a worker's grammars come from."""
 
 
@@ -67,7 +67,7 @@ def start_worker(
         else _own_model(described, resolved, device, seed, core, clock, progress, in_background=in_background)
     )
     rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, spec.vocab_size, device, seed, shelf=grammars)
+    sampling = SamplingState(rows, spec.vocab_size, device, seed, grammar_cache=grammars)
     machine = None if core is None else core.machine
     worker = Worker(model, resolved.kv, resolved.limits, sampling, device, machine)
     clock.done("memory for KV and steps")
@@ -84,10 +84,10 @@ def _borrowed_model(
     described: DescribedModel, resolved: Resolved, device: torch.device, seed: int, clock: StartClock
 ) -> FallbackDecoder:
     """A model whose modules are transformers' own."""
-    made_up = seed if resolved.random_weights else None
+    random_seed = seed if resolved.random_weights else None
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     model = load_fallback(
-        described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=made_up
+        described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=random_seed
     )
     clock.done("the model, from transformers")
     return model

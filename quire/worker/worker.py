@@ -20,19 +20,19 @@ from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
-from quire.worker.asked_prompts import AskedPrompts
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.prefix_tiles import TilesOnDevice
-from quire.worker.ready_ahead import ready_ahead
+from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.start_embedder import embedder_of
+from quire.worker.warmup import warmup_steps
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -80,14 +80,14 @@ class Worker:
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
-        self._prompts = AskedPrompts(self._logits, sampling.vocab_size)
+        self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
-        self._ahead: Iterator[object] = iter(())
+        self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            self._ahead = ready_ahead(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
+            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -102,7 +102,7 @@ class Worker:
         inputs = self._make_inputs(plan)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        prompt_logprobs = self._prompts.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
+        prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
@@ -111,18 +111,18 @@ class Worker:
         return running
 
     @torch.inference_mode()
-    def make_ready(self) -> bool:
-        """Do one thing that later steps will not have to, while no row is admitted; False when nothing is left."""
+    def warm_up(self) -> bool:
+        """Do one piece of the warm-up, while no row is admitted; False when nothing is left."""
         if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
             self._prefix_tiles.clear()
-        return next(self._ahead, _NOTHING_LEFT) is not _NOTHING_LEFT
+        return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
     @torch.inference_mode()
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
-        self._prompts.reset()
+        self._prompt_logprobs.reset()
         self._constrained.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
@@ -134,13 +134,15 @@ class Worker:
         return embedder_of(self._model, self._kv_dtype, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
-        """Whether the step is one token more for each row, drawn in one of the ways that need nothing of the host but
+        """Whether the step is one token more for each row, drawn in one of the modes that need nothing of the host but
         masks.
         """
         if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
             return False
         return not (
-            self._prompts.are_there or self._sampling.needs.logprobs or self._sampling.has_processors_besides_grammars
+            self._prompt_logprobs.are_asked_for
+            or self._sampling.mode.logprobs
+            or self._sampling.has_processors_besides_grammars
         )
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
@@ -149,12 +151,12 @@ class Worker:
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
-                (self._sampling.needs, grammars.width),
+                (self._sampling.mode, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
                 shared=shared,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.needs, shared=shared)
+            sampled = graphs.run(plan.rows, self._sampling.mode, shared=shared)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running
@@ -189,7 +191,7 @@ class Worker:
         for row in plan.released:
             self._sampling.release(row)
             self._constrained.release(row)
-            self._prompts.release(row)
+            self._prompt_logprobs.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -200,7 +202,7 @@ class Worker:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
         self._constrained.admit(admission)
-        self._prompts.admit(admission)
+        self._prompt_logprobs.admit(admission)
         self._lengths[row] = admission.num_computed
         self._prompt_lengths[row] = admission.num_prompt
         self._sampling.admit(
@@ -221,7 +223,7 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompts.are_there
+        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for
         prompts = self._tokens_of_prompts(plan)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 

@@ -32,10 +32,15 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "models": "core spec config ops parallel layers multimodal",
         "worker": "core spec config observe ops parallel layers models multimodal sampling kvcache",
         "executor": "core config observe worker",
-        "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading",
-        "server": "core config observe engine multimodal",
-        "bench": "core config observe ops engine",
-        "cli": "core config observe engine server bench",
+        "text": "core config models.loading",
+        "protocol": "core config sampling.grammar text",
+        "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading "
+        "text protocol",
+        "serving": "core config observe kvcache scheduler executor models.loading text protocol engine",
+        "simulation": "core spec config kvcache scheduler models.loading engine serving",
+        "server": "core config observe multimodal text protocol serving",
+        "bench": "core config observe ops models.loading text engine serving simulation",
+        "cli": "core config observe models.loading text protocol engine serving simulation server bench",
     }.items()
 }
 """Each room and what it may import besides itself; `models.loading` admits that part of a room alone."""

@@ -144,7 +144,7 @@ OFFENDERS = {
     ),
     **{
         f"module called {name}": (rules.names_say_something, {f"core/{name}.py": DOC}, f"not called {name!r}")
-        for name in rules.VAGUE_NAMES
+        for name in sorted(rules.VAGUE_NAMES)
     },
     "folder called utils": (rules.names_say_something, {"core/utils/a.py": DOC}, "not called 'utils'"),
     "module without a docstring": (
@@ -160,7 +160,7 @@ OFFENDERS = {
             {"core/a.py": f"def f():\n    from {library} import loads"},
             f"quire/core/a.py:2: {library} turns data into code",
         )
-        for library in rules.CODE_FROM_DATA_LIBRARIES
+        for library in sorted(rules.CODE_FROM_DATA_LIBRARIES)
     },
     **{
         f"{name} called": (
@@ -168,7 +168,7 @@ OFFENDERS = {
             {"core/a.py": f"{name}('x')"},
             f"quire/core/a.py:1: {name} turns data into code",
         )
-        for name in rules.CODE_FROM_DATA_NAMES
+        for name in sorted(rules.CODE_FROM_DATA_NAMES)
     },
     "eval handed on": (rules.data_never_becomes_code, {"core/a.py": "map(eval, [])"}, "eval turns data into code"),
     "torch.load under another name": (

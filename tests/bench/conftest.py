@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.tiny_chat import write_tiny_chat
 from tests.server.live import LiveServer, running_server
+from tests.tiny_chat import write_tiny_chat
 
 
 @pytest.fixture(autouse=True)

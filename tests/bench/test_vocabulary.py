@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.bench.vocabulary import USUAL_IDS, Vocabulary
-from quire.engine.fetch import find_here
-from quire.engine.text.load import load_tokenizer
+from quire.models.loading.fetch import find_here
+from quire.text.load import load_tokenizer
 from tests.bench.words import WordTokens
 
 

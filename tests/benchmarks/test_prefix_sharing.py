@@ -13,8 +13,8 @@ from benchmarks.prefix_sharing.chat import ChatWorkload, run_chat
 from benchmarks.prefix_sharing.choice_moments import ChoiceMoments
 from benchmarks.prefix_sharing.samples import SampleWorkload, run_samples
 from quire.bench.vocabulary import Vocabulary
-from quire.engine.fetch import fetch
-from quire.engine.text.load import load_tokenizer
+from quire.models.loading.fetch import fetch
+from quire.text.load import load_tokenizer
 from tests.server.live import MODEL, running_server
 
 CHAT = ChatWorkload(users=4, at_once=2, system=64, question=8, answer=4)

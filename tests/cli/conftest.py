@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.tiny_chat import write_tiny_chat
 from tests.models.loading.files import LLAMA_3_8B, write_config
+from tests.tiny_chat import write_tiny_chat
 
 
 @pytest.fixture(autouse=True)

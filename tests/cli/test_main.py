@@ -68,7 +68,7 @@ def test_only_commands_that_read_conversations_take_parsers(
 def test_root_help_loads_no_command() -> None:
     code = (
         "import sys; from quire.cli.main import main; main(['--help']); "
-        "assert not {'quire.cli.plan', 'quire.engine.planning', 'torch', 'numpy', 'yaml'} & set(sys.modules)"
+        "assert not {'quire.cli.plan', 'quire.cli.planning', 'torch', 'numpy', 'yaml'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from quire.cli import pull as module
 from quire.cli.main import main
-from quire.engine.fetch import Fetched
+from quire.models.loading.fetch import Fetched
 from quire.models.loading.gguf_choice import choose, gguf_models
 
 

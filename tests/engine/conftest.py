@@ -7,20 +7,6 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.engine.engine import Engine, start_engine
-from quire.engine.text.template_process import TemplateProcess
-from tests.engine.tiny_chat import write_tiny_chat
-
-
-@pytest.fixture(scope="session")
-def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_chat(tmp_path_factory.mktemp("tiny") / "tiny-chat")
-
-
-@pytest.fixture(scope="session")
-def template_process() -> Iterator[TemplateProcess]:
-    process = TemplateProcess()
-    yield process
-    process.close()
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
 from quire.engine.assemble import make_scheduler
-from quire.engine.simulation.shapes import SHAPES
 from quire.scheduler.policies.choose import POLICIES
 from quire.scheduler.policies.priority import Priority
-from tests.engine.simulation.setups import make_setup
+from quire.simulation.shapes import SHAPES
+from tests.simulation.setups import make_setup
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

@@ -168,10 +168,10 @@ def test_a_hold_with_two_reasons_lasts_until_both_are_gone():
     loop.add(make_request("a", [1, 2]))
     loop.holds.hold("a", "reader")
     loop.holds.hold("a", "trial")
-    loop.holds.let_go("a", "trial")
+    loop.holds.resume("a", "trial")
     assert scheduler.num_held == 1
     assert not scheduler.can_advance
-    loop.holds.let_go("a", "reader")
+    loop.holds.resume("a", "reader")
     assert scheduler.num_held == 0
     assert run(loop)["a", 0][0] in {Status.STOPPED, Status.LENGTH}
 
@@ -186,15 +186,15 @@ def test_steps_one_at_a_time_are_read_before_the_next_is_planned():
     assert run(loop)["a", 0][0] is Status.LENGTH
 
 
-def test_what_cannot_be_made_ready_ahead_harms_no_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_warmup_harms_no_request(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = make_scheduler()
 
-    class Unready(ThrowingExecutor):
-        def make_ready(self) -> bool:
+    class FailingWarmup(ThrowingExecutor):
+        def warm_up(self) -> bool:
             raise RuntimeError("no kernel image")
 
-    loop = EngineLoop(scheduler, Unready(scheduler, {}))
-    assert not loop.make_ready()
+    loop = EngineLoop(scheduler, FailingWarmup(scheduler, {}))
+    assert not loop.warm_up()
     assert "no kernel image" in caplog.text
     request = make_request("a", [1, 2, 3])
     loop.add(request)

@@ -13,15 +13,15 @@ from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from quire.core.pooling import Pooling
 from quire.engine.embedding import Embeddings, open_embedder
-from quire.engine.text.special_tokens import SpecialTokens
-from quire.engine.text.tokenizer import Tokenizer
 from quire.executor.embedding import EmbeddingExecutor
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ClassifierSpec
+from quire.text.special_tokens import SpecialTokens
+from quire.text.tokenizer import Tokenizer
 from tests.config.examples import TINY, with_spec
-from tests.engine.text.vocabularies import wordpiece
 from tests.parity.tiny_encoders import make_encoder
+from tests.text.vocabularies import wordpiece
 
 MODEL = with_spec(TINY, vocab_size=512)
 

@@ -8,7 +8,7 @@ import torch
 
 import quire
 from quire import LLM, BeamSearchParams, ConfigError, InvalidRequest, SamplingParams
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 
@@ -50,11 +50,11 @@ def test_making_ready_does_all_there_is_and_changes_no_answer(llm, monkeypatch):
     before = llm.generate("one two", params, use_tqdm=False)[0].outputs[0].token_ids
     left = [True, True, False]
     loop = llm._engine.loop
-    monkeypatch.setattr(loop, "make_ready", lambda: left.pop(0))
-    llm.make_ready()
+    monkeypatch.setattr(loop, "warm_up", lambda: left.pop(0))
+    llm.warm_up()
     assert left == []
     monkeypatch.undo()
-    llm.make_ready()
+    llm.warm_up()
     assert llm.generate("one two", params, use_tqdm=False)[0].outputs[0].token_ids == before
 
 

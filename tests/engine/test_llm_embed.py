@@ -8,9 +8,9 @@ import torch
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
-from tests.engine.text.vocabularies import wordpiece
 from tests.parity.tiny import make_tiny
 from tests.parity.tiny_encoders import make_encoder
+from tests.text.vocabularies import wordpiece
 
 PROMPTS = [[5, 9, 17, 30, 2], [8], list(range(3, 40))]
 

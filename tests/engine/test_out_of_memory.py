@@ -12,7 +12,7 @@ from quire.kvcache.invariants import check
 from quire.models.language_model import LanguageModel
 from quire.sampling.sampler import Sampler
 from quire.worker.worker import Worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 PROMPTS = [f"prompt number {place} " * (1 + place % 3) for place in range(12)]
 PARAMS = [

@@ -11,7 +11,7 @@ from quire.config.engine import EngineConfig
 from quire.engine.start import start_loop
 from quire.ops.cpu.record import ACTIVATIONS
 from quire.worker.device import device_facts
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 needs_core = pytest.mark.skipif(
     not device_facts(torch.device("cpu")).has_cpu_core, reason="quire's native core is not installed here"

@@ -8,7 +8,7 @@ import torch
 from quire import LLM, ConfigError, SamplingParams
 from quire.models import compiled
 from quire.ops.cpu import native
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 PROMPTS = ["hello there you", "abc", "x" * 40, "pq", "y" * 23]
 PARAMS = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quire import LLM, SamplingParams
 from quire.models.offload import CopyLane, offload_layers
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 
 CPU = torch.device("cpu")
 

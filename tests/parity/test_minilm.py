@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from quire.config.engine import EngineConfig
 from quire.engine.embedding import Embeddings, open_embedder
-from tests.engine.text.corpus import PLAIN
+from tests.text.corpus import PLAIN
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import torch
 from tokenizers.processors import BertProcessing, RobertaProcessing
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
-from tests.engine.text.vocabularies import wordpiece
+from tests.text.vocabularies import wordpiece
 
 _SHAPE = {
     "hidden_size": 48,

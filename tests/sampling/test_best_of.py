@@ -8,7 +8,7 @@ from quire.core.errors import InvalidRequest
 from quire.sampling.best_of import best_of
 
 
-def test_the_likeliest_come_first() -> None:
+def test_the_most_likely_come_first() -> None:
     assert best_of([-3.0, -1.0, -2.0, -4.0], 2) == [1, 2]
 
 

@@ -1,4 +1,4 @@
-"""The sampler against the slow oracle on mixed batches; number types, ties, broken logits, cheap ways."""
+"""The sampler against the slow oracle on mixed batches; number types, ties, broken logits, cheap modes."""
 
 import math
 from typing import Any
@@ -158,7 +158,7 @@ def test_known_rows_need_not_be_read_from_the_device() -> None:
 
 def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("an expensive way was taken")
+        raise AssertionError("an expensive mode was taken")
 
     for name in names:
         monkeypatch.setattr(module, name, refuse)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
-from quire.sampling.needs import GREEDY_BELOW
+from quire.sampling.mode import GREEDY_BELOW
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 from quire.sampling.sampler import Sampler
 from quire.sampling.seeds import seed_for
@@ -44,7 +44,7 @@ def test_a_released_row_leaves_nothing_behind() -> None:
     state.release(1)
     state.release(1)
     assert state.active_processors() == []
-    assert not state.needs.noise
+    assert not state.mode.noise
     admit(state, 1, Case([], SamplingParams(temperature=0)))
     # another row keeps every processor busy; row 1 must not notice
     admit(state, 0, Case([], PICKY, stop_ids=(2,), output=[3], bad_words=((3, 1), (2,))))

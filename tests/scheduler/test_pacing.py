@@ -1,4 +1,4 @@
-"""The pacer finds the chunk that a made-up device can do in time, and follows when the device changes."""
+"""The pacer finds the chunk that a dummy device can do in time, and follows when the device changes."""
 
 import pytest
 

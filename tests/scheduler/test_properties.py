@@ -176,10 +176,10 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @rule(data=st.data())
     @precondition(lambda self: self.held)
-    def let_go(self, data):
+    def resume(self, data):
         request_id = data.draw(st.sampled_from(sorted(self.held)))
         self.held.remove(request_id)
-        self.scheduler.let_go(request_id)
+        self.scheduler.resume(request_id)
 
     @rule(data=st.data())
     @precondition(lambda self: not self.results and self.scheduler.running)
@@ -207,7 +207,7 @@ class Bookkeeping(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         for request_id in self.held:
-            self.scheduler.let_go(request_id)
+            self.scheduler.resume(request_id)
         for _ in range(2000):
             if not self.scheduler.has_work:
                 break

@@ -210,7 +210,7 @@ def test_a_held_request_keeps_its_place_and_its_blocks_until_it_is_let_go():
     assert not scheduler.can_advance
     assert scheduler.has_work
     assert (scheduler.num_held, scheduler.num_waiting, scheduler.kv.device.pool.num_used) == (1, 0, used)
-    scheduler.let_go("held")
+    scheduler.resume("held")
     while scheduler.has_work:
         plan = scheduler.schedule(3.0)
         result = device.run(plan)

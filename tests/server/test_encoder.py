@@ -7,9 +7,9 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.engine.embedding import open_embedder
-from tests.engine.text.vocabularies import wordpiece
 from tests.parity.tiny_encoders import make_encoder
 from tests.server.live import LiveServer, running_server
+from tests.text.vocabularies import wordpiece
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.responses import Response
 
-from quire.engine.labels import Labels
-from quire.engine.openai.body import CHAT_FIELDS
+from quire.protocol.openai.body import CHAT_FIELDS
 from quire.server.openapi import SHARED_ERRORS, openapi_document
 from quire.server.operation import Operation
+from quire.text.labels import Labels
 from tests.server.openai.fake_serving import OPERATIONS, FakeServing, fake_client
 
 CHAT = "/v1/chat/completions"

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from quire.server.schemas.status import BLOCKS, HEALTH, STATS, VERSION
+from quire.protocol.schemas.status import BLOCKS, HEALTH, STATS, VERSION
 from tests.server.live import LiveServer
 
 

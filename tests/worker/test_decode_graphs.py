@@ -120,7 +120,7 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
     capture = DecodeGraphs._capture
 
     def counted(self: DecodeGraphs, place: Any) -> Any:
-        captures.append(place.way)
+        captures.append(place.mode)
         return capture(self, place)
 
     def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
@@ -132,11 +132,11 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
     monkeypatch.setattr(DecodeGraphs, "_capture", counted)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"), most_graphs=2)
-    for way in ("a", "a", "b", "b", "a", "c", "c"):  # the second time is the one that captures
-        assert graphs.run([3, 1], way).tokens.tolist() == [3, 1]
+    for mode in ("a", "a", "b", "b", "a", "c", "c"):  # the second time is the one that captures
+        assert graphs.run([3, 1], mode).tokens.tolist() == [3, 1]
     assert captures == ["a", "b", "c"]
-    for way in ("a", "c", "b", "a"):  # c took b's place, and b then a's
-        assert graphs.run([3, 1], way).tokens.tolist() == [3, 1]
+    for mode in ("a", "c", "b", "a"):  # c took b's place, and b then a's
+        assert graphs.run([3, 1], mode).tokens.tolist() == [3, 1]
     assert captures == ["a", "b", "c", "b", "a"]
-    graphs.make_ready(2, "d")
+    graphs.warm_up(2, "d")
     assert captures == ["a", "b", "c", "b", "a"]  # what is only likely to be used takes nobody's place

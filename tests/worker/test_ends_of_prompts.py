@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.start import start_worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 
 
@@ -31,7 +31,7 @@ def test_an_answer_s_first_token_is_drawn_from_its_prompt_s_logits(
 
     def admission(row: int, **given: object) -> Admission:
         return msgspec.structs.replace(
-            made_up_sequence(row, 6, resolved.kv), tables=[[2 * row + 1, 2 * row + 2]], **given
+            dummy_sequence(row, 6, resolved.kv), tables=[[2 * row + 1, 2 * row + 2]], **given
         )
 
     for plan in (

@@ -12,12 +12,12 @@ from quire import ConfigError
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.result import StepResult
+from quire.worker.dummy import dummy_sequence
 from quire.worker.largest_step import take_largest_step
-from quire.worker.made_up import made_up_sequence
 from quire.worker.running_step import RunningStep
 from quire.worker.start import start_worker
 from quire.worker.worker import Worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 
 SHARE = 1_000_000
@@ -58,7 +58,7 @@ def test_it_has_all_sequences_and_their_tokens(
 
 
 def test_nothing_is_left_behind(worker: Worker, resolved: Resolved, tmp_path: Path) -> None:
-    sequence = made_up_sequence(0, 6, resolved.kv)
+    sequence = dummy_sequence(0, 6, resolved.kv)
     first = StepPlan(step=1, admitted=[sequence], rows=[0], counts=[6], num_sampling=1)
     fresh = start_worker(tmp_path, resolved, device=torch.device("cpu"))
     take_largest_step(worker, resolved, lambda: 0)

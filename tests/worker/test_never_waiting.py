@@ -12,9 +12,9 @@ import torch
 
 from quire.core.plan import Admission, StepPlan, TableDelta
 from quire.core.sampling_params import SamplingParams
-from quire.worker.made_up import made_up_sequence
+from quire.worker.dummy import dummy_sequence
 from quire.worker.start import start_worker
-from tests.engine.tiny_model import make_text_model
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 
 pytestmark = pytest.mark.gpu
@@ -46,8 +46,8 @@ def test_prompts_and_answers_come_while_others_run(tmp_path: Path, params: Sampl
     worker = start_worker(tmp_path, resolved, device=torch.device("cuda"))
 
     def admission(row: int) -> Admission:
-        made_up = made_up_sequence(row, 6, resolved.kv, params)
-        return msgspec.structs.replace(made_up, tables=[[2 * row + 1, 2 * row + 2]])
+        dummy = dummy_sequence(row, 6, resolved.kv, params)
+        return msgspec.structs.replace(dummy, tables=[[2 * row + 1, 2 * row + 2]])
 
     plans = [
         StepPlan(step=0, admitted=[admission(0), admission(1)], rows=[0, 1], counts=[6, 4], num_sampling=1),

@@ -14,8 +14,8 @@ from quire.worker import prefix_tiles
 from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.start import start_worker
-from tests.engine.tiny_model import make_text_model
 from tests.ops.triton.device import needs_triton
+from tests.tiny_model import make_text_model
 from tests.worker.test_cpu_core import resolved_for
 from tests.worker.test_decode_graphs import ImitatedGraphs
 from tests.worker.test_shared_prefix import BLOCK, admission, behind

@@ -198,7 +198,7 @@ def test_narrow_weights(llama: Checkpoint, tmp_path: Path, variant: str, dtype: 
     load_weights(model, narrow.stored)
     cache = Cache(narrow.spec)
     found = narrow.run(RecordedModel(model, cache.kv, core), cache)
-    # bfloat16 activations are rounded to 1 in 256 at every product
+    # bfloat16 activations are rounded to 1 in 256 at every matmul
     assert_close(found, narrow.wanted, 0.3 if rounds_to_brains(variant) else 1e-4)
 
 

@@ -179,7 +179,7 @@ def test_growing_changes_nothing_and_a_copied_block_does() -> None:
     ]
 
 
-def test_made_up_sequences_share_nothing() -> None:
+def test_dummy_sequences_share_nothing() -> None:
     assert follow([[0, 0, 0]] * 16).tiles(list(range(16)), 16) == []
 
 

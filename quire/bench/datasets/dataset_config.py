@@ -6,7 +6,7 @@ from typing import Literal
 
 from quire.config.bounds import check, flag
 from quire.core.errors import ConfigError
-from quire.engine.simulation.limits import LONGEST, MAX_NUMBER, TimeUnit
+from quire.simulation.limits import LONGEST, MAX_NUMBER, TimeUnit
 
 DatasetName = Literal["random", "sharegpt", "jsonl", "trace"]
 PromptForm = Literal["ids", "text"]

@@ -6,8 +6,8 @@ from quire.bench.datasets.dataset_config import DatasetConfig, PromptForm
 from quire.bench.datasets.random_prompts import planned
 from quire.bench.planned import PlannedRequest
 from quire.bench.vocabulary import Vocabulary
-from quire.engine.simulation.trace import TraceReader
-from quire.engine.simulation.workload import SimulatedRequest
+from quire.simulation.trace import TraceReader
+from quire.simulation.workload import SimulatedRequest
 
 
 def trace_requests(

@@ -35,7 +35,7 @@ class AttentionCase:
         return float(element * (cached + rows))
 
     def operations(self) -> float:
-        """Both products, of every new token with the positions it sees."""
+        """Both matmuls, of every new token with the positions it sees."""
         seen = self.new * (self.length - self.new) + self.new * (self.new + 1) / 2
         return 4.0 * self.sequences * seen * self.heads * self.head_dim
 

@@ -28,7 +28,7 @@ def read_rate(size: int) -> float:
 
 
 def int8_rate() -> float:
-    """Square int8 products with int32 sums, by torch."""
+    """Square int8 matmuls with int32 sums, by torch."""
     found = 0.0
     for size in _MATRICES:
         left, right = (torch.randint(-127, 127, (size, size), dtype=torch.int8) for _ in range(2))

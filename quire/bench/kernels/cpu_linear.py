@@ -1,4 +1,4 @@
-"""Products of the native core with packed weights, by number of rows, beside torch's in float32."""
+"""Matmuls of the native core with packed weights, by number of rows, beside torch's in float32."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

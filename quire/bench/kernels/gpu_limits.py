@@ -22,7 +22,7 @@ SIDES = (4096, 8192, 16384)
 
 
 def measure_limits() -> Limits:
-    return Limits(max(_bandwidths()), max(_products()), "bfloat16")
+    return Limits(max(_bandwidths()), max(_matmuls()), "bfloat16")
 
 
 def _bandwidths() -> Iterator[float]:
@@ -36,7 +36,7 @@ def _bandwidths() -> Iterator[float]:
                 yield size / _fastest(partial(read_memory, values, each * multiprocessors, block))
 
 
-def _products() -> Iterator[float]:
+def _matmuls() -> Iterator[float]:
     """Operations a second of cuBLAS."""
     for side in SIDES:
         left, right = (torch.randn(side, side, dtype=torch.bfloat16, device="cuda") for _ in range(2))

@@ -17,9 +17,9 @@ from quire.ops.functional import (
     add_layer_norm,
     add_rms_norm,
     apply_token_bitmask,
+    argmax,
     gated_activation,
     layer_norm,
-    likeliest,
     prepare_heads,
     rms_norm,
     sample_tokens,
@@ -126,7 +126,7 @@ def sampling_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]
     """Each must read its logits once; a mask for grammars is read, and writes the half that it leaves out."""
     about = f"{rows} × {shape.vocabulary}"
     narrow = _copies(_random(rows, shape.vocabulary, device=device))
-    yield RowCase(f"likeliest, {about}", [partial(likeliest, logits) for logits in narrow], float(narrow[0].nbytes))
+    yield RowCase(f"argmax, {about}", [partial(argmax, logits) for logits in narrow], float(narrow[0].nbytes))
     logits_of_calls = _copies(torch.randn(rows, shape.vocabulary, device=device) * 3)
     logits_bytes = float(logits_of_calls[0].nbytes)
     draw = partial(_draw, rows, device)

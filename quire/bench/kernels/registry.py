@@ -16,7 +16,7 @@ BENCHMARKS: dict[str, dict[str, str]] = {
         "attention": f"{_HOME}.cpu_attention:results",
     },
     "cuda": {
-        "linear": f"{_HOME}.few_rows:results",
+        "linear": f"{_HOME}.skinny_gemm:results",
         "attention": f"{_HOME}.gpu_attention:results",
         "norm": f"{_HOME}.gpu_rows:norm_results",
         "heads": f"{_HOME}.gpu_rows:heads_results",

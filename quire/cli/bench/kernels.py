@@ -1,4 +1,4 @@
-"""`quire bench kernels`: the operations alone, beside what the machine can do; and the tuner of small products."""
+"""`quire bench kernels`: the operations alone, beside what the machine can do; and the tuner of skinny GEMMs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +24,7 @@ Ops = Annotated[
 ]
 Threads = Annotated[int | None, Parameter(help="Threads of a CPU. Unset: one on each physical core.")]
 Seconds = Annotated[float | None, Parameter(help="For each case on a CPU (usually 0.3); with --tune, for all (220).")]
-Tune = Annotated[
-    bool, Parameter(help="Try many ways to cut each product of few rows, and extend their table.", negative="")
-]
+Tune = Annotated[bool, Parameter(help="Try many ways to cut each skinny GEMM, and extend their table.", negative="")]
 TableFile = Annotated[
     Path | None, Parameter(name="--table", help="With --tune: where the table goes. Unset: to standard output.")
 ]
@@ -52,7 +50,7 @@ def kernels(
 
     device = this_device()
     if tune and device != "cuda":
-        raise ConfigError("--tune is for products of few rows on a GPU, and torch sees none here.")
+        raise ConfigError("--tune is for skinny GEMMs on a GPU, and torch sees none here.")
     chosen = benchmarks(device, ops or [])
     name = prepare(device, threads)
     limits = limits_of(device)
@@ -104,7 +102,7 @@ def _watched(results: Iterator["KernelResult"]) -> Iterator["KernelResult"]:
 
 
 def _tuned(seconds: float, table: Path | None) -> list["KernelResult"]:
-    from quire.bench.kernels.few_rows_tuner import tune
+    from quire.bench.kernels.skinny_gemm_tuner import tune
 
     found, source = tune(seconds, print)
     if table is None:

@@ -11,9 +11,9 @@ import msgspec
 
 from quire.core.errors import Unavailable
 from quire.core.structured import StructuredOutput
-from quire.engine.framed_child import ChildDied, FramedChild
 from quire.sampling.grammar.errors import GrammarError
 from quire.sampling.grammar.vocabulary import GrammarVocabulary
+from quire.text.framed_child import ChildDied, FramedChild
 
 MOST_VERDICTS = 4096
 _CHILD = Path(__file__).with_name("child.py")

@@ -7,7 +7,7 @@ from quire.core.errors import InvalidRequest
 from quire.core.request import Request
 from quire.core.status import Status
 from quire.engine.holds import Holds
-from quire.sampling.grammar.shelf import GrammarShelf
+from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.scheduler import Scheduler
 
 GRAMMAR = "grammar"
@@ -19,10 +19,10 @@ _MOMENT = 0.005
 class Preparing:
     """The waiting requests of one engine."""
 
-    def __init__(self, scheduler: Scheduler, holds: Holds, shelf: GrammarShelf | None) -> None:
+    def __init__(self, scheduler: Scheduler, holds: Holds, grammar_cache: GrammarCache | None) -> None:
         self._scheduler = scheduler
         self._holds = holds
-        self._shelf = shelf
+        self._grammar_cache = grammar_cache
         self._waiting: dict[str, Future[Any]] = {}
 
     @property
@@ -34,9 +34,9 @@ class Preparing:
         structured = request.params.structured
         if structured is None:
             return None
-        if self._shelf is None:
+        if self._grammar_cache is None:
             raise InvalidRequest("structured is set, and this engine has no grammars; leave it out", field="structured")
-        compiling = self._shelf.prepare(structured)
+        compiling = self._grammar_cache.prepare(structured)
         if not compiling.done():
             return compiling
         error = compiling.exception()
@@ -50,7 +50,7 @@ class Preparing:
             self._waiting[request.id] = compiling
             self._holds.hold(request.id, GRAMMAR)
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         """Those that are ready may run; one whose grammar cannot be compiled after all fails, with the reason."""
         if not self._waiting:
             return
@@ -60,7 +60,7 @@ class Preparing:
             del self._waiting[request_id]
             error = compiling.exception()
             if error is None:
-                self._holds.let_go(request_id, GRAMMAR)
+                self._holds.resume(request_id, GRAMMAR)
                 continue
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure = str(error)

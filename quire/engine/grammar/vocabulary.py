@@ -1,7 +1,7 @@
 """A model's tokenizer as grammars need it."""
 
-from quire.engine.text.tokenizer import Tokenizer
 from quire.sampling.grammar.vocabulary import GrammarVocabulary
+from quire.text.tokenizer import Tokenizer
 
 
 def grammar_vocabulary(tokenizer: Tokenizer, num_logits: int) -> GrammarVocabulary:

@@ -16,10 +16,13 @@ class Weight(nn.Module, ABC):
 
     bias: Tensor | None
 
-    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device) -> None:
-        """`dtype` is the bias's."""
+    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool = False) -> None:
+        """`dtype` is that of the bias, and of what is held in plain numbers."""
         super().__init__()
         self._matrix = matrix
+        self._dtype = dtype
+        self._device = device
+        self._pinned = pinned
         bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
         self.register_buffer("bias", bias, persistent=False)
 

@@ -16,10 +16,7 @@ class DenseWeight(Weight):
     values: Tensor | None
 
     def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
-        super().__init__(matrix, dtype, device)
-        self._dtype = dtype
-        self._device = device
-        self._pinned = pinned
+        super().__init__(matrix, dtype, device, pinned)
         self.register_buffer("values", None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -36,10 +36,7 @@ class GgufWeight(Weight):
     """Parts that may be of different types; the dtype of what they are applied to decides what they expand to."""
 
     def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
-        super().__init__(matrix, dtype, device)
-        self._dtype = dtype
-        self._device = device
-        self._pinned = pinned
+        super().__init__(matrix, dtype, device, pinned)
         self._parts = nn.ModuleDict()
         """By place among the matrix's parts."""
 

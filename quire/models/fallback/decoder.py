@@ -24,7 +24,10 @@ class FallbackDecoder(nn.Module):
         super().__init__()
         self.spec = spec
         self._causal = causal
-        self._attentions = nn.ModuleList()
+        self.layers = nn.ModuleList()
+        """How each layer attends."""
+        self.ropes = nn.ModuleList()
+        """None: the model turns its heads itself."""
         self._body: Any = getattr(causal, "base_model")  # noqa: B009 (typed as a tensor or a module otherwise)
         self._body_forward: Any = self._body.forward
         self._output_type: Any = None
@@ -34,23 +37,13 @@ class FallbackDecoder(nn.Module):
         self.can_be_captured = False
         """Whether a decode can be captured in a CUDA graph: nothing in it waits for the device."""
 
-    @property
-    def layers(self) -> nn.ModuleList:
-        """How each layer attends."""
-        return self._attentions
-
-    @property
-    def ropes(self) -> nn.ModuleList:
-        """None: the model turns its heads itself."""
-        return nn.ModuleList()
-
     def attend_with(self, attentions: Sequence[PagedAttention]) -> None:
         """One a layer, in their order."""
-        self._attentions = nn.ModuleList(attentions)
+        self.layers = nn.ModuleList(attentions)
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
-        layers = [layer for layer in self._attentions if isinstance(layer, PagedAttention)]
+        layers = [layer for layer in self.layers if isinstance(layer, PagedAttention)]
         hidden = self.hidden_states(input_ids, positions, PagedStep(batch, layers))
         return hidden if batch.output_rows is None else hidden.index_select(0, batch.output_rows)
 

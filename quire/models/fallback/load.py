@@ -13,7 +13,6 @@ from quire.core.errors import CheckpointError, ConfigError
 from quire.models.fallback.attention import OBSERVED, OWN, attention_function
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.masks import mask_function
-from quire.models.fallback.plan import FallbackPlan
 from quire.models.fallback.refused import problem_of, refusal
 from quire.models.fallback.trial import try_out
 from quire.spec.model import ModelSpec
@@ -33,31 +32,31 @@ def load_fallback(
 ) -> FallbackDecoder:
     """The model in the folder `path`, whose config.json is `config`, tried out and ready to run; `spec` is its outline.
 
-    With a `random_seed` its weights are made up instead of read.
+    With a `random_seed` its weights are random instead of read.
     """
-    plan = FallbackPlan.of(spec, str(path), str(config.get("model_type", "")))
-    transformers = _library(plan)
-    problem = problem_of(config) or _class_problem(transformers, plan, config)
+    named = f"{path} is of type {config.get('model_type', '')!r}"
+    transformers = _library(named)
+    problem = problem_of(config) or _class_problem(transformers, config)
     if problem is not None:
-        raise CheckpointError(refusal(plan, problem))
+        raise CheckpointError(refusal(named, problem))
     if not path.is_dir():
-        raise CheckpointError(refusal(plan, f"{path.name} is a single file, and it needs a folder with a config.json"))
+        raise CheckpointError(refusal(named, f"{path.name} is a single file, and it needs a folder with a config.json"))
     if (path / _ADAPTER).exists():
         # transformers would load the model that the adapter names, wherever that is
-        raise CheckpointError(refusal(plan, f"its folder holds an adapter ({_ADAPTER}); keep the model alone in it"))
+        raise CheckpointError(refusal(named, f"its folder holds an adapter ({_ADAPTER}); keep the model alone in it"))
     _register(transformers)
     with _quiet(transformers):
         if random_seed is None:
-            causal = _read(transformers, path, plan, dtype, device)
+            causal = _read(transformers, path, named, dtype, device)
         else:
             causal = _make_up(transformers, path, dtype, device, random_seed)
         causal.eval().requires_grad_(False)
         model = FallbackDecoder(causal, spec)
-        try_out(model, causal, plan, device)
+        try_out(model, causal, named, device)
     return model
 
 
-def _library(plan: FallbackPlan) -> Any:
+def _library(named: str) -> Any:
     try:
         import transformers
     except ImportError:
@@ -67,12 +66,12 @@ def _library(plan: FallbackPlan) -> Any:
         return transformers
     found = "is not installed" if transformers is None else f"is {version}"
     raise ConfigError(
-        f"{plan.source} is of type {plan.model_type!r}, which runs through the library transformers "
+        f"{named}, which runs through the library transformers "
         f"{'.'.join(map(str, _OLDEST))} or later, but that {found} here; run `pip install quire[transformers]`."
     )
 
 
-def _class_problem(transformers: Any, plan: FallbackPlan, config: Mapping[str, Any]) -> str | None:
+def _class_problem(transformers: Any, config: Mapping[str, Any]) -> str | None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     model_type = config.get("model_type")
@@ -91,7 +90,7 @@ def _register(transformers: Any) -> None:
     AttentionMaskInterface.register(OBSERVED, mask_function)
 
 
-def _read(transformers: Any, path: Path, plan: FallbackPlan, dtype: torch.dtype, device: torch.device) -> Any:
+def _read(transformers: Any, path: Path, named: str, dtype: torch.dtype, device: torch.device) -> Any:
     try:
         causal, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
@@ -108,12 +107,12 @@ def _read(transformers: Any, path: Path, plan: FallbackPlan, dtype: torch.dtype,
         )
     except Exception as error:  # another library's, about a stranger's files: it has many kinds
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CheckpointError(refusal(plan, f"transformers does not load it ({said})")) from error
+        raise CheckpointError(refusal(named, f"transformers does not load it ({said})")) from error
     for kind in ("missing_keys", "mismatched_keys"):
         names = sorted(key if isinstance(key, str) else str(key[0]) for key in report.get(kind, ()))
         if names:
             raise CheckpointError(
-                f"{plan.source}: {len(names)} tensors that its config asks for are missing or have another shape, "
+                f"{path}: {len(names)} tensors that its config asks for are missing or have another shape, "
                 f"{names[0]} among them; the download may be incomplete."
             )
     return causal

@@ -9,14 +9,14 @@ from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch
 from quire.models.fallback.attention import NotForFallback, Step, attend_paged, check_given, layer_index
 from quire.models.fallback.masks import seen_window
-from quire.models.fallback.plan import FallbackPlan
+from quire.spec.model import ModelSpec
 
 
 class ObservedStep(Step):
-    """Attends over the cache of `batch`, like any other step."""
+    """Attends over the cache of `batch`, like any other step; `spec` is the outline that the cache was planned by."""
 
-    def __init__(self, plan: FallbackPlan, batch: Batch) -> None:
-        self._plan = plan
+    def __init__(self, spec: ModelSpec, batch: Batch) -> None:
+        self._spec = spec
         self._batch = batch
         self._layers: dict[int, PagedAttention] = {}
 
@@ -26,9 +26,9 @@ class ObservedStep(Step):
         index = layer_index(module)
         if index in self._layers:
             raise NotForFallback(f"its layer {index} attends more than once")
-        if not 0 <= index < len(self._plan.windows):
+        if not 0 <= index < self._spec.num_layers:
             raise NotForFallback(
-                f"its attention calls itself layer {index}, beyond the {len(self._plan.windows)} planned"
+                f"its attention calls itself layer {index}, beyond the {self._spec.num_layers} planned"
             )
         self._check_heads(index, *heads)
         layer = self._layers[index] = self._layer(module, index, heads[0], seen_window(mask), given)
@@ -36,18 +36,18 @@ class ObservedStep(Step):
 
     def layers(self) -> list[PagedAttention]:
         """How each layer attends, once all have."""
-        missing = [index for index in range(len(self._plan.windows)) if index not in self._layers]
+        missing = [index for index in range(self._spec.num_layers) if index not in self._layers]
         if missing:
             shown = ", ".join(map(str, missing[:4])) + (", …" if len(missing) > 4 else "")
             raise NotForFallback(
-                f"layers {shown} of {len(self._plan.windows)} do not attend through transformers' AttentionInterface: "
+                f"layers {shown} of {self._spec.num_layers} do not attend through transformers' AttentionInterface: "
                 "they keep states instead, or compute attention on their own"
             )
-        return [self._layers[index] for index in range(len(self._plan.windows))]
+        return [self._layers[index] for index in range(self._spec.num_layers)]
 
     def _check_heads(self, index: int, query: Tensor, key: Tensor, value: Tensor) -> None:
-        tokens, plan = len(self._batch.slots[0]), self._plan
-        wanted = (1, plan.num_kv_heads, tokens, plan.head_dim)
+        tokens, spec = len(self._batch.slots[0]), self._spec
+        wanted = (1, spec.num_kv_heads, tokens, spec.head_dim)
         if key.shape != wanted or value.shape != wanted:
             raise NotForFallback(
                 f"its layer {index} has keys of shape {list(key.shape)} and values of shape {list(value.shape)}, but "
@@ -67,12 +67,12 @@ class ObservedStep(Step):
             if value is not None and not isinstance(value, int | float):
                 raise NotForFallback(f"its layer {index} gives {name} as a {type(value).__name__} and not as a number")
         self._check_window(index, window)
-        kv_heads, usual = self._plan.num_kv_heads, query.shape[-1] ** -0.5
+        kv_heads, usual = self._spec.num_kv_heads, query.shape[-1] ** -0.5
         return PagedAttention(index, kv_heads, scale or usual, window=window, softcap=softcap or None)
 
     def _check_window(self, index: int, window: int | None) -> None:
         """A cache may keep more than a layer looks at, never less."""
-        kept = self._plan.windows[index]
+        kept = self._spec.windows[index]
         if kept is not None and (window is None or window > kept):
             raise NotForFallback(
                 f"its layer {index} sees {'everything' if window is None else f'{window} tokens'}, but its config.json "

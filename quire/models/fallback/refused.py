@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from quire.models.fallback.plan import FallbackPlan
-
 _WHAT_RUNS = (
     "The fallback runs decoders whose every layer attends to the positions before a token, through transformers' "
     "AttentionInterface; docs/models.md lists those that were tried."
@@ -16,9 +14,9 @@ _TYPES = {
 _ANGLES = ("dynamic", "longrope", "su")
 
 
-def refusal(plan: FallbackPlan, why: str) -> str:
-    told = f"{plan.source} is of type {plan.model_type!r}, which the fallback to transformers cannot run: {why}."
-    return f"{told} {_WHAT_RUNS}"
+def refusal(model: str, why: str) -> str:
+    """`model` says where it is and of which type."""
+    return f"{model}, which the fallback to transformers cannot run: {why}. {_WHAT_RUNS}"
 
 
 def problem_of(config: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""The trial of a fallback at start: a few made-up tokens through the model's own attention and through quire's.
+"""The trial of a fallback at start: a few dummy tokens through the model's own attention and through quire's.
 
 It finds out how each layer attends and whether the two agree when prompts are cut up and mixed. What it cannot vouch
 for is refused: a fallback gives the numbers of transformers or does not start.
@@ -16,8 +16,8 @@ from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.attention import OBSERVED, OWN, NotForFallback
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.observed import ObservedStep
-from quire.models.fallback.plan import FallbackPlan
 from quire.models.fallback.refused import refusal
+from quire.spec.model import ModelSpec
 
 _LENGTHS = (13, 7)
 _STEPS: tuple[tuple[tuple[int, int, int], ...], ...] = (
@@ -38,27 +38,27 @@ _FAULTS = (
 """What comes of a model that was not made for this."""
 
 
-def try_out(model: FallbackDecoder, causal: Any, plan: FallbackPlan, device: torch.device) -> None:
-    """Leaves the model ready to run, or raises a CheckpointError that says why it cannot."""
+def try_out(model: FallbackDecoder, causal: Any, named: str, device: torch.device) -> None:
+    """Leaves the model ready to run, or raises a CheckpointError that says why it cannot; `named` says which it is."""
     try:
         with torch.inference_mode():
-            _try_out(model, causal, plan, device)
+            _try_out(model, causal, device)
     except NotForFallback as error:
-        raise CheckpointError(refusal(plan, str(error))) from None
+        raise CheckpointError(refusal(named, str(error))) from None
     except _FAULTS as error:
         said = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         raise CheckpointError(
-            refusal(plan, f"transformers' code does not run with quire's attention ({said})")
+            refusal(named, f"transformers' code does not run with quire's attention ({said})")
         ) from error
 
 
-def _try_out(model: FallbackDecoder, causal: Any, plan: FallbackPlan, device: torch.device) -> None:
-    trial = _Trial.of(plan, device, causal.dtype)
+def _try_out(model: FallbackDecoder, causal: Any, device: torch.device) -> None:
+    trial = _Trial.of(model.spec, device, causal.dtype)
     causal.set_attn_implementation("eager")
     wanted = [causal(ids[None], use_cache=False).logits[0] for ids in trial.sequences]
     causal.set_attn_implementation(OBSERVED)
     ids = trial.sequences[0]
-    observed = ObservedStep(plan, trial.batch(((0, 0, len(ids)),)))
+    observed = ObservedStep(model.spec, trial.batch(((0, 0, len(ids)),)))
     whole = model.hidden_states(ids, torch.arange(len(ids), device=device), observed)
     model.attend_with(observed.layers())
     _compare(model.logits(whole), wanted[0], causal.dtype, "a whole prompt")
@@ -108,19 +108,19 @@ def _never_waits(model: FallbackDecoder, trial: "_Trial") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Sequences of made-up tokens and a cache for them."""
+    """Sequences of dummy tokens and a cache for them."""
 
     sequences: list[Tensor]
     kv: list[KVLayer]
     tables: Tensor
 
     @classmethod
-    def of(cls, plan: FallbackPlan, device: torch.device, dtype: torch.dtype) -> "_Trial":
+    def of(cls, spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> "_Trial":
         generator = torch.Generator().manual_seed(0)
-        sequences = [torch.randint(plan.vocab_size, (n,), generator=generator).to(device) for n in _LENGTHS]
+        sequences = [torch.randint(spec.vocab_size, (n,), generator=generator).to(device) for n in _LENGTHS]
         each = -(-max(_LENGTHS) // _BLOCK_SIZE)
-        shape = (2, each * len(_LENGTHS), _BLOCK_SIZE, plan.num_kv_heads, plan.head_dim)
-        caches = [torch.zeros(shape, dtype=dtype, device=device) for _ in plan.windows]
+        shape = (2, each * len(_LENGTHS), _BLOCK_SIZE, spec.num_kv_heads, spec.head_dim)
+        caches = [torch.zeros(shape, dtype=dtype, device=device) for _ in spec.layers]
         kv = [KVLayer(keys, values, 0) for keys, values in caches]
         blocks = torch.arange(shape[1], device=device).flip(0)  # nobody's blocks lie in order
         return cls(sequences, kv, blocks.view(len(_LENGTHS), each))

@@ -1,11 +1,12 @@
 """Blocks that most families are built of, under the names that Llama gave them unless a family has its own."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from quire.core.errors import CheckpointError
+from quire.core.pooling import Pooling
 from quire.models.families.dimensions import Dimensions
 from quire.spec.layer import Activation, AttentionSpec, HeadNormsSpec, LayerSpec, MlpSpec
 from quire.spec.layout import AS_STORED, MINUS_ONE, Layout, PairedRows
@@ -24,7 +25,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
 }
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon")
-CLASSIFIER = "ForSequenceClassification"
+_CLASSIFIER = "ForSequenceClassification"
 _INV_FREQ = r".*rotary_emb\.inv_freq"
 """Angles that old checkpoints hold beside their weights."""
 
@@ -92,10 +93,19 @@ class AttentionOptions(TypedDict, total=False):
 
 
 def self_attention(
-    dims: Dimensions, layer: int, qkv: MatrixSpec, out: MatrixSpec, **options: Unpack[AttentionOptions]
+    dims: Dimensions,
+    layer: int,
+    qkv: MatrixSpec,
+    out: str,
+    *,
+    bias: bool = False,
+    layout: Layout = AS_STORED,
+    **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
+    """`out` is what the matrix is called that it ends with; that one's are `bias` and `layout`."""
+    projected = projection(dims, layer, out, "out", dims.num_heads * dims.head_dim, bias=bias, layout=layout)
     heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
-    usual = AttentionSpec(qkv, out, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
+    usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
     return replace(usual, **options)
 
 
@@ -103,41 +113,46 @@ def attention(
     dims: Dimensions,
     layer: int,
     *,
-    qkv_bias: bool = False,
-    out_bias: bool = False,
+    qkv_bias: bool | None = None,
+    out_bias: bool | None = None,
     gguf_paired: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
-    """Llama's. `gguf_paired`: converters to GGUF make pairs of the rows that turn together."""
+    """Llama's: it has biases where the family, or else the config's `attention_bias`, says so.
+
+    `gguf_paired`: converters to GGUF make pairs of the rows that turn together.
+    """
+    usual = dims.fields.flag("attention_bias", False)
+    qkv_bias, out_bias = usual if qkv_bias is None else qkv_bias, usual if out_bias is None else out_bias
     qkv = separate_qkv(dims, layer, bias=qkv_bias, gguf_paired=gguf_paired)
-    size = dims.num_heads * dims.head_dim
-    out = projection(dims, layer, "model.layers.{}.self_attn.o_proj", "out", size, bias=out_bias)
-    return self_attention(dims, layer, qkv, out, **options)
+    return self_attention(dims, layer, qkv, "model.layers.{}.self_attn.o_proj", bias=out_bias, **options)
 
 
-def head_norms(
-    dims: Dimensions,
-    layer: int,
-    *,
-    names: tuple[str, str] = ("q_norm", "k_norm"),
-    kind: NormKind = "rms",
-    offset: float = 0.0,
-) -> HeadNormsSpec:
+def head_norms(dims: Dimensions, layer: int, *, offset: float = 0.0) -> HeadNormsSpec:
     """One weight for all heads, as Qwen3 and Gemma 3 have them."""
     query, key = (
-        norm(dims, f"model.layers.{{}}.self_attn.{name}", role, layer, size=dims.head_dim, kind=kind, offset=offset)
-        for name, role in zip(names, ("q_norm", "k_norm"), strict=True)
+        norm(dims, f"model.layers.{{}}.self_attn.{role}", role, layer, size=dims.head_dim, offset=offset)
+        for role in ("q_norm", "k_norm")
     )
     return HeadNormsSpec(query, key)
 
 
-def gated_mlp(dims: Dimensions, layer: int, *, bias: bool = False, prefix: str = "model.layers.{}.mlp.") -> MlpSpec:
-    """Two tensors in the checkpoint, one matrix here."""
-    size, start = dims.fields.size("intermediate_size", "n_inner"), prefix.format(layer)
-    parts = tuple(Part(f"{start}{role}_proj", role, size) for role in ("gate", "up"))
+def gated_mlp(
+    dims: Dimensions,
+    layer: int,
+    names: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj"),
+    *,
+    prefix: str = "model.layers.{}.mlp.",
+    bias: bool = False,
+    usual: str = "silu",
+) -> MlpSpec:
+    """Gate and up are two tensors in the checkpoint or, where `names` has two, one; they are one matrix here."""
+    *above, down = [prefix.format(layer) + name for name in names]
+    size = dims.fields.size("intermediate_size", "n_inner")
+    roles = ("gate", "up") if len(above) == 2 else ("gate_up",)
+    parts = tuple(Part(name, role, 2 * size // len(above)) for name, role in zip(above, roles, strict=True))
     up = MatrixSpec(parts, dims.hidden_size, "rows", bias, layer)
-    down = projection(dims, layer, f"{start}down_proj", "down", size, bias=bias)
-    return MlpSpec(up, down, activation(dims), gated=True)
+    return MlpSpec(up, projection(dims, layer, down, "down", size, bias=bias), activation(dims, usual), gated=True)
 
 
 def plain_mlp(
@@ -179,14 +194,13 @@ def norm(
     kind: NormKind = "rms",
     offset: float = 0.0,
     bias: bool = False,
-    eps: float | None = None,
 ) -> NormSpec:
     """With the config's epsilon. GGUF holds norms with an offset as they are multiplied by."""
     return NormSpec(
         name.format(layer),
         role,
         (size or dims.hidden_size,),
-        epsilon(dims) if eps is None else eps,
+        _epsilon(dims),
         kind,
         offset,
         bias,
@@ -200,9 +214,9 @@ def layer_norm(dims: Dimensions, name: str, role: str, layer: int | None = None,
     return norm(dims, name, role, layer, kind="layer", bias=bias)
 
 
-def epsilon(dims: Dimensions, usual: float = 1e-6) -> float:
-    fields = dims.fields
-    return next((fields.number(name, usual) for name in _EPSILONS if fields.has(name)), usual)
+def _epsilon(dims: Dimensions) -> float:
+    given = (dims.fields.number_or_none(name) for name in _EPSILONS)
+    return next((eps for eps in given if eps is not None), 1e-6)
 
 
 class Norms(TypedDict, total=False):
@@ -244,51 +258,46 @@ def table(name: str, role: str, rows: int, columns: int) -> MatrixSpec:
     return MatrixSpec((Part(name, role, rows),), columns, "rows")
 
 
-class ModelOptions(TypedDict, total=False):
-    """What a family may say of a model beside its layers."""
-
-    embedding: EmbeddingSpec
-    norm: NormSpec | None
-    head_name: str
-    tied: bool
-    """What the family's own class has where a config does not say."""
-    ropes: tuple[RopeSpec, ...]
-    head_projection: MatrixSpec | None
-    logit_scale: float
-    logit_softcap: float | None
-    prefix: str
-    unused: tuple[str, ...]
-
-
-def decoder(
-    dims: Dimensions, layers: Callable[[int], LayerSpec] | Iterable[LayerSpec], **given: Unpack[ModelOptions]
-) -> ModelSpec:
-    """What stands around the layers of Llama and its relatives: embedding, a last norm, head, one set of angles."""
-    described = tuple(map(layers, range(dims.num_layers)) if callable(layers) else layers)
-    embedding = given.get("embedding") or words(dims, "model.embed_tokens")
-    head_name, width = given.get("head_name", "lm_head"), embedding.words.columns
-    classifier = _score(dims, width)
-    has_head = classifier is None and not _ends_at_hidden_states(dims.architecture)
-    tied = dims.fields.flag("tie_word_embeddings", given.get("tied", False))
-    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows")
+def model(dims: Dimensions, layer: Callable[[int], LayerSpec], **given: Any) -> ModelSpec:
+    """What all models have, and what is `given` of a ModelSpec's other fields."""
     return ModelSpec(
         architecture=dims.architecture,
         vocab_size=dims.vocab_size,
         hidden_size=dims.hidden_size,
         max_position=dims.max_position,
         max_position_source=dims.max_position_source,
-        layers=described,
+        layers=tuple(map(layer, range(dims.num_layers))),
+        **given,
+    )
+
+
+def decoder(
+    dims: Dimensions,
+    layer: Callable[[int], LayerSpec],
+    *,
+    embedding: EmbeddingSpec | None = None,
+    head_name: str = "lm_head",
+    ropes: tuple[RopeSpec, ...] | None = None,
+    unused: tuple[str, ...] = (),
+    **given: Any,
+) -> ModelSpec:
+    """What stands around the layers of Llama and its relatives: embedding, a last norm, head, one set of angles."""
+    embedding = embedding or words(dims, "model.embed_tokens")
+    width = embedding.words.columns
+    score = classifier(dims, "score", "last", width=width, role="score", bias=False)
+    has_head = score is None and not _ends_at_hidden_states(dims.architecture)
+    tied = dims.fields.flag("tie_word_embeddings", False)
+    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows") if has_head and not tied else None
+    return model(
+        dims,
+        layer,
         embedding=embedding,
-        norm=given["norm"] if "norm" in given else norm(dims, "model.norm", "output_norm"),
-        head=head if has_head and not tied else None,
+        head=head,
         tied=has_head and tied,
-        head_projection=given.get("head_projection"),
-        ropes=given["ropes"] if "ropes" in given else (read_rope(dims.fields.values, dims.head_dim),),
-        logit_scale=given.get("logit_scale", 1.0),
-        logit_softcap=given.get("logit_softcap"),
-        classifier=classifier,
-        prefix=given.get("prefix", "model."),
-        unused=(_INV_FREQ, *(() if has_head and not tied else (rf"{head_name}\.weight",)), *given.get("unused", ())),
+        ropes=(read_rope(dims.fields.values, dims.head_dim),) if ropes is None else ropes,
+        classifier=score,
+        unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.weight",)), *unused),
+        **{"norm": norm(dims, "model.norm", "output_norm"), **given},
     )
 
 
@@ -302,31 +311,33 @@ def words(dims: Dimensions, name: str, *, scale: float | None = None) -> Embeddi
     return EmbeddingSpec(table(name, "words", dims.vocab_size, dims.hidden_size), scale=scale)
 
 
-def labels(dims: Dimensions) -> tuple[str, ...]:
+def classifier(
+    dims: Dimensions,
+    out: str,
+    pooling: Pooling,
+    *,
+    width: int | None = None,
+    role: str = "classifier",
+    bias: bool = True,
+    **given: Any,
+) -> ClassifierSpec | None:
+    """How a model classifies, if it does: by one hidden state of `width` times the matrix called `out`."""
+    if not dims.architecture.endswith(_CLASSIFIER):
+        return None
+    labels, kind = _labels(dims), dims.fields.text("problem_type", "")
+    matrix = MatrixSpec((Part(out, role, len(labels)),), width or dims.hidden_size, "none", bias)
+    several, regression = kind == "multi_label_classification", kind == "regression"
+    return ClassifierSpec(labels, pooling, matrix, multi_label=several, regression=regression, **given)
+
+
+def square(dims: Dimensions, name: str, role: str, *, bias: bool = True) -> MatrixSpec:
+    """What classifiers of encoders put before their last matrix."""
+    return MatrixSpec((Part(name, role, dims.hidden_size),), dims.hidden_size, "none", bias)
+
+
+def _labels(dims: Dimensions) -> tuple[str, ...]:
     """Names of a classifier's labels, in the order of its outputs."""
     names = dims.fields.values.get("id2label")
     if isinstance(names, dict) and names and all(str(key).isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=int))
     return tuple(f"LABEL_{number}" for number in range(dims.fields.size_or_none("num_labels") or 2))
-
-
-class Problem(TypedDict):
-    """What a classifier was trained for, as ClassifierSpec takes it."""
-
-    multi_label: bool
-    regression: bool
-
-
-def problem(dims: Dimensions) -> Problem:
-    """By the config's `problem_type`; without one, a single label fits."""
-    kind = dims.fields.text("problem_type", "")
-    return {"multi_label": kind == "multi_label_classification", "regression": kind == "regression"}
-
-
-def _score(dims: Dimensions, width: int) -> ClassifierSpec | None:
-    """How decoders classify: by the last token's hidden state, as wide as an output head reads it."""
-    if not dims.architecture.endswith(CLASSIFIER):
-        return None
-    found = labels(dims)
-    out = MatrixSpec((Part("score", "score", len(found)),), width, "none")
-    return ClassifierSpec(found, "last", out, **problem(dims))

@@ -5,15 +5,7 @@ Command R7B (cohere2) has windows, and layers without one turn no heads.
 
 from typing import Any
 
-from quire.models.families.blocks import (
-    decoder,
-    gated_mlp,
-    heads_layout,
-    layer_norm,
-    projection,
-    self_attention,
-    separate_qkv,
-)
+from quire.models.families.blocks import decoder, gated_mlp, heads_layout, layer_norm, self_attention, separate_qkv
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import HeadNormsSpec, LayerSpec
@@ -34,7 +26,6 @@ def _model(dims: Dimensions, ropes: list[int | None]) -> ModelSpec:
         dims,
         lambda layer: _layer(dims, layer, ropes[layer]),
         norm=layer_norm(dims, "model.norm", "output_norm", bias=False),
-        tied=True,
         logit_scale=dims.fields.number("logit_scale", 0.0625),
     )
 
@@ -43,11 +34,9 @@ def _layer(dims: Dimensions, layer: int, rope: int | None) -> LayerSpec:
     fields = dims.fields
     bias = fields.flag("attention_bias", False)
     qkv = separate_qkv(dims, layer, bias=bias, paired=True)
-    size = dims.num_heads * dims.head_dim
-    out = projection(dims, layer, "model.layers.{}.self_attn.o_proj", "out", size, bias=bias)
     norms = _head_norms(dims, layer) if fields.flag("use_qk_norm", False) else None
     return LayerSpec(
-        self_attention(dims, layer, qkv, out, head_norms=norms, rope=rope),
+        self_attention(dims, layer, qkv, "model.layers.{}.self_attn.o_proj", bias=bias, head_norms=norms, rope=rope),
         gated_mlp(dims, layer),
         layer_norm(dims, "model.layers.{}.input_layernorm", "attention_norm", layer, bias=False),
         wiring="parallel",
@@ -58,11 +47,8 @@ def _head_norms(dims: Dimensions, layer: int) -> HeadNormsSpec:
     """Each head has a weight of its own, in the order of its rows."""
 
     def one(name: str, heads: int) -> NormSpec:
-        eps, shape, order = (
-            dims.fields.number("layer_norm_eps", 1e-5),
-            (heads, dims.head_dim),
-            heads_layout(dims, heads),
-        )
+        eps, shape = dims.fields.number("layer_norm_eps", 1e-5), (heads, dims.head_dim)
+        order = heads_layout(dims, heads)
         start = f"model.layers.{layer}.self_attn.{name}_norm"
         return NormSpec(start, f"{name}_norm", shape, eps, "layer", layer=layer, layout=order, gguf_layout=order)
 

@@ -6,7 +6,7 @@ The variants with ALiBi (falcon-rw) are refused; Falcon 3 is built like Llama.
 from typing import Any
 
 from quire.core.errors import CheckpointError
-from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, words
+from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, self_attention, words
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import LayerSpec
@@ -22,13 +22,13 @@ def describe(dims: Dimensions) -> ModelSpec:
         lambda layer: _layer(dims, layer),
         embedding=words(dims, "transformer.word_embeddings"),
         norm=layer_norm(dims, "transformer.ln_f", "output_norm"),
-        tied=True,
         prefix="transformer.",
     )
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    fields, prefix, size = dims.fields, f"transformer.h.{layer}", dims.hidden_size
+    fields, prefix = dims.fields, f"transformer.h.{layer}"
+    inner = fields.size_or_none("ffn_hidden_size", "intermediate_size") or 4 * dims.hidden_size
     bias, is_new = fields.flag("bias", False), fields.flag("new_decoder_architecture", False)
     parallel = is_new or fields.flag("parallel_attn", True)
     order = GroupedRows(dims.num_kv_heads, dims.num_heads // dims.num_kv_heads, dims.head_dim)
@@ -39,12 +39,8 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     if parallel and (fields.size_or_none("num_ln_in_parallel_attn") or (2 if is_new else 1)) == 2:
         first, second, roles = "ln_attn", "ln_mlp", ("attention_norm_2", "attention_norm")  # GGUF's words for them
     return LayerSpec(
-        self_attention(
-            dims, layer, qkv, projection(dims, layer, f"{prefix}.self_attention.dense", "out", size, bias=bias)
-        ),
-        plain_mlp(
-            dims, layer, names, fields.size_or_none("ffn_hidden_size", "intermediate_size") or 4 * size, bias=bias
-        ),
+        self_attention(dims, layer, qkv, f"{prefix}.self_attention.dense", bias=bias),
+        plain_mlp(dims, layer, names, inner, bias=bias),
         layer_norm(dims, f"{prefix}.{first}", roles[0], layer),
         None if second is None else layer_norm(dims, f"{prefix}.{second}", roles[1], layer),
         wiring="parallel" if parallel else "sequential",

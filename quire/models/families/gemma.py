@@ -36,15 +36,12 @@ def _describe3(dims: Dimensions) -> ModelSpec:
 
 def _gemma(dims: Dimensions, rope: Any, ropes: tuple[RopeSpec, ...], *, normed_heads: bool) -> ModelSpec:
     fields = dims.fields
-    bias = fields.flag("attention_bias", False)
     return decoder(
         dims,
         lambda layer: LayerSpec(
             attention(
                 dims,
                 layer,
-                qkv_bias=bias,
-                out_bias=bias,
                 head_norms=head_norms(dims, layer, offset=1.0) if normed_heads else None,
                 scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
                 softcap=fields.number_or_none("attn_logit_softcapping"),
@@ -56,7 +53,6 @@ def _gemma(dims: Dimensions, rope: Any, ropes: tuple[RopeSpec, ...], *, normed_h
         embedding=words(dims, "model.embed_tokens", scale=math.sqrt(dims.hidden_size)),
         norm=norm(dims, "model.norm", "output_norm", offset=1.0),
         ropes=ropes,
-        tied=True,
         logit_softcap=fields.number_or_none("final_logit_softcapping"),
     )
 

@@ -1,6 +1,6 @@
 """GPT-2: learned positions, LayerNorm with bias, a plain MLP; its checkpoints store matrices transposed."""
 
-from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, table
+from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, self_attention, table
 from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec
@@ -18,20 +18,18 @@ def describe(dims: Dimensions) -> ModelSpec:
         ),
         norm=layer_norm(dims, "transformer.ln_f", "output_norm"),
         ropes=(),
-        tied=True,
         prefix="transformer.",
         unused=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",),
     )
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    prefix, size = f"transformer.h.{layer}", dims.hidden_size
+    prefix = f"transformer.h.{layer}"
     qkv = fused_qkv(dims, layer, f"{prefix}.attn.c_attn", bias=True, layout=TRANSPOSED)
-    out = projection(dims, layer, f"{prefix}.attn.c_proj", "out", size, bias=True, layout=TRANSPOSED)
     names = (f"{prefix}.mlp.c_fc", f"{prefix}.mlp.c_proj")
-    inner = dims.fields.size_or_none("n_inner", "intermediate_size") or 4 * size
+    inner = dims.fields.size_or_none("n_inner", "intermediate_size") or 4 * dims.hidden_size
     return LayerSpec(
-        self_attention(dims, layer, qkv, out, rope=None),
+        self_attention(dims, layer, qkv, f"{prefix}.attn.c_proj", bias=True, layout=TRANSPOSED, rope=None),
         plain_mlp(dims, layer, names, inner, usual="gelu_new", layout=TRANSPOSED),
         layer_norm(dims, f"{prefix}.ln_1", "attention_norm", layer),
         layer_norm(dims, f"{prefix}.ln_2", "mlp_norm", layer),

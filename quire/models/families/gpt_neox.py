@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, projection, self_attention, words
+from quire.models.families.blocks import decoder, fused_qkv, layer_norm, plain_mlp, self_attention, words
 from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family, GGUFModel
 from quire.models.loading.gguf_rope import turned_share
@@ -29,14 +29,13 @@ def describe(dims: Dimensions) -> ModelSpec:
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    fields, prefix, size = dims.fields, f"gpt_neox.layers.{layer}", dims.hidden_size
+    fields, prefix = dims.fields, f"gpt_neox.layers.{layer}"
     bias = fields.flag("attention_bias", True)
     order = GroupedRows(dims.num_heads, 1, dims.head_dim)
     qkv = fused_qkv(dims, layer, f"{prefix}.attention.query_key_value", bias=bias, layout=order)
-    out = projection(dims, layer, f"{prefix}.attention.dense", "out", size, bias=bias)
     names = (f"{prefix}.mlp.dense_h_to_4h", f"{prefix}.mlp.dense_4h_to_h")
     return LayerSpec(
-        self_attention(dims, layer, qkv, out),
+        self_attention(dims, layer, qkv, f"{prefix}.attention.dense", bias=bias),
         plain_mlp(dims, layer, names, fields.size("intermediate_size")),
         layer_norm(dims, f"{prefix}.input_layernorm", "attention_norm", layer),
         layer_norm(dims, f"{prefix}.post_attention_layernorm", "mlp_norm", layer),

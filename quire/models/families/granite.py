@@ -18,18 +18,11 @@ _IN_GGUF = {
 
 def describe(dims: Dimensions) -> ModelSpec:
     fields = dims.fields
-    bias, mlp_bias = fields.flag("attention_bias", False), fields.flag("mlp_bias", False)
+    mlp_bias = fields.flag("mlp_bias", False)
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(
-                dims,
-                layer,
-                qkv_bias=bias,
-                out_bias=bias,
-                gguf_paired=True,
-                scale=fields.number("attention_multiplier", 1.0),
-            ),
+            attention(dims, layer, gguf_paired=True, scale=fields.number("attention_multiplier", 1.0)),
             gated_mlp(dims, layer, bias=mlp_bias),
             **pre_norms(dims, layer),
             residual_scale=fields.number("residual_multiplier", 1.0),

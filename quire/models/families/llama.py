@@ -11,11 +11,11 @@ from quire.spec.model import ModelSpec
 
 def describe(dims: Dimensions) -> ModelSpec:
     """RMSNorm before attention and MLP, rotary positions, grouped KV heads; Mistral's layers may have windows."""
-    bias, mlp_bias = dims.fields.flag("attention_bias", False), dims.fields.flag("mlp_bias", False)
+    mlp_bias = dims.fields.flag("mlp_bias", False)
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(dims, layer, qkv_bias=bias, out_bias=bias, gguf_paired=True),
+            attention(dims, layer, gguf_paired=True),
             gated_mlp(dims, layer, bias=mlp_bias),
             **pre_norms(dims, layer),
         ),

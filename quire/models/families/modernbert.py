@@ -6,21 +6,19 @@ from typing import Any
 
 from quire.models.families.bert import OTHER_TASKS
 from quire.models.families.blocks import (
-    CLASSIFIER,
-    activation,
+    classifier,
     fused_qkv,
-    labels,
+    gated_mlp,
     layer_norm,
-    problem,
-    projection,
+    model,
     self_attention,
+    square,
     table,
 )
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
-from quire.spec.layer import LayerSpec, MlpSpec
-from quire.spec.matrix import MatrixSpec, Part
-from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
+from quire.spec.layer import LayerSpec
+from quire.spec.model import EmbeddingSpec, ModelSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rope import RopeSpec, read_rope
 
@@ -28,37 +26,35 @@ _FULL, _SLIDING = 0, 1
 
 
 def describe(dims: Dimensions) -> ModelSpec:
-    hidden = dims.hidden_size
-    return ModelSpec(
-        architecture=dims.architecture,
-        vocab_size=dims.vocab_size,
-        hidden_size=hidden,
-        max_position=dims.max_position,
-        layers=tuple(_layer(dims, layer) for layer in range(dims.num_layers)),
+    fields = dims.fields
+    return model(
+        dims,
+        lambda layer: _layer(dims, layer),
         embedding=EmbeddingSpec(
-            table("model.embeddings.tok_embeddings", "words", dims.vocab_size, hidden),
+            table("model.embeddings.tok_embeddings", "words", dims.vocab_size, dims.hidden_size),
             norm=_norm(dims, "model.embeddings.norm", "embedding_norm"),
         ),
         norm=_norm(dims, "model.final_norm", "output_norm"),
-        ropes=_ropes(dims.fields.values, dims.head_dim),
-        classifier=_classifier(dims) if dims.architecture.endswith(CLASSIFIER) else None,
+        ropes=_ropes(fields.values, dims.head_dim),
+        classifier=classifier(
+            dims,
+            "classifier",
+            "mean" if fields.text("classifier_pooling", "cls") == "mean" else "cls",
+            dense=square(dims, "head.dense", "classifier_dense", bias=fields.flag("classifier_bias", False)),
+            activation=fields.text("classifier_activation", "gelu"),
+            norm=_norm(dims, "head.norm", "classifier_norm"),
+        ),
         unused=(*OTHER_TASKS, r"(head|decoder)\..*"),
     )
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    fields, prefix, size = dims.fields, f"model.layers.{layer}", dims.fields.size("intermediate_size")
-    bias, window = fields.flag("mlp_bias", False), dims.windows[layer]
-    out = projection(
-        dims, layer, f"{prefix}.attn.Wo", "out", dims.hidden_size, bias=fields.flag("attention_bias", False)
-    )
-    qkv = fused_qkv(dims, layer, f"{prefix}.attn.Wqkv", bias=fields.flag("attention_bias", False))
-    up = MatrixSpec((Part(f"{prefix}.mlp.Wi", "gate_up", 2 * size),), dims.hidden_size, "rows", bias, layer)
-    down = projection(dims, layer, f"{prefix}.mlp.Wo", "down", size, bias=bias)
-    rope = _FULL if window is None else _SLIDING
+    fields, prefix = dims.fields, f"model.layers.{layer}"
+    bias, rope = fields.flag("attention_bias", False), _FULL if dims.windows[layer] is None else _SLIDING
+    qkv = fused_qkv(dims, layer, f"{prefix}.attn.Wqkv", bias=bias)
     return LayerSpec(
-        self_attention(dims, layer, qkv, out, rope=rope, causal=False),
-        MlpSpec(up, down, activation(dims, "gelu"), gated=True),
+        self_attention(dims, layer, qkv, f"{prefix}.attn.Wo", bias=bias, rope=rope, causal=False),
+        gated_mlp(dims, layer, ("Wi", "Wo"), bias=fields.flag("mlp_bias", False), usual="gelu"),
         # the embedding's norm does for the first layer's
         _norm(dims, f"{prefix}.attn_norm", "attention_norm", layer) if layer else None,
         _norm(dims, f"{prefix}.mlp_norm", "mlp_norm", layer),
@@ -77,24 +73,6 @@ def _ropes(values: Mapping[str, Any], head_dim: int) -> tuple[RopeSpec, ...]:
         return tuple(read_rope({**values, "rope_scaling": by_kind.get(kind)}, head_dim) for kind in kinds)
     bases = (values.get("global_rope_theta", 160_000.0), values.get("local_rope_theta", 10_000.0))
     return tuple(replace(read_rope(values, head_dim), theta=float(base)) for base in bases)
-
-
-def _classifier(dims: Dimensions) -> ClassifierSpec:
-    fields, found = dims.fields, labels(dims)
-    return ClassifierSpec(
-        found,
-        "mean" if fields.text("classifier_pooling", "cls") == "mean" else "cls",
-        MatrixSpec((Part("classifier", "classifier", len(found)),), dims.hidden_size, "none", bias=True),
-        MatrixSpec(
-            (Part("head.dense", "classifier_dense", dims.hidden_size),),
-            dims.hidden_size,
-            "none",
-            bias=fields.flag("classifier_bias", False),
-        ),
-        fields.text("classifier_activation", "gelu"),
-        _norm(dims, "head.norm", "classifier_norm"),
-        **problem(dims),
-    )
 
 
 def _adapt(values: dict[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.families.bert import OTHER_TASKS, types_from_gguf
-from quire.models.families.blocks import fused_qkv, layer_norm, projection, self_attention, table
+from quire.models.families.blocks import fused_qkv, gated_mlp, layer_norm, model, self_attention, table
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
-from quire.spec.layer import LayerSpec, MlpSpec
-from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.layer import LayerSpec
 from quire.spec.model import EmbeddingSpec, ModelSpec
 from quire.spec.rope import read_rope
 
@@ -19,12 +18,9 @@ def describe(dims: Dimensions) -> ModelSpec:
     fields, hidden = dims.fields, dims.hidden_size
     theta = fields.number("rotary_emb_base", _USUAL_THETA)
     types = fields.size_or_none("type_vocab_size", least=0)
-    return ModelSpec(
-        architecture=dims.architecture,
-        vocab_size=dims.vocab_size,
-        hidden_size=hidden,
-        max_position=dims.max_position,
-        layers=tuple(_layer(dims, layer) for layer in range(dims.num_layers)),
+    return model(
+        dims,
+        lambda layer: _layer(dims, layer),
         embedding=EmbeddingSpec(
             table("bert.embeddings.word_embeddings", "words", dims.vocab_size, hidden),
             types=table("bert.embeddings.token_type_embeddings", "types", types, hidden) if types else None,
@@ -38,18 +34,11 @@ def describe(dims: Dimensions) -> ModelSpec:
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    prefix, size = f"bert.encoder.layers.{layer}", dims.fields.size("intermediate_size", "n_inner")
-    parts = (Part(f"{prefix}.mlp.fc12", "gate", size), Part(f"{prefix}.mlp.fc11", "up", size))
-    mlp = MlpSpec(
-        MatrixSpec(parts, dims.hidden_size, "rows", layer=layer),
-        projection(dims, layer, f"{prefix}.mlp.fc2", "down", size),
-        "silu",
-        gated=True,
-    )
-    out = projection(dims, layer, f"{prefix}.attn.out_proj", "out", dims.hidden_size)
+    prefix = f"bert.encoder.layers.{layer}"
+    qkv = fused_qkv(dims, layer, f"{prefix}.attn.Wqkv")
     return LayerSpec(
-        self_attention(dims, layer, fused_qkv(dims, layer, f"{prefix}.attn.Wqkv"), out, causal=False),
-        mlp,
+        self_attention(dims, layer, qkv, f"{prefix}.attn.out_proj", causal=False),
+        gated_mlp(dims, layer, ("fc12", "fc11", "fc2"), prefix=f"{prefix}.mlp."),
         layer_norm(dims, f"{prefix}.norm1", "after_attention_norm", layer),
         layer_norm(dims, f"{prefix}.norm2", "after_mlp_norm", layer),
         wiring="post",
@@ -57,12 +46,12 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
 
 
 def _adapt(values: dict[str, Any]) -> dict[str, Any]:
-    """Refuses the variants that would run and be wrong."""
+    """Refuses the variants that would run and be wrong; what it calls swiglu is a gate of silu."""
     for name, right in _RIGHT.items():
         value = values.get(name, right)
         if value not in (right, None):
             raise CheckpointError(f"the config has {name} as {value!r}; quire runs nomic-bert with {right!r} there.")
-    return values
+    return {**values, "hidden_act": "silu"}
 
 
 _RIGHT: dict[str, Any] = {

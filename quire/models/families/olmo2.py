@@ -15,13 +15,13 @@ def describe(dims: Dimensions) -> ModelSpec:
 
 
 def _layer(dims: Dimensions, layer: int) -> LayerSpec:
-    bias, prefix = dims.fields.flag("attention_bias", False), f"model.layers.{layer}"
+    prefix = f"model.layers.{layer}"
     sizes = {"q": dims.num_heads * dims.head_dim, "k": dims.num_kv_heads * dims.head_dim}
     query, key = (
         norm(dims, f"{prefix}.self_attn.{name}_norm", f"{name}_norm", layer, size=size) for name, size in sizes.items()
     )
     return LayerSpec(
-        attention(dims, layer, qkv_bias=bias, out_bias=bias, head_norms=HeadNormsSpec(query, key, "all")),
+        attention(dims, layer, head_norms=HeadNormsSpec(query, key, "all")),
         gated_mlp(dims, layer),
         added_attention_norm=norm(dims, f"{prefix}.post_attention_layernorm", "added_attention_norm", layer),
         added_mlp_norm=norm(dims, f"{prefix}.post_feedforward_layernorm", "added_mlp_norm", layer),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quire.core.errors import CheckpointError
-from quire.models.families.blocks import decoder, layer_norm, plain_mlp, projection, self_attention, separate_qkv, table
+from quire.models.families.blocks import decoder, layer_norm, plain_mlp, self_attention, separate_qkv, table
 from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec
@@ -35,7 +35,6 @@ def describe(dims: Dimensions) -> ModelSpec:
         norm=layer_norm(dims, f"{_PREFIX}.final_layer_norm", "output_norm") if has_norm else None,
         head_projection=_projection("project_out", width, hidden) if narrow else None,
         ropes=(),
-        tied=True,
     )
 
 
@@ -43,10 +42,9 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     fields, prefix = dims.fields, f"{_PREFIX}.layers.{layer}"
     bias = fields.flag("enable_bias", True)
     qkv = separate_qkv(dims, layer, f"{prefix}.self_attn.", bias=bias)
-    out = projection(dims, layer, f"{prefix}.self_attn.out_proj", "out", dims.hidden_size, bias=bias)
     names = (f"{prefix}.fc1", f"{prefix}.fc2")
     return LayerSpec(
-        self_attention(dims, layer, qkv, out, rope=None),
+        self_attention(dims, layer, qkv, f"{prefix}.self_attn.out_proj", bias=bias, rope=None),
         plain_mlp(dims, layer, names, fields.size("ffn_dim"), bias=bias, usual="relu"),
         layer_norm(dims, f"{prefix}.self_attn_layer_norm", "attention_norm", layer),
         layer_norm(dims, f"{prefix}.final_layer_norm", "mlp_norm", layer),

@@ -2,24 +2,20 @@
 
 from typing import Any
 
-from quire.models.families.blocks import projection, self_attention, separate_qkv, table
+from quire.models.families.blocks import model, projection, self_attention, separate_qkv, words
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
 from quire.spec.layer import LayerSpec, MlpSpec
 from quire.spec.matrix import MatrixSpec, Part
-from quire.spec.model import EmbeddingSpec, ModelSpec
+from quire.spec.model import ModelSpec
 
 
 def describe(dims: Dimensions) -> ModelSpec:
     """Enough to plan KV and activations; names of tensors mean nothing here."""
-    return ModelSpec(
-        architecture=dims.architecture,
-        vocab_size=dims.vocab_size,
-        hidden_size=dims.hidden_size,
-        max_position=dims.max_position,
-        max_position_source=dims.max_position_source,
-        layers=tuple(_layer(dims, layer) for layer in range(dims.num_layers)),
-        embedding=EmbeddingSpec(table("words", "words", dims.vocab_size, dims.hidden_size)),
+    return model(
+        dims,
+        lambda layer: _layer(dims, layer),
+        embedding=words(dims, "words"),
         norm=None,
         tied=True,
         is_described=False,
@@ -30,9 +26,8 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     hidden = dims.hidden_size
     size = dims.fields.size_or_none("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size") or 4 * hidden
     up = MatrixSpec((Part(f"up {layer}", "up", 2 * size),), hidden, "rows", layer=layer)
-    out = projection(dims, layer, f"out {layer}", "out", dims.num_heads * dims.head_dim)
     return LayerSpec(
-        self_attention(dims, layer, separate_qkv(dims, layer), out, rope=None),
+        self_attention(dims, layer, separate_qkv(dims, layer), f"out {layer}", rope=None),
         MlpSpec(up, projection(dims, layer, f"down {layer}", "down", size), "silu", gated=True),
     )
 

@@ -11,7 +11,7 @@ def describe(dims: Dimensions) -> ModelSpec:
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(dims, layer, qkv_bias=True), gated_mlp(dims, layer), **pre_norms(dims, layer)
+            attention(dims, layer, qkv_bias=True, out_bias=False), gated_mlp(dims, layer), **pre_norms(dims, layer)
         ),
     )
 

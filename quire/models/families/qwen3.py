@@ -8,11 +8,10 @@ from quire.spec.model import ModelSpec
 
 
 def describe(dims: Dimensions) -> ModelSpec:
-    bias = dims.fields.flag("attention_bias", False)
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(dims, layer, qkv_bias=bias, out_bias=bias, head_norms=head_norms(dims, layer)),
+            attention(dims, layer, head_norms=head_norms(dims, layer)),
             gated_mlp(dims, layer),
             **pre_norms(dims, layer),
         ),

@@ -9,16 +9,14 @@ from quire.spec.model import ModelSpec
 
 
 def describe(dims: Dimensions) -> ModelSpec:
-    bias, mlp_bias = dims.fields.flag("attention_bias", False), dims.fields.flag("mlp_bias", False)
-    turned = _turned_layers(dims)
+    mlp_bias, turned = dims.fields.flag("mlp_bias", False), _turned_layers(dims)
     return decoder(
         dims,
         lambda layer: LayerSpec(
-            attention(dims, layer, qkv_bias=bias, out_bias=bias, gguf_paired=True, rope=0 if turned[layer] else None),
+            attention(dims, layer, gguf_paired=True, rope=0 if turned[layer] else None),
             gated_mlp(dims, layer, bias=mlp_bias),
             **pre_norms(dims, layer),
         ),
-        tied=True,
     )
 
 

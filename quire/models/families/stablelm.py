@@ -27,7 +27,7 @@ def _layer(dims: Dimensions, layer: int) -> LayerSpec:
     parallel = fields.flag("use_parallel_residual", False)
     norms = _head_norms(dims, layer) if fields.flag("qk_layernorm", False) else None
     return LayerSpec(
-        attention(dims, layer, qkv_bias=fields.flag("use_qkv_bias", False), head_norms=norms),
+        attention(dims, layer, qkv_bias=fields.flag("use_qkv_bias", False), out_bias=False, head_norms=norms),
         gated_mlp(dims, layer),
         layer_norm(dims, f"{prefix}.input_layernorm", "attention_norm", layer),
         None if parallel else layer_norm(dims, f"{prefix}.post_attention_layernorm", "mlp_norm", layer),

@@ -22,13 +22,6 @@ class TensorSpan:
     def num_bytes(self) -> int:
         return self.end - self.start
 
-    @property
-    def num_elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
-
 
 def check_spans(tensors: Iterable[TensorSpan], file_size: int, source: str) -> None:
     """Raise a CheckpointError unless every tensor lies inside the file and no two share a byte."""

@@ -1,4 +1,4 @@
-"""packed_linear: products with matrices in the native core's layouts, side by side."""
+"""packed_linear: matmuls with matrices in the native core's layouts, side by side."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

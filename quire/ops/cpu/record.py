@@ -13,21 +13,7 @@ KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
-    """The weight may also be [heads, size], where each head has its own."""
-    result = x.tape.value(*x.dims)
-    x.tape.keep(_floats(weight))
-    x.tape.record(
-        "rms_norm",
-        (x,),
-        result,
-        from_=x,
-        to=result,
-        weight=weight.data_ptr(),
-        eps=eps,
-        offset=offset,
-        **_vectors(x, weight),
-    )
-    return result
+    return _norm("rms_norm", x, weight, eps=eps, offset=offset)
 
 
 def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: float) -> tuple[Value, Value]:
@@ -36,23 +22,9 @@ def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: flo
 
 
 def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Value:
-    """The weight, and with it the bias, may also be [heads, size], where each head has its own."""
-    result = x.tape.value(*x.dims)
-    x.tape.keep(_floats(weight))
     if bias is not None:
         x.tape.keep(_floats(bias))
-    x.tape.record(
-        "layer_norm",
-        (x,),
-        result,
-        from_=x,
-        to=result,
-        weight=weight.data_ptr(),
-        bias=0 if bias is None else bias.data_ptr(),
-        eps=eps,
-        **_vectors(x, weight),
-    )
-    return result
+    return _norm("layer_norm", x, weight, eps=eps, bias=0 if bias is None else bias.data_ptr())
 
 
 def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
@@ -155,16 +127,15 @@ def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
     return vectors.view(*heads.shape)
 
 
-def _vectors(x: Value, weight: Tensor) -> dict[str, Any]:
-    """How `x` is cut into vectors that are normed one by one, and where each finds its weights."""
-    columns = x.dims[-1]
+def _norm(name: str, x: Value, weight: Tensor, **given: Any) -> Value:
+    """Of the vectors that `x` is cut into; the weight, and with it a bias, may be [heads, size], each head's own."""
+    result, columns = x.tape.value(*x.dims), x.dims[-1]
+    x.tape.keep(_floats(weight))
     if tuple(weight.shape) not in ((columns,), x.dims):
         raise NotRecordable(f"a norm with weights of {tuple(weight.shape)} on {x.shape}")
-    return {
-        "columns": columns,
-        "count": x.width // columns,
-        "weight_stride": 0 if weight.dim() == 1 else columns,
-    }
+    given |= {"columns": columns, "count": x.width // columns, "weight_stride": 0 if weight.dim() == 1 else columns}
+    x.tape.record(name, (x,), result, from_=x, to=result, weight=weight.data_ptr(), **given)
+    return result
 
 
 def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:

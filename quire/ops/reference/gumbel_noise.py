@@ -31,7 +31,7 @@ def random_words(seed: Tensor, stream: Tensor, position: Tensor, vocab_size: int
 
 
 def gumbel_of(words: Tensor) -> Tensor:
-    # The likeliest mistake of Gumbel-max is a coarse upper tail: it decides whether rare tokens are ever drawn. Small v
+    # The usual mistake of Gumbel-max is a coarse upper tail: it decides whether rare tokens are ever drawn. Small v
     # is that tail, and float32 is finest there; the other end, where v rounds to 1, is cut off and decides nothing.
     uniform = ((words.float() + 0.5) * 2.0**-32).clamp_(max=1 - 2.0**-24)
     return -torch.log(-torch.log1p(-uniform))

@@ -2,7 +2,7 @@
 
     token = argmax(filter((logit - peak) / temperature) + noise(seed, stream, position, id))
 
-The lowest id wins a tie. A row of temperature 0 has no noise and keeps its logits: it takes the likeliest token.
+The lowest id wins a tie. A row of temperature 0 has no noise and keeps its logits: it takes the most likely token.
 """
 
 import torch

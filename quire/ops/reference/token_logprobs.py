@@ -1,4 +1,4 @@
-"""Log probabilities of one given token and of the k likeliest tokens per row, and the given token's rank.
+"""Log probabilities of one given token and of the k most likely tokens per row, and the given token's rank.
 
 Tokens are ordered by logit and, where those are equal, by id, lowest first; the rank is the place in that order, from
 1. One integer per token holds both (the float's bits, made to sort, above the id turned round), so no order is ever
@@ -15,14 +15,14 @@ _WORD = 0xFFFFFFFF
 
 def token_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """For `logits` [n, vocab] and `tokens` int64 [n]: ids [n, 1 + k] with the given token first and then the k
-    likeliest, their log probabilities float32 [n, 1 + k], and the given tokens' ranks [n].
+    most likely, their log probabilities float32 [n, 1 + k], and the given tokens' ranks [n].
     """
     logits = logits.to(torch.float32)
     keys = _sort_keys(logits)
     chosen = tokens[:, None]
     ranks = (keys >= keys.gather(1, chosen)).sum(dim=-1)
-    likeliest = _WORD - (keys.topk(k, dim=-1).values & _WORD)
-    ids = torch.cat((chosen, likeliest), dim=-1)
+    best = _WORD - (keys.topk(k, dim=-1).values & _WORD)
+    ids = torch.cat((chosen, best), dim=-1)
     peak = logits.amax(dim=-1, keepdim=True)
     mass = softmax_weights(logits, peak).sum(dim=-1, keepdim=True).double() / UNITS
     return ids, (logits.gather(1, ids) - peak) - torch.log(mass).to(torch.float32), ranks

@@ -1,10 +1,10 @@
 """Drops unlikely tokens: min-p, then top-k of what is left, then top-p of what is left.
 
 Each of the three keeps the tokens at or above some logit, so together they are one threshold per row:
-- min-p keeps what is at least `min_p` times as likely as the likeliest token;
-- top-k keeps the k likeliest, and every token as likely as the k-th;
+- min-p keeps what is at least `min_p` times as likely as the most likely token;
+- top-k keeps the k most likely, and every token as likely as the k-th;
 - top-p keeps a token when those strictly likelier weigh less than `top_p` of the survivors' mass. Equal tokens share
-  their fate, so the result does not depend on a sort's order; the likeliest token always stays.
+  their fate, so the result does not depend on a sort's order; the most likely token always stays.
 """
 
 import torch

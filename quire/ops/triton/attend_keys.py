@@ -1,7 +1,7 @@
 """One tile of a paged cache, folded into a softmax that runs over tiles: what all attention kernels do inside.
 
-Scores stay as the product of query and key gives them (or, with a softcap, as their tanh) until they are exponents of
-two; the factor that makes them such, `outer`, goes into the same multiply-add as the subtraction of the maximum.
+Scores stay dot products of query and key (or, with a softcap, their tanh) until they are exponents of two; the
+factor that makes them such, `outer`, goes into the same multiply-add as the subtraction of the maximum.
 """
 
 import math
@@ -12,16 +12,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_PRODUCT_TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+_DOT_TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 _LEAST_DOT = 16
-"""No side of a tensor core's product is shorter."""
+"""No side of a tensor core's matmul is shorter."""
 
 
-def product_type(keys: Tensor) -> Any:
-    """The type in which products with `keys` are computed: that of the cache; float32 for Triton's interpreter."""
+def dot_type_of(keys: Tensor) -> Any:
+    """The type of the operands of dot products with `keys`: that of the cache; float32 for Triton's interpreter."""
     if keys.dtype == torch.bfloat16 and not keys.is_cuda:
         return tl.float32  # the interpreter keeps bfloat16 as bits and would multiply those
-    return _PRODUCT_TYPES[keys.dtype]
+    return _DOT_TYPES[keys.dtype]
 
 
 def padded(size: int) -> int:
@@ -57,7 +57,7 @@ def fold_keys(
     mixed,  # float32 [rows, padded_dim]: values weighted so far
     weight,  # float32 [rows]: the sum of their weights
     largest,  # float32 [rows]: the largest score so far, -inf where there was none
-    query,  # [rows, padded_dim] in product
+    query,  # [rows, padded_dim] in dot_type
     query_positions,  # int32 [rows]
     keys_at,  # where the KV head is in the first slot
     values_at,
@@ -71,7 +71,7 @@ def fold_keys(
     masked: tl.constexpr,  # false promises that every row sees every position of the tile
     window: tl.constexpr,  # 0: none
     capped: tl.constexpr,
-    product: tl.constexpr,
+    dot_type: tl.constexpr,
     block_size: tl.constexpr,
     head_dim: tl.constexpr,
     padded_dim: tl.constexpr,
@@ -85,11 +85,11 @@ def fold_keys(
     else:
         blocks = tl.load(table_at + positions // block_size)
     slots = blocks.to(tl.int64) * block_size + positions % block_size
-    # no number that may stand in a slot nobody wrote must get into a product: not even a weight of 0 removes a NaN
+    # no number that may stand in a slot nobody wrote must get into a dot product: not even a weight of 0 removes a NaN
     key = load_rows(keys_at, slots, slot_stride, is_there, masked, head_dim, padded_dim)
     value = load_rows(values_at, slots, slot_stride, is_there, masked, head_dim, padded_dim)
 
-    scores = tl.dot(query, tl.trans(key.to(product)), input_precision="ieee")
+    scores = tl.dot(query, tl.trans(key.to(dot_type)), input_precision="ieee")
     if capped:
         scores = 1.0 - 2.0 / (tl.exp2(scores * inner) + 1.0)  # the tanh of scores * scale / softcap
     if masked:
@@ -105,5 +105,5 @@ def fold_keys(
     weights = tl.exp2(scores * outer - subtracted[:, None])
     kept = tl.exp2(largest * outer - subtracted)
     weight = weight * kept + tl.sum(weights, 1)
-    mixed = tl.dot(weights.to(product), value.to(product), mixed * kept[:, None], input_precision="ieee")
+    mixed = tl.dot(weights.to(dot_type), value.to(dot_type), mixed * kept[:, None], input_precision="ieee")
     return mixed, weight, new_largest

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
 from quire.ops.triton.card import MEASURED_MULTIPROCESSORS, Card, card_of, fitting_positions
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
@@ -101,7 +101,7 @@ def attend_part_kernel(
     whole: tl.constexpr,
     window: tl.constexpr,
     capped: tl.constexpr,
-    product: tl.constexpr,
+    dot_type: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -129,7 +129,7 @@ def attend_part_kernel(
     rows = tl.arange(0, num_rows)
     heads = kv_head * group + rows
     query_rows = sequence * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim).to(product)
+    query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim).to(dot_type)
     query_positions = tl.zeros([num_rows], tl.int32) + (length - 1)
     if window > 0:
         begin = tl.maximum(length - window, 0)
@@ -145,7 +145,7 @@ def attend_part_kernel(
         mixed, weight, largest = fold_keys(
             mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
             tile * tile_size, begin, length, slot_stride, inner, outer,
-            True, window, capped, product, block_size, head_dim, padded_dim, tile_size,
+            True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
     mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]  # a sequence of length 0 gives zeros
@@ -259,7 +259,7 @@ def attend_split(
         "whole": num_parts == 1,
         "window": window or 0,
         "capped": softcap is not None,
-        "product": product_type(keys),
+        "dot_type": dot_type_of(keys),
         "block_size": block_size,
         "group": group,
         "head_dim": head_dim,

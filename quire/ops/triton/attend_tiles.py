@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
 from quire.ops.triton.card import Card, card_of, fitting_positions
 from quire.ops.triton.staged import launch_staged
 
@@ -62,7 +62,7 @@ def attend_tiles_kernel(
     outer,
     window: tl.constexpr,
     capped: tl.constexpr,
-    product: tl.constexpr,
+    dot_type: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -96,7 +96,7 @@ def attend_tiles_kernel(
     row_is_there = (tokens < num_new) & (rows < tile_tokens * group)
     heads = kv_head * group + rows % group
     query_rows = (start + tokens) * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, row_is_there, True, head_dim, padded_dim).to(product)
+    query = load_rows(query_at, query_rows, 1, row_is_there, True, head_dim, padded_dim).to(dot_type)
 
     num_old = tl.load(lengths_at + sequence).to(tl.int32) - num_new
     query_positions = num_old + tokens
@@ -120,19 +120,19 @@ def attend_tiles_kernel(
             mixed, weight, largest = fold_keys(
                 mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
                 first, begin, end, slot_stride, inner, outer,
-                True, window, capped, product, block_size, head_dim, padded_dim, tile_size,
+                True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
             )  # fmt: skip
     for first in range(open_from, open_to, tile_size):
         mixed, weight, largest = fold_keys(
             mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
             first, begin, end, slot_stride, inner, outer,
-            False, window, capped, product, block_size, head_dim, padded_dim, tile_size,
+            False, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
     for first in range(open_to, end, tile_size):
         mixed, weight, largest = fold_keys(
             mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
             first, begin, end, slot_stride, inner, outer,
-            True, window, capped, product, block_size, head_dim, padded_dim, tile_size,
+            True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
     mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]
@@ -164,7 +164,7 @@ def attend_tiles(
     settings = {
         "window": window or 0,
         "capped": softcap is not None,
-        "product": product_type(keys),
+        "dot_type": dot_type_of(keys),
         "block_size": keys.shape[1],
         "group": group,
         "head_dim": head_dim,

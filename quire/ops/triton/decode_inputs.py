@@ -71,20 +71,14 @@ def decode_inputs(rows: Tensor, states: RowStates, block_size: int, max_blocks: 
         tables=[table.new_empty((num_sequences, num_blocks)) for table in states.tables],
     )
     stretch = min(_STRETCH, triton.next_power_of_2(num_blocks))
+    known = (rows, states.tokens, states.tokens.shape[1], states.num_computed, states.lengths_for_angles)
+    written = (step.input_ids, step.positions, step.lengths_for_angles, step.query_starts, step.lengths)
     for group, table in enumerate(states.tables):
         _decode_inputs[(num_sequences + 1, triton.cdiv(num_blocks, stretch))](
-            rows,
-            states.tokens,
-            states.tokens.shape[1],
-            states.num_computed,
-            states.lengths_for_angles,
+            *known,
             table,
             row_blocks,
-            step.input_ids,
-            step.positions,
-            step.lengths_for_angles,
-            step.query_starts,
-            step.lengths,
+            *written,
             step.slots[group],
             step.tables[group],
             num_sequences,

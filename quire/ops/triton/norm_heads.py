@@ -9,9 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.head_norms import HeadNorms
-from quire.ops.triton.layer_norm import standardised
+from quire.ops.triton.norm_rows import normed
 from quire.ops.triton.overlap import overlap, wait_for_inputs
-from quire.ops.triton.rms_norm import normalised
 
 _TILE = 2048
 """Elements of a program, unless a single vector has more: 16 heads of 128."""
@@ -48,11 +47,8 @@ def _norm_some(
         at = heads_at + head * head_stride + column % head_dim
     wide = tl.load(at, mask=within, other=0.0).to(tl.float32)
     weight = tl.load(weight_at + vector * weight_stride + column, mask=within, other=0.0).to(tl.float32)
-    if is_layer:
-        normed = standardised(wide, eps, size, block) * (weight + offset)
-    else:
-        normed = normalised(wide, weight, eps, offset, size)
-    tl.store(at, normed.to(heads_at.dtype.element_ty), mask=within)
+    result = normed(wide, weight, eps, offset, is_layer, size, block)
+    tl.store(at, result.to(heads_at.dtype.element_ty), mask=within)
 
 
 @triton.jit

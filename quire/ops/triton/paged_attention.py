@@ -20,7 +20,7 @@ def paged_attention(
 ) -> Tensor:
     """See `quire.ops.functional.paged_attention`. The output is contiguous; the scale is above 0.
 
-    Every sequence has a new token, so as many tokens as sequences are one each. Products are computed in the type of
+    Every sequence has a new token, so as many tokens as sequences are one each. Matmuls are computed in the type of
     the cache and summed in float32.
     """
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)

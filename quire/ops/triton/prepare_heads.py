@@ -192,8 +192,7 @@ def prepare_heads(
         norms = None
     num_tokens, all_heads, size = heads.shape
     num_heads = all_heads - 2 * num_kv_heads
-    cos, sin = angles if angles is not None else (None, None)
-    half = cos.shape[-1] if cos is not None else 0
+    half = 0 if angles is None else angles[0].shape[-1]
     rows = (heads, keys, values) if angles is None else (heads, keys, values, *angles)
     assert all(each.stride(-1) == 1 for each in rows), f"rows must be contiguous: {[each.stride() for each in rows]}"
     by_slot, values_by_slot = keys.view(-1, *keys.shape[2:]), values.view(-1, *values.shape[2:])
@@ -203,25 +202,17 @@ def prepare_heads(
     query_tile = min(max(1, _TILE // block), triton.next_power_of_2(num_heads))
     kv_tile = min(max(1, _TILE // block), triton.next_power_of_2(num_kv_heads))
     programs = triton.cdiv(num_heads, query_tile) + triton.cdiv(num_kv_heads, kv_tile)
+    norming = (None, None, 0.0, 0.0) if norms is None else (norms.query, norms.key, norms.eps, norms.offset)
+    turning = (None, 0, None, 0) if angles is None else (angles[0], angles[0].stride(0), angles[1], angles[1].stride(0))
+    cache = (by_slot, *by_slot.stride()[:2], values_by_slot, *values_by_slot.stride()[:2])
     _prepare_heads[(num_tokens * programs,)](
         heads,
         heads.stride(0),
         heads.stride(1),
-        norms.query if norms is not None else None,
-        norms.key if norms is not None else None,
-        norms.eps if norms is not None else 0.0,
-        norms.offset if norms is not None else 0.0,
-        cos,
-        cos.stride(0) if cos is not None else 0,
-        sin,
-        sin.stride(0) if sin is not None else 0,
+        *norming,
+        *turning,
         query,
-        by_slot,
-        by_slot.stride(0),
-        by_slot.stride(1),
-        values_by_slot,
-        values_by_slot.stride(0),
-        values_by_slot.stride(1),
+        *cache,
         slots,
         slots.stride(0),
         num_heads=num_heads,

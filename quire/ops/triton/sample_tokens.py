@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.ops.triton.argmax import BLOCK, NUM_WARPS, best_of_parts, best_of_rows, first_largest, share_rows
 from quire.ops.triton.gumbel import gumbel_noise
-from quire.ops.triton.likeliest import BLOCK, NUM_WARPS, best_of_parts, best_of_rows, first_largest, share_rows
 from quire.ops.triton.thresholds import find_reaches, load_distances, row_scale, stride_of
 
 
@@ -74,7 +74,7 @@ def sample_tokens(
     *,
     width: int | None = None,  # nothing is sorted, so nothing is saved by it
 ) -> Tensor:
-    """Rows of logits must be contiguous; a row without any likeliest token gets some token."""
+    """Rows of logits must be contiguous; a row without a valid token gets some token."""
     rows, columns = logits.shape
     tokens = torch.empty(rows, dtype=torch.int64, device=logits.device)
     if not rows:
@@ -85,21 +85,13 @@ def sample_tokens(
     if top_k is not None or top_p is not None:
         reaches = find_reaches(logits, peaks, temperature, top_k, top_p, min_p)
     totals = torch.empty((rows, parts), dtype=torch.float32, device=logits.device)
+    filters = (peaks, temperature, temperature.stride(0), min_p, stride_of(min_p), reaches)
+    noise = (seed, seed.stride(0), stream, stream.stride(0), position, position.stride(0))
     _draw[(rows, parts)](
         logits,
         logits.stride(0),
-        peaks,
-        temperature,
-        temperature.stride(0),
-        min_p,
-        stride_of(min_p),
-        reaches,
-        seed,
-        seed.stride(0),
-        stream,
-        stream.stride(0),
-        position,
-        position.stride(0),
+        *filters,
+        *noise,
         totals,
         part_tokens,
         columns,

@@ -1,4 +1,4 @@
-"""Attention of decodes whose sequences share prefixes, as those behind one system prompt do.
+"""Attention of decodes whose sequences share prefixes, as those after one system prompt do.
 
 The prefix that a tile of sequences shares is read once for all of its rows, with tensor cores busy as in a prompt; each
 sequence's own rest is read as in any decode. Grids depend on shapes alone, so that it can sit in a graph.
@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.step_tensors import PrefixTiles
-from quire.ops.triton.attend_keys import exponents, fold_keys, load_rows, padded, product_type
+from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
 from quire.ops.triton.attend_split import PartsBefore, attend_split, choose_parts, share_tiles
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
@@ -46,7 +46,7 @@ def attend_prefix_kernel(
     inner,
     outer,
     capped: tl.constexpr,
-    product: tl.constexpr,
+    dot_type: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -74,7 +74,7 @@ def attend_prefix_kernel(
     is_there = sequences >= 0
     heads = kv_head * group + rows % group
     query_rows = sequences * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, is_there, True, head_dim, padded_dim).to(product)
+    query = load_rows(query_at, query_rows, 1, is_there, True, head_dim, padded_dim).to(dot_type)
     no_position = tl.zeros([num_rows], tl.int32)
 
     mixed = tl.zeros([num_rows, padded_dim], tl.float32)
@@ -87,7 +87,7 @@ def attend_prefix_kernel(
         mixed, weight, largest = fold_keys(
             mixed, weight, largest, query, no_position, keys_at, values_at, table_at,
             index * tile_size, 0, prefix, slot_stride, inner, outer,
-            False, 0, capped, product, block_size, head_dim, padded_dim, tile_size,
+            False, 0, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
     mixed = mixed / weight[:, None]
@@ -143,7 +143,7 @@ def _parts_before(
         strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
         settings = {
             "capped": softcap is not None,
-            "product": product_type(keys),
+            "dot_type": dot_type_of(keys),
             "block_size": block_size,
             "group": group,
             "head_dim": head_dim,

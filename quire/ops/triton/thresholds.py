@@ -1,4 +1,4 @@
-"""How far below the likeliest token others may lie to be drawn: top-k, top-p and min-p as one number a row.
+"""How far below the most likely token others may lie to be drawn: top-k, top-p and min-p as one number a row.
 
 The *distance* of a token is (peak - logit) / temperature, at least 0. Each filter keeps the tokens up to some distance
 (see `reference/top_k_top_p_min_p.py`), and the *reach* of a row is the least of these. No vocabulary is sorted:
@@ -14,17 +14,17 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.reference.softmax_weights import UNITS
-from quire.ops.triton.likeliest import BLOCK, NUM_WARPS, share_rows
+from quire.ops.triton.argmax import BLOCK, NUM_WARPS, share_rows
 
 FAR = 28.0
 """No reach is larger. A token so far away weighs nothing, exp(-28) < 2**-40, and no noise (see `gumbel`) brings it
-before the likeliest: for that, 22.88 + 2.82 is too little."""
+before the most likely: for that, 22.88 + 2.82 is too little."""
 
 _WAYS = 16
 """Distances to which a pass compares every token. More would take longer than the row takes to arrive."""
 _WIDE_BLOCK, _WIDE_WARPS = 512, 8
 """Tokens compared at once. With _WAYS for each they are 32 whole numbers of 64 bits a thread, which stay in registers;
-64 do not, as compiled for Hopper. The block divides that of `likeliest`, whose multiples programs share rows by."""
+64 do not, as compiled for Hopper. The block divides that of `argmax`, whose multiples programs share rows by."""
 
 _FAR = tl.constexpr(FAR)
 _UNITS = tl.constexpr(UNITS)
@@ -39,7 +39,7 @@ def row_scale(
     peak = tl.max(tl.load(peaks_at + row * parts + part, mask=part < parts, other=float("-inf")), axis=0)
     temperature = tl.load(temperature_at + row * temperature_stride)
     random = temperature > 0
-    reach = tl.where(random, _FAR, 0.0)  # of a greedy row, only what is as likely as the likeliest
+    reach = tl.where(random, _FAR, 0.0)  # of a greedy row, only what is as likely as the best
     if min_p_at is not None:
         min_p = tl.load(min_p_at + row * min_p_stride)
         reach = tl.minimum(reach, tl.abs(tl.log(tl.maximum(min_p, 1e-30))))  # 0 keeps all, and has no logarithm
@@ -278,7 +278,7 @@ def find_reaches(
     top_p: Tensor | None,
     min_p: Tensor | None,
 ) -> Tensor:
-    """float32 [rows], for `peaks` of parts as `likeliest` finds them: 0 for a greedy row, FAR at most."""
+    """float32 [rows], for `peaks` of parts as `argmax` finds them: 0 for a greedy row, FAR at most."""
     rows, columns = logits.shape
     parts, span = share_rows(rows, columns)
     measured = torch.zeros((rows, 2 * _WAYS + 1), dtype=torch.int64, device=logits.device)

@@ -12,10 +12,10 @@ from torch import Tensor
 from quire.core.sampling_params import SamplingParams
 from quire.ops.functional import apply_token_bitmask
 from quire.ops.upload import upload
+from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
-from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.grammar.thinking import Thinking
 from quire.sampling.processors.base import LogitsProcessor, Newcomer
 
@@ -28,12 +28,14 @@ class GrammarMasks(LogitsProcessor):
     learns of the tokens tells the constraints.
     """
 
-    def __init__(self, max_rows: int, vocab_size: int, device: torch.device, shelf: GrammarShelf | None) -> None:
-        """Without a shelf there are thinking budgets, but no grammars."""
+    def __init__(
+        self, max_rows: int, vocab_size: int, device: torch.device, grammar_cache: GrammarCache | None
+    ) -> None:
+        """Without a cache there are thinking budgets, but no grammars."""
         self._max_rows = max_rows
         self._vocab_size = vocab_size
         self._device = device
-        self._shelf = shelf
+        self._grammar_cache = grammar_cache
         self._constraints: dict[int, Constraint] = {}
         self._maker = MaskMaker(device)
         self._masks = torch.empty((max_rows, 0), dtype=torch.int32, device=device)  # [rows, words]
@@ -85,16 +87,16 @@ class GrammarMasks(LogitsProcessor):
     def _constraint(self, params: SamplingParams, stop_ids: frozenset[int]) -> Constraint:
         rule = None
         if params.structured is not None:
-            assert self._shelf is not None, "there are grammars, and nothing to compile them with"
-            matcher, renew = self._shelf.matcher(params.structured)
-            rule = Rule(matcher, stop_ids, tuple(self._shelf.tokenizer().eos_tokens), renew)
+            assert self._grammar_cache is not None, "there are grammars, and nothing to compile them with"
+            matcher, renew = self._grammar_cache.matcher(params.structured)
+            rule = Rule(matcher, stop_ids, tuple(self._grammar_cache.tokenizer().eos_tokens), renew)
         return Constraint(rule, None if params.reasoning is None else Thinking(params.reasoning), stop_ids)
 
     def _widen(self, constraint: Constraint) -> None:
         """The tokenizer may have more tokens than the model has logits, and is not opened before there is a grammar."""
         size = self._vocab_size
-        if constraint.rule is not None and self._shelf is not None:
-            size = max(size, self._shelf.tokenizer().vocab_size)
+        if constraint.rule is not None and self._grammar_cache is not None:
+            size = max(size, self._grammar_cache.tokenizer().vocab_size)
         width = -(-size // 32)
         if width > self.width:
             wider = torch.full((self._max_rows, width), _NO_LIMIT, dtype=torch.int32, device=self._device)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from quire.engine.batch.lines import BatchLine
-from quire.engine.batch.results import ResultFile
+from quire.protocol.batch.lines import BatchLine
+from quire.protocol.batch.results import ResultFile
 
 _PIECE = 1 << 20
 """Bytes read at a time."""

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from quire.core.errors import InvalidRequest
-from quire.engine.batch.lines import BatchLine
-from quire.engine.openai.fields import Fields, refuse
+from quire.protocol.batch.lines import BatchLine
+from quire.protocol.openai.fields import Fields, refuse
 
 MOST_LINES = 50_000
 LONGEST_LINE = 10 << 20

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from quire.core.errors import Overloaded, Unavailable
-from quire.engine.batch.lines import BatchLine
+from quire.protocol.batch.lines import BatchLine
 from quire.server.batches.journal import BatchJournal
 from quire.server.batches.lines import Problem, check_lines, read_requests
 from quire.server.batches.record import BatchRecord, Sender, Status

@@ -4,15 +4,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import InvalidRequest
-from quire.engine.openai.fields import Fields, refuse
+from quire.protocol.ids import new_id
+from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.paging import page_body, page_schema, read_page_query
 from quire.server.batches.record import BatchRecord, Sender
 from quire.server.batches.runner import Batches
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.files import LONGEST_LIFE, SHORTEST_LIFE
-from quire.server.openai.paging import page_body, page_schema, read_page_query
 from quire.server.operation import Operation, Schema
-from quire.server.store.limits import new_id
 
 _WINDOW, _WINDOW_SECONDS = "24h", 86_400
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
@@ -49,7 +49,7 @@ async def create_batch(request: Request) -> Response:
 
 
 async def list_batches(request: Request) -> Response:
-    query = read_page_query(request, default=_LISTED, most=_MOST_LISTED)
+    query = read_page_query(request.query_params.multi_items(), default=_LISTED, most=_MOST_LISTED)
     records, has_more = await _batches(request).page(
         _caller(request).tenant, after=query.after, limit=query.limit, order=query.order
     )

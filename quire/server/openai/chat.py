@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
-from quire.engine.openai.schema import body as body_schema
-from quire.engine.openai.shapes import chat_answer, keep_last
+from quire.protocol.openai.answer_factory import chat_answer, keep_last
+from quire.protocol.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
+from quire.protocol.openai.chunk_writer import OpenAIWriter
+from quire.protocol.openai.schema import body as body_schema
+from quire.protocol.schemas.answers import CHAT_COMPLETION
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
-from quire.server.openai.chunk_writer import OpenAIWriter
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.operation import Operation
-from quire.server.schemas.answers import CHAT_COMPLETION
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -28,7 +28,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     text, tokens = await encode_chat(asked, serving)
     prompt = keep_last(tokens, asked, serving.max_model_len)
     await serving.check_tools(asked.tools)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.wish)
+    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
     answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer, reading)
     return Call(
         endpoint=CHAT,

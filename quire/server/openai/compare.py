@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quire.core.errors import InvalidRequest, RequestTooLarge
-from quire.engine.text.pairs import PairTokens
 from quire.server.caller import Caller
 from quire.server.openai.vectors import encode_texts, token_limit
+from quire.text.pairs import PairTokens
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

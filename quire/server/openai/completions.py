@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.body import COMPLETION_FIELDS, COMPLETIONS, CompletionBody, read_completion_body
-from quire.engine.openai.schema import body as body_schema
-from quire.engine.openai.shapes import completion_answer, keep_last
+from quire.protocol.openai.answer_factory import completion_answer, keep_last
+from quire.protocol.openai.body import COMPLETION_FIELDS, COMPLETIONS, CompletionBody, read_completion_body
+from quire.protocol.openai.chunk_writer import OpenAIWriter
+from quire.protocol.openai.schema import body as body_schema
+from quire.protocol.schemas.answers import COMPLETION
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
-from quire.server.openai.chunk_writer import OpenAIWriter
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.operation import Operation
-from quire.server.schemas.answers import COMPLETION
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

@@ -7,11 +7,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
-from quire.engine.openai.fields import refuse
+from quire.protocol.openai.fields import refuse
+from quire.protocol.openai.paging import page_body, page_schema, read_page_query
 from quire.server.batches.runner import Batches
 from quire.server.caller import Caller
 from quire.server.errors import BodyTooLarge, NotFound
-from quire.server.openai.paging import page_body, page_schema, read_page_query
 from quire.server.operation import Operation, Schema
 from quire.server.store.files import PURPOSES, FileRecord, Purpose
 from quire.server.store.upload import Upload, read_upload
@@ -40,7 +40,9 @@ async def upload_file(request: Request) -> Response:
 
 
 async def list_files(request: Request) -> Response:
-    query = read_page_query(request, default=_MOST_LISTED, most=_MOST_LISTED, others=("order", "purpose"))
+    query = read_page_query(
+        request.query_params.multi_items(), default=_MOST_LISTED, most=_MOST_LISTED, others=("order", "purpose")
+    )
     purpose = query.others.get("purpose")
     if purpose is not None and purpose not in PURPOSES:
         raise refuse("purpose", purpose, " or ".join(PURPOSES))

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from quire.engine.openai.answers import AnswerHead, fingerprint
+from quire.protocol.openai.answers import AnswerHead, fingerprint
 from quire.server.caller import Caller
 
 if TYPE_CHECKING:

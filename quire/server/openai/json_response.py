@@ -3,7 +3,7 @@
 import msgspec
 from starlette.responses import Response
 
-from quire.server.writer import Body
+from quire.protocol.writer import Body
 
 
 def json_response(body: Body) -> Response:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from quire.protocol.schemas.answers import MODEL, MODELS
+from quire.protocol.writer import Body
 from quire.server.caller import Caller
 from quire.server.operation import Operation
-from quire.server.schemas.answers import MODEL, MODELS
-from quire.server.writer import Body
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

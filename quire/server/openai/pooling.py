@@ -7,16 +7,16 @@ from starlette.responses import Response
 
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import PoolingTask, Rows
-from quire.engine.openai.pooling_body import POOLING_FIELDS, PoolingBody, read_pooling_body
-from quire.engine.openai.schema import body as body_schema
+from quire.protocol.openai.pooling_body import POOLING_FIELDS, PoolingBody, read_pooling_body
+from quire.protocol.openai.schema import body as body_schema
+from quire.protocol.schemas.answers import POOLED
+from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
 from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
-from quire.server.schemas.answers import POOLED
-from quire.server.writer import Body
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

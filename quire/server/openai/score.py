@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.engine.openai.embedding_body import SCORE_FIELDS, read_score_body
-from quire.engine.openai.schema import Schema
-from quire.engine.openai.schema import body as body_schema
+from quire.protocol.openai.embedding_body import SCORE_FIELDS, read_score_body
+from quire.protocol.openai.schema import Schema
+from quire.protocol.openai.schema import body as body_schema
+from quire.protocol.schemas.answers import SCORES
+from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
 from quire.server.operation import Operation
-from quire.server.schemas.answers import SCORES
-from quire.server.writer import Body
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

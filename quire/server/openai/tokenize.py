@@ -6,20 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.core.errors import InvalidRequest
-from quire.engine.openai.schema import body as body_schema
-from quire.engine.openai.tokenize_body import (
+from quire.protocol.openai.schema import body as body_schema
+from quire.protocol.openai.tokenize_body import (
     DETOKENIZE_FIELDS,
     TOKENIZE_CHAT_FIELDS,
     TOKENIZE_TEXT_FIELDS,
     read_detokenize_body,
     read_tokenize_body,
 )
+from quire.protocol.schemas.answers import DETOKENIZED, TOKENIZED
+from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.openai.chat import encode_chat
 from quire.server.openai.json_response import json_response
 from quire.server.operation import Operation
-from quire.server.schemas.answers import DETOKENIZED, TOKENIZED
-from quire.server.writer import Body
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from quire.core.errors import InvalidRequest, RequestTooLarge
-from quire.engine.text.truncation import encode_truncated
+from quire.text.truncation import encode_truncated
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.responses.items import Item
+from quire.protocol.writer import Body
 from quire.server.errors import NotFound
-from quire.server.responses.items import Item
 from quire.server.store.limits import RESPONSE
 from quire.server.store.store import Order, Store
-from quire.server.writer import Body
 
 
 @dataclass(frozen=True, slots=True)

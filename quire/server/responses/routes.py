@@ -7,20 +7,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.ids import new_id
+from quire.protocol.openai.paging import page_body
+from quire.protocol.responses import schemas
+from quire.protocol.responses.body import read_response_body
+from quire.protocol.responses.items import messages_of
+from quire.protocol.responses.query import check_retrieve_query, read_items_query
+from quire.protocol.responses.writer import ResponseWriter
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.openai.head import note_labels
-from quire.server.openai.paging import page_body
 from quire.server.operation import Operation
-from quire.server.responses import schemas
-from quire.server.responses.body import read_response_body
 from quire.server.responses.history import History, keeper
-from quire.server.responses.items import messages_of
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
-from quire.server.responses.query import check_retrieve_query, read_items_query
-from quire.server.responses.writer import ResponseWriter
-from quire.server.store.limits import new_id
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -40,10 +40,12 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
     if asked.truncate:
-        text, prompt = await fitting_prompt(serving, messages, asked.params.max_tokens, asked.tools, asked.wish)
+        text, prompt = await fitting_prompt(
+            serving, messages, asked.params.max_tokens, asked.tools, asked.reasoning_options
+        )
     else:
-        text, prompt = await whole_prompt(serving, messages, asked.tools, asked.wish)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.wish)
+        text, prompt = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options)
+    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
     structured_field = "tools" if asked.params.structured is None else "text.format"
     writer = ResponseWriter(
         new_id("resp_"),
@@ -68,7 +70,7 @@ async def _create(request: Request) -> Response:
 
 
 async def _retrieve(request: Request) -> Response:
-    check_retrieve_query(request)
+    check_retrieve_query(request.query_params.multi_items())
     return JSONResponse(await _history(request).get(request.path_params["response_id"]))
 
 
@@ -79,7 +81,7 @@ async def _delete(request: Request) -> Response:
 
 
 async def _input_items(request: Request) -> Response:
-    asked = read_items_query(request)
+    asked = read_items_query(request.query_params.multi_items())
     identity = request.path_params["response_id"]
     page = await _history(request).input_items(identity, asked.after, asked.limit, asked.order)
     return JSONResponse(page_body(page.items, page.has_more))

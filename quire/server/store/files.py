@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from quire.server.store.limits import FILE, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import FILE
 from quire.server.store.store import Order, Store
 
 Purpose = Literal["batch", "batch_output"]

@@ -1,7 +1,5 @@
-"""What the store may hold of each kind, the error when it is full, and the ids of what it holds."""
+"""What the store may hold of each kind, and the error when it is full."""
 
-import re
-import secrets
 from dataclasses import dataclass, field
 
 from quire.core.errors import Unavailable
@@ -11,7 +9,6 @@ FILE = "file"
 BATCH = "batch"
 BLOB = "blob"
 
-_ID = re.compile(r"[A-Za-z]{1,16}[-_][A-Za-z0-9]{16,64}")
 _MIB = 1 << 20
 _GIB = 1 << 30
 
@@ -59,13 +56,3 @@ class StoreLimits:
     unwritten: int = 20_000
     """How many documents may wait to be written."""
     unwritten_bytes: int = 256 * _MIB
-
-
-def new_id(prefix: str) -> str:
-    """An id that cannot be guessed; `prefix` is what OpenAI's ids begin with, such as resp_ or file-."""
-    return prefix + secrets.token_hex(24)
-
-
-def is_id(text: str) -> bool:
-    """Whether a client's text could be an id at all."""
-    return _ID.fullmatch(text) is not None

@@ -19,8 +19,9 @@ from typing import Any, BinaryIO, Literal, ParamSpec, TypeVar
 import msgspec
 
 from quire.core.errors import ConfigError, InvalidRequest, QuireError
+from quire.protocol.ids import is_id
 from quire.server.store.blobs import BlobFiles
-from quire.server.store.limits import BLOB, StoreFull, StoreLimits, is_id
+from quire.server.store.limits import BLOB, StoreFull, StoreLimits
 from quire.server.store.rows import Row, Rows
 
 Document = dict[str, Any]

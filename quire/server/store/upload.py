@@ -8,7 +8,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from quire.core.errors import InvalidRequest
-from quire.engine.openai.fields import refuse
+from quire.protocol.openai.fields import refuse
 from quire.server.errors import BodyTooLarge, UnsupportedMediaType
 
 _CHUNK = 1 << 20

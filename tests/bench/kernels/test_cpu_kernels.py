@@ -34,7 +34,7 @@ def test_results_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_attention_counts_what_a_token_sees() -> None:
     case = AttentionCase(1, 3, 2, heads=1, kv_heads=1, head_dim=8)
-    # the two new tokens see two and three positions, each with two products of eight multiply-adds
+    # the two new tokens see two and three positions, each with two dot products of eight multiply-adds
     assert case.operations() == (2 + 3) * 2 * 8 * 2
     assert case.bytes(2) == 2 * (2 * 3 * 8 + 2 * 2 * 8)
 

@@ -31,7 +31,7 @@ def test_what_each_must_move() -> None:
         "add_layer_norm": 4 * row,
         "prepare_heads": 2 * (2 * ROWS * 8 * SHAPE.head_dim) + 2 * (4 * ROWS * 2),
         "gated_activation": 2 * ROWS * SHAPE.intermediate * 3,
-        "likeliest": 2 * logits,
+        "argmax": 2 * logits,
         "apply_token_bitmask": 4 * ROWS * 3 + 2 * logits,
         "sample_tokens by temperature": 4 * logits,
         "sample_tokens by top-k 50": 4 * logits,

@@ -15,18 +15,18 @@ from quire.core.structured import StructuredOutput
 YES = StructuredOutput(choice=("yes",))
 
 
-class SlowShelf:
+class SlowGrammarCache:
     """Compiles when it is told to."""
 
-    def __init__(self, shelf: Any) -> None:
-        self._shelf = shelf
+    def __init__(self, grammar_cache: Any) -> None:
+        self._grammar_cache = grammar_cache
         self.compiling: Future[Any] = Future()
 
     def prepare(self, structured: StructuredOutput) -> "Future[Any]":
         return self.compiling
 
     def finish(self) -> None:
-        self.compiling.set_result(self._shelf.prepare(YES).result())
+        self.compiling.set_result(self._grammar_cache.prepare(YES).result())
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def llm(tiny_chat: Path) -> Iterator[LLM]:
 
 
 @pytest.fixture
-def shelf(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> SlowShelf:
+def grammar_cache(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> SlowGrammarCache:
     preparing = llm._engine.loop._preparing
-    slow = SlowShelf(preparing._shelf)
-    monkeypatch.setattr(preparing, "_shelf", slow)
+    slow = SlowGrammarCache(preparing._grammar_cache)
+    monkeypatch.setattr(preparing, "_grammar_cache", slow)
     return slow
 
 
@@ -55,7 +55,7 @@ def run(llm: LLM) -> dict[str, Any]:
     return ended
 
 
-def test_others_run_meanwhile(llm: LLM, shelf: SlowShelf) -> None:
+def test_others_run_meanwhile(llm: LLM, grammar_cache: SlowGrammarCache) -> None:
     loop = llm._engine.loop
     [waiting] = loop.add(request("bound", structured=YES))
     [free] = loop.add(request("free", ignore_eos=True))
@@ -64,29 +64,29 @@ def test_others_run_meanwhile(llm: LLM, shelf: SlowShelf) -> None:
         loop.step()
     assert (waiting.status, free.status) == (Status.WAITING, Status.LENGTH)
     assert loop.has_work
-    shelf.finish()
+    grammar_cache.finish()
     run(llm)
     assert (waiting.status, loop.is_preparing) == (Status.STOPPED, False)
 
 
-def test_one_that_cannot_be_compiled_after_all_fails_with_the_reason(llm: LLM, shelf: SlowShelf) -> None:
+def test_one_that_cannot_be_compiled_after_all_fails_with_the_reason(llm: LLM, grammar_cache: SlowGrammarCache) -> None:
     [seq] = llm._engine.loop.add(request("bound", structured=YES))
-    shelf.compiling.set_exception(MemoryError("no memory for it"))
+    grammar_cache.compiling.set_exception(MemoryError("no memory for it"))
     run(llm)
     assert (seq.status, seq.failure) == (Status.FAILED, "no memory for it")
 
 
-def test_one_that_is_known_not_to_compile_is_not_taken_in(llm: LLM, shelf: SlowShelf) -> None:
-    shelf.compiling.set_exception(ValueError("it is wrong"))
+def test_one_that_is_known_not_to_compile_is_not_taken_in(llm: LLM, grammar_cache: SlowGrammarCache) -> None:
+    grammar_cache.compiling.set_exception(ValueError("it is wrong"))
     with pytest.raises(InvalidRequest, match="it is wrong"):
         llm._engine.loop.add(request("bound", structured=YES))
     assert not llm._engine.has_work
 
 
-def test_one_whose_client_leaves_is_forgotten(llm: LLM, shelf: SlowShelf) -> None:
+def test_one_whose_client_leaves_is_forgotten(llm: LLM, grammar_cache: SlowGrammarCache) -> None:
     [seq] = llm._engine.loop.add(request("bound", structured=YES))
     llm._engine.loop.abort("bound")
-    shelf.finish()
+    grammar_cache.finish()
     run(llm)
     llm._engine.loop.step()
     assert (seq.status, llm._engine.loop.is_preparing) == (Status.ABORTED, False)

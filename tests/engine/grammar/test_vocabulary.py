@@ -7,11 +7,11 @@ import tokenizers
 
 from quire.core.structured import StructuredOutput
 from quire.engine.grammar.vocabulary import grammar_vocabulary
-from quire.engine.text.load import load_tokenizer
-from quire.engine.text.tokenizer import Tokenizer
 from quire.sampling.grammar.compile import compile_matcher
 from quire.sampling.grammar.vocabulary import VocabularyUnsupported, open_vocabulary
-from tests.engine.text import vocabularies
+from quire.text.load import load_tokenizer
+from quire.text.tokenizer import Tokenizer
+from tests.text import vocabularies
 
 TEXT = '{"hello the world": ["é", "🙂", 1, 2]}'
 

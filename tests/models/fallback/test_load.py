@@ -83,7 +83,7 @@ def test_a_plan_that_is_not_the_models_is_refused(tiny: Tiny) -> None:
             load_fallback(tiny.path, config, spec, dtype=torch.float32, device=torch.device("cpu"))
 
 
-def test_weights_can_be_made_up(tiny: Tiny) -> None:
+def test_weights_can_be_random(tiny: Tiny) -> None:
     (tiny.path / "model.safetensors").unlink()
     state = torch.random.get_rng_state()
     first, second, third = (load(tiny.path, random_seed=seed).state_dict() for seed in (1, 1, 2))

@@ -34,7 +34,6 @@ def test_tensors_are_read_with_their_place_in_the_file(tmp_path: Path) -> None:
         ("d", "float4_e2m1", (4,), 2),
     ]
     assert header.tensors[-1].end == path.stat().st_size
-    assert [tensor.num_elements for tensor in header.tensors] == [6, 1, 0, 4]
 
 
 def changed(**entry: Any) -> dict[str, Any]:

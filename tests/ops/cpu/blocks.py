@@ -10,7 +10,7 @@ from quire.ops.cpu.matrix import StoredRows
 from quire.ops.reference.gguf.dequantize import dequantize
 
 _SMALLEST, _LARGEST = 0.3, 8.0
-"""Deviations of groups. Were they far apart, a few weights would decide a product, and its rounding say little."""
+"""Deviations of groups. Were they far apart, a few weights would decide a dot product, and its rounding say little."""
 _TRIES = 8192
 
 

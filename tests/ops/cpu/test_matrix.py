@@ -34,7 +34,7 @@ def test_4_and_8_bits_are_kept_exactly(variant: str, kind: str) -> None:
 
 @every_variant
 def test_the_lowest_byte_becomes_its_neighbour(variant: str) -> None:
-    """Products of bytes count on there being no -128, which quantizers do not write."""
+    """Dot products of bytes count on there being no -128, which quantizers do not write."""
     stored = random_rows("Q8_0", 1, 1)
     stored.data[0, 2:6] = torch.tensor([128, 129, 127, 0], dtype=torch.uint8)
     wanted = values_of(stored)[0, :4].clone()

@@ -1,4 +1,4 @@
-"""Products with packed matrices against float64 on the dequantized weights, on every instruction set."""
+"""Matmuls with packed matrices against float64 on the dequantized weights, on every instruction set."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def packed_values(packed: PackedLinear, stored: StoredRows) -> Tensor:
 
 
 def relative_error(found: Tensor, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> float:
-    """Against what products of such numbers usually come to, so that one that is about 0 by chance says nothing."""
+    """Against what dot products of such numbers usually come to, so that one that is about 0 by chance says nothing."""
     wanted = x.double() @ weights.double().t()
     if bias is not None:
         wanted += bias.double()
@@ -53,7 +53,7 @@ def relative_error(found: Tensor, x: Tensor, weights: Tensor, bias: Tensor | Non
 
 
 def allowed_error(variant: str, *kinds: str) -> float:
-    """Of a sum of products with matrices of these kinds."""
+    """Of a sum of matmuls with matrices of these kinds."""
     if any(kind not in FLOATS for kind in kinds):
         return BYTES
     return BRAINS if rounds_to_brains(variant) and set(kinds) != {"float32"} else 1e-5
@@ -62,7 +62,7 @@ def allowed_error(variant: str, *kinds: str) -> float:
 @every_variant
 @every_thread_count
 @pytest.mark.parametrize("kind", [*FLOATS, "Q4_0", "Q4_1", "Q4_K", "Q8_0"])
-def test_products_of_any_number_of_rows(variant: str, threads: int, kind: str) -> None:
+def test_matmuls_of_any_number_of_rows(variant: str, threads: int, kind: str) -> None:
     stored = weights_of(kind, 75, 256)
     packed, weights = pack(variant, [stored], 256, threads=threads), values_of(stored)
     for rows in ROW_COUNTS:
@@ -246,12 +246,12 @@ def test_rows_of_prompts_among_others(variant: str, threads: int, kind: str, pro
     stored, x = weights_of(kind, 37, 256), normal(40, 256)
     packed = pack(variant, [stored], 256, threads=threads)
 
-    def products(x: Tensor, prompts: range) -> Tensor:
+    def multiplied(x: Tensor, prompts: range) -> Tensor:
         return run_recorded(variant, lambda x: packed_linear(x, packed), x, threads=threads, prompts=prompts)
 
-    found, others = products(x, prompts), [row for row in range(40) if row not in prompts]
+    found, others = multiplied(x, prompts), [row for row in range(40) if row not in prompts]
     assert torch.equal(found[others], packed.multiply(x)[others])
-    alone = torch.cat([products(x[row : row + 1], range(1)) for row in prompts])
+    alone = torch.cat([multiplied(x[row : row + 1], range(1)) for row in prompts])
     assert torch.equal(found[prompts.start : prompts.stop], alone)
     brains = rounds_to_brains(variant) and kind != "float32"
     assert relative_error(alone, x[prompts.start : prompts.stop], packed_values(packed, stored)) < (

@@ -1,4 +1,4 @@
-"""Packing with and without its cache: the same products, and nothing packed the second time."""
+"""Packing with and without its cache: the same results, and nothing packed the second time."""
 
 from pathlib import Path
 
@@ -30,13 +30,13 @@ def parts() -> list[StoredRows]:
     ]
 
 
-def expected_product() -> torch.Tensor:
+def expected_matmul() -> torch.Tensor:
     first, second, packed = parts()
     rows = torch.cat([first.data, second.data, dequantize(packed.data, packed.kind, torch.float32)])
     return (rows.sum(1) + torch.arange(50.0)).expand(3, 50)
 
 
-def product(cache_folder: Path | None, model: Path) -> torch.Tensor:
+def matmul(cache_folder: Path | None, model: Path) -> torch.Tensor:
     cache = None if cache_folder is None else open_packed_cache(cache_folder, [model], "kept")
     linear = Packing(core.Machine(1, [], core.variants()[0]), cache).linear("qkv", parts(), COLUMNS, torch.arange(50.0))
     if cache is not None:
@@ -44,7 +44,7 @@ def product(cache_folder: Path | None, model: Path) -> torch.Tensor:
     return linear.multiply(torch.ones(3, COLUMNS))
 
 
-def test_products_are_the_same_from_memory_a_new_file_and_a_found_one(
+def test_results_are_the_same_from_memory_a_new_file_and_a_found_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / "model"
@@ -56,9 +56,9 @@ def test_products_are_the_same_from_memory_a_new_file_and_a_found_one(
         matrix.fill(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(packing, "fill", counted)
-    expected = product(None, model)
-    torch.testing.assert_close(expected, expected_product(), rtol=1e-2, atol=1e-2)
-    assert torch.equal(product(tmp_path / "packed", model), expected)
+    expected = matmul(None, model)
+    torch.testing.assert_close(expected, expected_matmul(), rtol=1e-2, atol=1e-2)
+    assert torch.equal(matmul(tmp_path / "packed", model), expected)
     assert len(packed) == 4
-    assert torch.equal(product(tmp_path / "packed", model), expected)
+    assert torch.equal(matmul(tmp_path / "packed", model), expected)
     assert len(packed) == 4

@@ -13,7 +13,7 @@ def draw(logits: torch.Tensor, temperature: list[float], **settings: torch.Tenso
     return tokens
 
 
-def test_temperature_zero_takes_the_first_of_the_likeliest() -> None:
+def test_temperature_zero_takes_the_first_of_the_most_likely() -> None:
     logits = torch.tensor([[0.0, 2.0, 2.0], [7.0, 7.0, 7.0], [-1.0, -2.0, -0.5]])
     assert draw(logits, [0.0, 0.0, 0.0]) == [1, 0, 2]
 
@@ -22,13 +22,13 @@ def test_greedy_rows_beside_random_ones() -> None:
     logits = torch.randn(50, 301, generator=torch.Generator().manual_seed(0))
     temperature = [0.0 if row % 2 else 1.0 for row in range(50)]
     tokens = draw(logits, temperature, top_p=torch.full((50,), 0.8), top_k=torch.full((50,), 9))
-    likeliest = logits.argmax(dim=-1).tolist()
-    assert tokens[1::2] == likeliest[1::2]
-    assert tokens[::2] != likeliest[::2]
+    best = logits.argmax(dim=-1).tolist()
+    assert tokens[1::2] == best[1::2]
+    assert tokens[::2] != best[::2]
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-12, 1e-38])
-def test_tiny_temperatures_take_the_likeliest(temperature: float) -> None:
+def test_tiny_temperatures_take_the_most_likely(temperature: float) -> None:
     logits = torch.randn(20, 301, generator=torch.Generator().manual_seed(1)) * 100
     assert draw(logits, [temperature] * 20) == logits.argmax(dim=-1).tolist()
 

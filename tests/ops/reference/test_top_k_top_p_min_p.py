@@ -76,7 +76,7 @@ def test_what_stays_is_unchanged() -> None:
         ([0.0, 0.0, 0.0, 0.0], {"top_p": 0.3}, [0, 1, 2, 3]),  # equal tokens share their fate
         ([5.0, 0.0, 0.0], {"top_p": 0.9}, [0]),
         ([0.0, 0.0, -9.0], {"top_p": 0.9}, [0, 1]),
-        ([2.0, 1.0, 0.0], {"top_p": 1e-9}, [0]),  # the likeliest always stays
+        ([2.0, 1.0, 0.0], {"top_p": 1e-9}, [0]),  # the most likely always stays
         ([2.0, 2.0, 1.9], {"min_p": 1.0}, [0, 1]),
         ([NOTHING, 1.0, NOTHING], {"top_k": 2, "top_p": 0.5, "min_p": 0.5}, [1]),
     ],

@@ -13,8 +13,8 @@ from triton.compiler import ASTSource, compile
 from quire.ops.triton.attend_split import attend_part_kernel, choose_split_tiling
 from quire.ops.triton.attend_tiles import attend_tiles_kernel, choose_tiling
 from quire.ops.triton.card import Card
-from quire.ops.triton.few_rows_choices import choose
-from quire.ops.triton.few_rows_linear import _multiply_on_tensor_cores
+from quire.ops.triton.skinny_gemm import _multiply_on_tensor_cores
+from quire.ops.triton.skinny_gemm_choices import choose
 from tests.ops.triton.cards import OTHERS
 
 CARDS = {
@@ -22,16 +22,16 @@ CARDS = {
     "l4": GPUTarget("cuda", 89, 32),
     "mi300x": GPUTarget("hip", "gfx942", 64),
 }
-HEADS = {"window": 0, "capped": False, "product": tl.bfloat16, "block_size": 16, "group": 4, "head_dim": 128,
+HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "block_size": 16, "group": 4, "head_dim": 128,
          "padded_dim": 128}  # fmt: skip
 DECODE = HEADS | {"parts_before": 0, "whole": True, "num_rows": 16, "tile_size": 128, "overlapped": False}
 FEW_TOKENS = HEADS | {"num_rows": 32, "tile_size": 64}
-PRODUCT = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
+GEMM = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
            "overlapped": False, "bias_at": None}  # fmt: skip
 KERNELS: dict[str, tuple[Any, dict[str, Any], str, int]] = {
     "decodes": (attend_part_kernel, DECODE, "num_stages", 3),
     "few tokens": (attend_tiles_kernel, FEW_TOKENS, "num_stages", 5),
-    "products": (_multiply_on_tensor_cores, PRODUCT, "stages", 5),
+    "gemm": (_multiply_on_tensor_cores, GEMM, "stages", 5),
 }
 """As an H200 runs them: the kernel, its settings, what it calls its stages, and how many."""
 _ALIGNED = {"*bf16", "*i32", "*i64", "*fp32", "i32"}
@@ -51,9 +51,9 @@ def shared_memory(kernel: Any, settings: dict[str, Any], stages: str, count: int
 def as_chosen(target: GPUTarget, card: Card) -> dict[str, int]:
     """What each kernel takes as it is launched on a card."""
     decode, tokens = choose_split_tiling(card, 64, 16, 128, 2), choose_tiling(card, 20, 10, 4, 128, 2)
-    product = choose(card, 32, 262144, 4096)
-    assert product is not None
-    blocks = {"block_out": product.block_out, "block_in": product.block_in}
+    choice = choose(card, 32, 262144, 4096)
+    assert choice is not None
+    blocks = {"block_out": choice.block_out, "block_in": choice.block_in}
     kernels = {
         "decodes": (attend_part_kernel, DECODE | {"tile_size": decode.positions}, "num_stages", decode.num_stages),
         "few tokens": (
@@ -62,7 +62,7 @@ def as_chosen(target: GPUTarget, card: Card) -> dict[str, int]:
             "num_stages",
             tokens.num_stages,
         ),
-        "products": (_multiply_on_tensor_cores, PRODUCT | blocks, "stages", product.num_stages),
+        "gemm": (_multiply_on_tensor_cores, GEMM | blocks, "stages", choice.num_stages),
     }
     return {name: shared_memory(*settings, target) for name, settings in kernels.items()}
 

@@ -26,7 +26,7 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
             (one, more) = (by_stages.pop("1"), *by_stages.values())
             assert one <= SHARED_MEMORY[card], f"{name} on {card}"
             assert more > one, f"{name} on {card}: stages change nothing"
-    assert max(found["mi300x"]["products"].values()) > SHARED_MEMORY["mi300x"], "as an H200 has it, it would not fit"
+    assert max(found["mi300x"]["gemm"].values()) > SHARED_MEMORY["mi300x"], "as an H200 has it, it would not fit"
     for card, kernels in chosen.items():
         assert max(kernels.values()) <= SHARED_MEMORY[card], f"{kernels} on {card}"
-        assert 2 * kernels["products"] <= SHARED_MEMORY[card], "two programs a multiprocessor"
+        assert 2 * kernels["gemm"] <= SHARED_MEMORY[card], "two programs a multiprocessor"

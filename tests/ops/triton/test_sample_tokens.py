@@ -81,7 +81,7 @@ def test_filters(names: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("on_a_grid", [False, True])
 def test_what_is_kept(names: str, spread: float, on_a_grid: bool) -> None:
     """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties."""
-    from quire.ops.triton.likeliest import best_of_parts
+    from quire.ops.triton.argmax import best_of_parts
     from quire.ops.triton.thresholds import FAR, find_reaches
 
     torch.manual_seed(4)
@@ -97,7 +97,7 @@ def test_what_is_kept(names: str, spread: float, on_a_grid: bool) -> None:
 
 
 def test_rows_without_filters_beside_those_with() -> None:
-    from quire.ops.triton.likeliest import best_of_parts
+    from quire.ops.triton.argmax import best_of_parts
     from quire.ops.triton.thresholds import FAR, find_reaches
 
     torch.manual_seed(5)
@@ -129,14 +129,14 @@ def test_more_than_there_are() -> None:
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-12, 1e-38])
 @pytest.mark.parametrize("names", ["", "kpm"])
-def test_tiny_temperatures_take_the_likeliest(temperature: float, names: str) -> None:
+def test_tiny_temperatures_take_the_most_likely(temperature: float, names: str) -> None:
     torch.manual_seed(8)
     logits = torch.randn(4, 301, device=DEVICE) * 100
     tokens = check(logits, torch.full((4,), temperature, device=DEVICE), some_of(random_filters(4), names))
     assert torch.equal(tokens, logits.argmax(dim=-1))
 
 
-def test_greedy_rows_take_the_first_of_the_likeliest() -> None:
+def test_greedy_rows_take_the_first_of_the_most_likely() -> None:
     torch.manual_seed(9)
     logits = torch.randint(0, 3, (6, 2200), device=DEVICE).float()
     tokens = check(logits, torch.zeros(6, device=DEVICE))
@@ -155,7 +155,7 @@ def test_what_is_hidden_is_never_drawn(names: str) -> None:
 
 
 @pytest.mark.parametrize("names", ["", "kpm"])
-def test_rows_without_a_likeliest_token_get_some_token_and_disturb_nobody(names: str) -> None:
+def test_rows_without_a_token_get_some_token_and_disturb_nobody(names: str) -> None:
     from quire.ops.triton.sample_tokens import sample_tokens
 
     torch.manual_seed(11)
@@ -179,7 +179,7 @@ def test_shares_of_programs_change_nothing(names: str, monkeypatch: pytest.Monke
     logits = torch.randn(4, 3500, device=DEVICE)
     filters = some_of(random_filters(4), names)
     for programs in (1, 9, 1000):
-        monkeypatch.setattr("quire.ops.triton.likeliest._PROGRAMS", programs)
+        monkeypatch.setattr("quire.ops.triton.argmax._PROGRAMS", programs)
         check(logits, temperatures(4), filters)
 
 

@@ -8,10 +8,10 @@ from quire.core.reasoning import ReasoningPart
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
 from quire.sampling.grammar import mask_maker
+from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.grammar.progress import advance, jump
-from quire.sampling.grammar.shelf import GrammarShelf
 from quire.sampling.processors.base import Newcomer
 from tests.sampling.grammar.vocabulary import BOS, EOS, THINK, UNTHINK, tokenizer, tokens_of, vocabulary
 
@@ -22,15 +22,15 @@ YES, NO = tokens_of("yes")[0], tokens_of("no")[0]
 
 
 @pytest.fixture(scope="module")
-def shelf() -> GrammarShelf:
-    return GrammarShelf(vocabulary)
+def grammar_cache() -> GrammarCache:
+    return GrammarCache(vocabulary)
 
 
 class Rows:
     """A worker's rows, with nothing behind them."""
 
-    def __init__(self, shelf: GrammarShelf) -> None:
-        self.masks = GrammarMasks(8, vocabulary().size, CPU, shelf)
+    def __init__(self, grammar_cache: GrammarCache) -> None:
+        self.masks = GrammarMasks(8, vocabulary().size, CPU, grammar_cache)
         self.found: list[tuple[int, Constraint]] = []
 
     def admit(
@@ -48,8 +48,8 @@ class Rows:
 
 
 @pytest.fixture
-def rows(shelf: GrammarShelf) -> Rows:
-    return Rows(shelf)
+def rows(grammar_cache: GrammarCache) -> Rows:
+    return Rows(grammar_cache)
 
 
 def everything() -> set[int]:

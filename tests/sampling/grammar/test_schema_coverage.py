@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from quire import LLM, InvalidRequest, SamplingParams
-from tests.engine.tiny_chat import write_tiny_chat
 from tests.sampling.grammar.schemas import all_schemas
+from tests.tiny_chat import write_tiny_chat
 
 SEEDS = 5
 LEAST_ACCEPTED = 0.93

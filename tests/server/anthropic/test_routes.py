@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from quire.core.errors import Overloaded, RequestFailed, Unavailable
-from quire.server.anthropic.routes import OPERATIONS
+from quire.server.anthropic import OPERATIONS
 from quire.server.store.store import Store
 from tests.server.responses.fake_serving import MODEL, FakeServing, app_of, listening
 

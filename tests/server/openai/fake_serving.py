@@ -16,13 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.config.parsers import ParserConfig
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
-from quire.engine.labels import Labels
-from quire.engine.openai.tools import check_tools
-from quire.engine.parsers.style import AnswerStyle
-from quire.engine.parsers.tools import Tools
-from quire.engine.text.load import load_tokenizer
-from quire.engine.text.pairs import PairFrame, Part
 from quire.models.loading.sentence_settings import SentenceSettings
+from quire.protocol.openai.tools import check_tools
+from quire.protocol.parsers.style import AnswerStyle
+from quire.protocol.parsers.tools import Tools
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, exception_handlers
@@ -40,7 +37,10 @@ from quire.server.openai import (
 )
 from quire.server.operation import Operation
 from quire.server.streams import encode_events
-from tests.engine.text import vocabularies
+from quire.text.labels import Labels
+from quire.text.load import load_tokenizer
+from quire.text.pairs import PairFrame, Part
+from tests.text import vocabularies
 
 OPERATIONS: tuple[Operation, ...] = (
     *(*chat.OPERATIONS, *completions.OPERATIONS, *embeddings.OPERATIONS),
@@ -209,7 +209,7 @@ class FakeServing:
         )
 
     def _found(self, token: int, top: int) -> PositionLogprobs:
-        """The token itself is the second likeliest; the last of the others is impossible."""
+        """The token itself is the second most likely; the last of the others is impossible."""
         others = [other for other in range(10, 12 + top) if other != token]
         ranks = {other: rank for rank, other in enumerate(others, start=1) if rank != 2 and rank <= top}
         values = {rank: -float(rank) if rank < 3 else -math.inf for rank in (2, *ranks.values())}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quire.engine.labels import Labels
+from quire.text.labels import Labels
 from tests.server.openai.conftest import Ask
 from tests.server.openai.fake_serving import FakeServing
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quire.engine.labels import Labels
 from quire.server.openai import compare
+from quire.text.labels import Labels
 from tests.server.openai.conftest import Ask
 from tests.server.openai.fake_serving import FakeServing
 

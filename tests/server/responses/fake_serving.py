@@ -19,19 +19,19 @@ from quire.config.parsers import ParserConfig
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
 from quire.core.status import FinishReason
-from quire.engine.openai.tools import check_tools
-from quire.engine.parsers.style import AnswerStyle
-from quire.engine.parsers.tools import Tools
-from quire.engine.text.special_tokens import SpecialTokens
-from quire.engine.text.tokenizer import Tokenizer
+from quire.protocol.openai.tools import check_tools
+from quire.protocol.parsers.style import AnswerStyle
+from quire.protocol.parsers.tools import Tools
+from quire.protocol.writer import Event
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, error_object, exception_handlers
 from quire.server.gate.account import Account
 from quire.server.operation import Operation
 from quire.server.store.store import Store
-from quire.server.writer import Event
-from tests.engine.text import vocabularies
+from quire.text.special_tokens import SpecialTokens
+from quire.text.tokenizer import Tokenizer
+from tests.text import vocabularies
 
 MODEL = "tiny"
 
@@ -133,7 +133,7 @@ class FakeServing:
         return [RequestOutput("request-1", call.texts[0], call.prompts[0], None, [sequence], True, metrics)]
 
     def _logprobs(self, text: str) -> dict[int, Logprob]:
-        """The chosen token is the second likeliest everywhere."""
+        """The chosen token is the second most likely everywhere."""
         place = self.pieces.index(text)
         return {place: Logprob(-1.0, 2, text), 40: Logprob(-0.5, 1, "first"), 41: Logprob(-3.0, 3, "third")}
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from quire.core.errors import Overloaded, RequestFailed
-from quire.server.responses.body import LOGPROBS
+from quire.protocol.responses.body import LOGPROBS
 from quire.server.responses.routes import OPERATIONS
 from quire.server.store.limits import RESPONSE, StoreLimits
 from quire.server.store.store import Store

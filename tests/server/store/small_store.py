@@ -1,6 +1,7 @@
 """A store in a folder of its own, small limits, and short ways to fill and read it."""
 
-from quire.server.store.limits import BATCH, BLOB, FILE, RESPONSE, KindLimits, StoreLimits, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import BATCH, BLOB, FILE, RESPONSE, KindLimits, StoreLimits
 from quire.server.store.store import Page, Store
 
 SMALL = KindLimits(documents=6, tenant_documents=4, total_bytes=600, tenant_bytes=400, item_bytes=200)

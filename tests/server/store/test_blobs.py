@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from quire.core.errors import InvalidRequest
-from quire.server.store.limits import StoreFull, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import StoreFull
 from quire.server.store.store import Store
 from tests.server.store.small_store import LIMITS, content, upload
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from quire.core.errors import ConfigError
-from quire.server.store.limits import BATCH, RESPONSE, StoreFull, StoreLimits, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import BATCH, RESPONSE, StoreFull, StoreLimits
 from quire.server.store.store import Store
 from tests.server.store.small_store import content, names, put_all, upload
 
@@ -55,7 +56,8 @@ WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from pathlib import Path
 from quire.server.store.store import Store
-from quire.server.store.limits import RESPONSE, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import RESPONSE
 
 async def main():
     store = Store(Path(sys.argv[1]))
@@ -113,7 +115,8 @@ FILL_A_SMALL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
 from quire.server.store.store import Store
-from quire.server.store.limits import RESPONSE, StoreFull, new_id
+from quire.protocol.ids import new_id
+from quire.server.store.limits import RESPONSE, StoreFull
 
 async def main():
     store = Store(Path(sys.argv[1]))

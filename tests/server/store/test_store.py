@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest, QuireError
-from quire.server.store.limits import FILE, RESPONSE, StoreFull, is_id, new_id
+from quire.protocol.ids import is_id, new_id
+from quire.server.store.limits import FILE, RESPONSE, StoreFull
 from quire.server.store.store import Store
 from tests.server.store.small_store import LIMITS, content, names, put_all, upload
 

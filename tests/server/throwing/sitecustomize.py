@@ -10,7 +10,7 @@ import sys
 MARK = 666_666
 TOO_LARGE = 777_777
 """Of a request that a device never has enough memory for."""
-_ENGINE = "quire.engine.serving.child"
+_ENGINE = "quire.serving.child"
 _WORKER = "quire.worker.worker"
 
 

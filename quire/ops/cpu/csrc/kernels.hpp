@@ -22,8 +22,8 @@ struct Reading {
     }
 };
 
-// What of a product one thread computes: all rows of activations times panels [first, last) of a matrix.
-struct Product {
+// What of a matmul one thread computes: all rows of activations times panels [first, last) of a matrix.
+struct Matmul {
     const Matrix* matrix;
     Activations x;
     int64_t rows;  // of x, which must have room for these rounded up to 16
@@ -70,7 +70,7 @@ struct AttentionPart {
 
 // How a row draws its token. Noise is a function of seed, stream, position and the token's id.
 struct Draw {
-    float temperature;  // 0: the likeliest
+    float temperature;  // 0: the most likely
     int64_t top_k;      // 0 or less: all
     float top_p;        // 1: all
     float min_p;        // 0: all
@@ -86,7 +86,7 @@ struct Kernels {
     Format (*format_for)(Layout, bool is_prompt);
     // Row `index` of what begins at `packed`.
     void (*pack_row)(const float* x, int64_t columns, Format, uint8_t* packed, int64_t index);
-    void (*multiply)(const Product&, int64_t first_panel, int64_t last_panel, uint8_t* scratch);
+    void (*multiply)(const Matmul&, int64_t first_panel, int64_t last_panel, uint8_t* scratch);
     // Bytes of scratch that `multiply` takes for a matrix of so many columns.
     int64_t (*multiply_scratch)(int64_t columns);
     // The values of one row of a matrix.

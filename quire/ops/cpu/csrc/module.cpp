@@ -103,13 +103,6 @@ void matrix_rows(Machine& machine, const Matrix& matrix, uintptr_t ids, int64_t 
     });
 }
 
-void argmax(Machine& machine, uintptr_t values, int64_t rows, int64_t columns, uintptr_t places, uintptr_t peaks) {
-    over_threads(machine, rows, 4, [&](int64_t row) {
-        pointer<int64_t>(places)[row] = machine.kernels.argmax(pointer<const float>(values) + row * columns, columns,
-                                                               pointer<float>(peaks) + row);
-    });
-}
-
 // Filters are null where no row has one.
 void sample(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t temperature, uintptr_t seed,
             uintptr_t stream, uintptr_t position, uintptr_t top_k, uintptr_t top_p, uintptr_t min_p, uintptr_t tokens) {
@@ -130,14 +123,15 @@ void sample(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, u
     });
 }
 
-void likeliest(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t tokens, uintptr_t invalid) {
-    std::vector<float> peaks(rows);
-    argmax(machine, logits, rows, columns, tokens, reinterpret_cast<uintptr_t>(peaks.data()));
-    for (int64_t row = 0; row < rows; row++) {
-        const bool is_invalid = !std::isfinite(peaks[row]);
-        if (is_invalid) pointer<int64_t>(tokens)[row] = 0;
+// A row whose largest number is none, or infinite, has no token: 0 stands for it, and `invalid` says so.
+void argmax(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t tokens, uintptr_t invalid) {
+    over_threads(machine, rows, 4, [&](int64_t row) {
+        float peak;
+        const int64_t token = machine.kernels.argmax(pointer<const float>(logits) + row * columns, columns, &peak);
+        const bool is_invalid = !std::isfinite(peak);
+        pointer<int64_t>(tokens)[row] = is_invalid ? 0 : token;
         pointer<bool>(invalid)[row] = is_invalid;
-    }
+    });
 }
 
 RowStates row_states(int64_t num_rows, uintptr_t tokens, int64_t row_tokens, uintptr_t num_computed,
@@ -219,8 +213,7 @@ NB_MODULE(_core, m) {
         .def("matrix_rows", matrix_rows, "matrix"_a, "ids"_a, "count"_a, "out"_a, unlocked)
         .def("sample", sample, "logits"_a, "rows"_a, "columns"_a, "temperature"_a, "seed"_a, "stream"_a, "position"_a,
              "top_k"_a, "top_p"_a, "min_p"_a, "tokens"_a, unlocked)
-        .def("argmax", argmax, "values"_a, "rows"_a, "columns"_a, "places"_a, "peaks"_a, unlocked)
-        .def("likeliest", likeliest, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked);
+        .def("argmax", argmax, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked);
 
     nb::class_<Matrix>(m, "Matrix")
         .def("__init__",

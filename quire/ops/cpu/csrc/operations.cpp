@@ -76,8 +76,8 @@ void Linear::run(const Run& run, int thread) {
         for (const RowPart& part : run.parts) {
             const Format format = run.kernels.format_for(matrix.layout, part.is_prompt);
             const Activations x{format, run.at(from_, part.packed_first), matrix.columns};
-            const Product product{&matrix, x, part.count(), run.floats(to_, part.first), run.stride(to_) / 4, reading};
-            run.kernels.multiply(product, piece.first, piece.last, scratch);
+            const Matmul matmul{&matrix, x, part.count(), run.floats(to_, part.first), run.stride(to_) / 4, reading};
+            run.kernels.multiply(matmul, piece.first, piece.last, scratch);
         }
     }
 }

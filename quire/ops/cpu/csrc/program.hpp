@@ -1,5 +1,5 @@
 // Program: the operations of a model's forward, recorded once and run as one call. Values live in one arena, a row a
-// token; operations on rows run back to back on the same rows, so that only products and attention make threads meet.
+// token; operations on rows run back to back on the same rows, so that only matmuls and attention make threads meet.
 #pragma once
 
 #include <cstdint>

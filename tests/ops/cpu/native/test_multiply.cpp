@@ -1,4 +1,4 @@
-// Products, their matrices and their activations, against sums in double precision over the values that the layouts'
+// Matmuls, their matrices and their activations, against sums in double precision over the values that the layouts'
 // description gives.
 #include <algorithm>
 #include <cstring>
@@ -116,8 +116,8 @@ struct Packed {
     }
 };
 
-void check_product(const Sample& sample, const Packed& packed, int64_t rows, const Exact<float>& out, int64_t stride,
-                   Checks& checks) {
+void check_matmul(const Sample& sample, const Packed& packed, int64_t rows, const Exact<float>& out, int64_t stride,
+                  Checks& checks) {
     const Matrix& matrix = sample.matrix;
     const bool in_tiles = packed.activations.format == Format::bf16;  // weights are rounded to bfloat16, too
     const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);
@@ -172,8 +172,8 @@ void check_alone(const Kernels& kernels, const Sample& sample, const Packed& pac
     copy_row(packed.activations, row, x.get());
     Exact<float> out(matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
-    const Product product{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows, {}};
-    kernels.multiply(product, 0, matrix.panels(), scratch.get());
+    const Matmul matmul{&matrix, {packed.activations.format, x.get(), matrix.columns}, 1, out.get(), matrix.rows, {}};
+    kernels.multiply(matmul, 0, matrix.panels(), scratch.get());
     const std::string what = named("multiply", matrix.layout, matrix.rows, matrix.columns);
     checks.expect(std::memcmp(out.get(), together, matrix.rows * sizeof(float)) == 0,
                   what + " of one row differs from its result as row " + std::to_string(row));
@@ -187,10 +187,10 @@ void check_rows(const Kernels& kernels, const Sample& sample, int64_t rows, bool
     const int64_t stride = matrix.rows + 3, panels = matrix.panels(), middle = panels / 3;
     Exact<float> out((rows - 1) * stride + matrix.rows);
     Exact<uint8_t> scratch(kernels.multiply_scratch(matrix.columns));
-    const Product product{&matrix, packed.activations, rows, out.get(), stride, {}};
-    kernels.multiply(product, middle, panels, scratch.get());
-    kernels.multiply(product, 0, middle, scratch.get());
-    check_product(sample, packed, rows, out, stride, checks);
+    const Matmul matmul{&matrix, packed.activations, rows, out.get(), stride, {}};
+    kernels.multiply(matmul, middle, panels, scratch.get());
+    kernels.multiply(matmul, 0, middle, scratch.get());
+    check_matmul(sample, packed, rows, out, stride, checks);
     check_alone(kernels, sample, packed, rows - 1, out.get() + (rows - 1) * stride, checks);
 }
 
@@ -245,7 +245,7 @@ void check_pack_row(const Kernels& kernels, int64_t columns, float magnitude, Nu
     }
 }
 
-// What is not a number must not look like one behind a product.
+// What is not a number must not look like one after a matmul.
 void check_poison(const Kernels& kernels, Layout layout, int64_t rows, bool is_prompt, float poison, Checks& checks) {
     Numbers numbers(7);
     const int64_t columns = 70;

@@ -20,7 +20,7 @@ struct alignas(64) TileShapes {
     uint8_t rows[16] = {};
 };
 
-// Fewest rows of packed weights' products that are faster in tiles than in vectors.
+// Fewest rows of packed weights' matmuls that are faster in tiles than in vectors.
 constexpr int64_t kFewestRowsInTiles = 9;
 
 // Tiles belong to a thread while it multiplies.
@@ -37,7 +37,7 @@ struct TilesInUse {
     TileShapes shapes;
 };
 
-// Whole tiles. For products 0 to 3 hold sums, 4 and 5 activations, 6 and 7 weights.
+// Whole tiles. For matmuls 0 to 3 hold sums, 4 and 5 activations, 6 and 7 weights.
 inline TileShapes whole_tiles() {
     TileShapes shapes;
     for (int tile = 0; tile < 8; tile++) {
@@ -48,8 +48,8 @@ inline TileShapes whole_tiles() {
 }
 
 // Has 16 lines of 64 bytes, a tile, come to the first cache. Where another thread of the core is at work, loading a tile
-// from the second cache holds up the products behind it, and it costs nothing to ask for it between products: four
-// products and four loads take 200 cycles instead of 285. Asked for all at once, behind the products, it gains nothing.
+// from the second cache holds up the matmuls after it, and it costs nothing to ask for it between matmuls: four
+// matmuls and four loads take 200 cycles instead of 285. Asked for all at once, after the matmuls, it gains nothing.
 inline void fetch_tile(const uint8_t* tile) {
     for (int64_t line = 0; line < 16; line++) __builtin_prefetch(tile + 64 * line, 0, 3);
 }

@@ -31,7 +31,7 @@ inline void gather_block(const AttentionTask& task, const KVRows& block, const A
     std::fill(room.keys + block.count * room.dim, room.keys + round_up(block.count, kWidth) * room.dim, 0.0f);
 }
 
-// Products of one query with kWidth keys; those of keys beyond the block are masked. With a kDim other than 0 the keys'
+// Dot products of one query with kWidth keys; keys beyond the block are masked. With a kDim other than 0 the keys'
 // addresses are constants away from each other, and take no registers.
 template <int64_t kDim>
 inline Floats score_keys(const float* query, const float* keys, int64_t any_dim) {

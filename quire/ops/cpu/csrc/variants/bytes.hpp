@@ -1,4 +1,4 @@
-// Products of bytes: one group of a panel with the int8 columns of a few rows of activations, summed in 32 bits. This
+// Dot products of bytes: one group of a panel with the int8 columns of a few rows of activations, in 32-bit sums. This
 // is all that instruction sets do differently when they multiply.
 #pragma once
 

@@ -43,23 +43,23 @@ int64_t multiply_scratch(int64_t columns) {
 #endif
 }
 
-void multiply(const Product& product, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
+void multiply(const Matmul& matmul, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
 #if defined(__AMX_BF16__)
-    if (product.x.format == Format::bf16) {
-        multiply_in_tiles(product, first_panel, last_panel, scratch);
+    if (matmul.x.format == Format::bf16) {
+        multiply_in_tiles(matmul, first_panel, last_panel, scratch);
         return;
     }
-    if (product.x.format == Format::i8 && product.rows >= kFewestRowsInTiles) {
-        const auto in_tiles = product.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
-                                                                   : multiply_bytes_in_tiles<Q8Group>;
-        in_tiles(product, first_panel, last_panel, scratch);
+    if (matmul.x.format == Format::i8 && matmul.rows >= kFewestRowsInTiles) {
+        const auto in_tiles = matmul.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
+                                                                  : multiply_bytes_in_tiles<Q8Group>;
+        in_tiles(matmul, first_panel, last_panel, scratch);
         return;
     }
 #elif defined(__ARM_FEATURE_DOTPROD)
-    if (multiply_wide(product, first_panel, last_panel, scratch)) return;
+    if (multiply_wide(matmul, first_panel, last_panel, scratch)) return;
 #endif
     (void)scratch;
-    multiply_panels(product, first_panel, last_panel);
+    multiply_panels(matmul, first_panel, last_panel);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Products of packed activations with a matrix, a panel of 16 rows at a time: the vector kernel for a few rows of
+// Matmuls of packed activations with a matrix, a panel of 16 rows at a time: the vector kernel for a few rows of
 // activations and the tiled one for many are the same loop with more or fewer rows in registers.
 #pragma once
 
@@ -64,13 +64,13 @@ struct Tile {
     Floats out[kRows][kCount] = {};
 
     template <typename Group>
-    void add_groups(const Group* weights, int64_t groups, const Product& product, int64_t first_row, int first_part) {
+    void add_groups(const Group* weights, int64_t groups, const Matmul& matmul, int64_t first_row, int first_part) {
         static_assert(kTakesBytes, "rows of one ByteGroup");
-        IntegerRows rows(product.x, first_row);
+        IntegerRows rows(matmul.x, first_row);
         const bool is_first = kIsStored<Group> && first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};  // unlike the member, GCC keeps this in registers
         for (int64_t group = 0; group < groups; group++, weights++, rows.next()) {
-            if (is_first) fetch_ahead<sizeof(Group)>(weights, product.reading);
+            if (is_first) fetch_ahead<sizeof(Group)>(weights, matmul.reading);
             Ints sums[kRows][kCount] = {};
             dot_group<kRows, kCount>(*weights, first_part, rows.columns, sums);
             for (int part = 0; part < kCount; part++) {
@@ -90,17 +90,17 @@ struct Tile {
 
     // Weights that are floats of any width, times float activations.
     template <typename Element, typename Load>
-    void add_floats(const Element* weights, const Product& product, int64_t first_row, int first_part,
+    void add_floats(const Element* weights, const Matmul& matmul, int64_t first_row, int first_part,
                     Load load_weights) {
         const float* rows[kRows];
         for (int row = 0; row < kRows; row++) {
-            rows[row] = reinterpret_cast<const float*>(product.x.row(first_row + row));
+            rows[row] = reinterpret_cast<const float*>(matmul.x.row(first_row + row));
         }
-        const int64_t columns = product.matrix->columns;
+        const int64_t columns = matmul.matrix->columns;
         const bool is_first = first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};
         for (int64_t column = 0; column < columns; column++, weights += kPanel) {
-            if (is_first) fetch_ahead<kPanel * sizeof(Element)>(weights, product.reading);
+            if (is_first) fetch_ahead<kPanel * sizeof(Element)>(weights, matmul.reading);
             for (int part = 0; part < kCount; part++) {
                 const Floats value = load_weights(weights + kWidth * (first_part + part));
                 for (int row = 0; row < kRows; row++) totals[row][part] += value * rows[row][column];
@@ -109,28 +109,28 @@ struct Tile {
         keep(totals);
     }
 
-    void add(const Product& product, int64_t panel, int64_t first_row, int first_part) {
-        const uint8_t* data = product.matrix->panel(panel);
-        const int64_t groups = product.matrix->padded_columns() / kGroup;
+    void add(const Matmul& matmul, int64_t panel, int64_t first_row, int first_part) {
+        const uint8_t* data = matmul.matrix->panel(panel);
+        const int64_t groups = matmul.matrix->padded_columns() / kGroup;
         const auto* q4 = reinterpret_cast<const Q4Group*>(data);
         const auto* q8 = reinterpret_cast<const Q8Group*>(data);
         const auto* floats = reinterpret_cast<const float*>(data);
         const auto* halves = reinterpret_cast<const uint16_t*>(data);
         if constexpr (kTakesBytes) {
-            if (product.matrix->layout == Layout::q4) return add_groups(q4, groups, product, first_row, first_part);
-            if (product.matrix->layout == Layout::q8) return add_groups(q8, groups, product, first_row, first_part);
+            if (matmul.matrix->layout == Layout::q4) return add_groups(q4, groups, matmul, first_row, first_part);
+            if (matmul.matrix->layout == Layout::q8) return add_groups(q8, groups, matmul, first_row, first_part);
         }
-        switch (product.matrix->layout) {
-            case Layout::f32: return add_floats(floats, product, first_row, first_part, load);
-            case Layout::f16: return add_floats(halves, product, first_row, first_part, load_half);
-            case Layout::bf16: return add_floats(halves, product, first_row, first_part, load_brain);
+        switch (matmul.matrix->layout) {
+            case Layout::f32: return add_floats(floats, matmul, first_row, first_part, load);
+            case Layout::f16: return add_floats(halves, matmul, first_row, first_part, load_half);
+            case Layout::bf16: return add_floats(halves, matmul, first_row, first_part, load_brain);
             default: return;  // comes in bytes
         }
     }
 
     // Writes the first `rows` rows.
-    void finish(const Product& product, int64_t panel, int64_t first_row, int64_t rows, int first_part) const {
-        const Matrix& matrix = *product.matrix;
+    void finish(const Matmul& matmul, int64_t panel, int64_t first_row, int64_t rows, int first_part) const {
+        const Matrix& matrix = *matmul.matrix;
         for (int part = 0; part < kCount; part++) {
             const int64_t output = panel * kPanel + kWidth * (first_part + part);
             Floats bias = {};
@@ -140,7 +140,7 @@ struct Tile {
                 }
             }
             for (int row = 0; row < kRows && row < rows; row++) {
-                float* to = product.out + (first_row + row) * product.stride + output;
+                float* to = matmul.out + (first_row + row) * matmul.stride + output;
                 const Floats value = out[row][part] * matrix.factor + bias;
                 if (output + kWidth <= matrix.rows) {
                     store(to, value);
@@ -161,11 +161,11 @@ private:
 
 // One panel times kRows rows of activations.
 template <int kRows, int kCount>
-inline void multiply_rows(const Product& product, int64_t panel, int64_t first_row) {
+inline void multiply_rows(const Matmul& matmul, int64_t panel, int64_t first_row) {
     for (int part = 0; part < kParts; part += kCount) {
         Tile<kRows, kCount> tile;
-        tile.add(product, panel, first_row, part);
-        tile.finish(product, panel, first_row, kRows, part);
+        tile.add(matmul, panel, first_row, part);
+        tile.finish(matmul, panel, first_row, kRows, part);
     }
 }
 
@@ -183,23 +183,23 @@ constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 2;
 
 // One panel times the rows from `row` on, a multiple of 16.
 template <int kTileRows>
-inline void multiply_panel(const Product& product, int64_t panel, int64_t row = 0) {
-    for (; row + kTileRows <= product.rows; row += kTileRows) {
-        multiply_rows<kTileRows, kTileParts>(product, panel, row);
+inline void multiply_panel(const Matmul& matmul, int64_t panel, int64_t row = 0) {
+    for (; row + kTileRows <= matmul.rows; row += kTileRows) {
+        multiply_rows<kTileRows, kTileParts>(matmul, panel, row);
     }
     if constexpr (kTileRows > 4) {
-        for (; row + 4 <= product.rows; row += 4) multiply_rows<4, kTileParts>(product, panel, row);
+        for (; row + 4 <= matmul.rows; row += 4) multiply_rows<4, kTileParts>(matmul, panel, row);
     }
-    for (; row + 2 <= product.rows; row += 2) multiply_rows<2, kParts>(product, panel, row);
-    for (; row < product.rows; row++) multiply_rows<1, kParts>(product, panel, row);
+    for (; row + 2 <= matmul.rows; row += 2) multiply_rows<2, kParts>(matmul, panel, row);
+    for (; row < matmul.rows; row++) multiply_rows<1, kParts>(matmul, panel, row);
 }
 
-inline void multiply_panels(const Product& product, int64_t first_panel, int64_t last_panel) {
+inline void multiply_panels(const Matmul& matmul, int64_t first_panel, int64_t last_panel) {
     for (int64_t panel = first_panel; panel < last_panel; panel++) {
-        if (product.x.format == Format::i8) {
-            multiply_panel<kByteRows>(product, panel);
+        if (matmul.x.format == Format::i8) {
+            multiply_panel<kByteRows>(matmul, panel);
         } else {
-            multiply_panel<kFloatRows>(product, panel);
+            multiply_panel<kFloatRows>(matmul, panel);
         }
     }
 }

@@ -1,4 +1,4 @@
-// Products of bytes on AMX, in tiles of 16 rows of activations × 16 rows of a panel, the columns of one group at a time,
+// Matmuls of bytes on AMX, in tiles of 16 rows of activations × 16 rows of a panel, the columns of one group at a time,
 // because every group has its own scales. Its 16 × 16 sums are exact, and what follows is the arithmetic of multiply.hpp
 // in the same order, so a row's result does not depend on how many rows are computed with it.
 //
@@ -34,23 +34,23 @@ inline void unpack(const Q4Group& group, uint8_t* to) {
     }
 }
 
-// The products of tiles in their order: for each panel all rows, for these all groups.
+// The matmuls of tiles in their order: for each panel all rows, for these all groups.
 template <typename Group>
-class TileProducts {
+class TileMatmuls {
 public:
-    TileProducts(const Product& product, int64_t row_tiles, int64_t first_panel, int64_t last_panel, uint8_t* unpacked)
-        : reading_(product.reading),
-          groups_(product.matrix->padded_columns() / kGroup),
-          weights_(reinterpret_cast<const Group*>(product.matrix->panel(first_panel))),
-          end_(reinterpret_cast<const Group*>(product.matrix->panel(last_panel))),
-          first_rows_(product.x.byte_groups(0)),
+    TileMatmuls(const Matmul& matmul, int64_t row_tiles, int64_t first_panel, int64_t last_panel, uint8_t* unpacked)
+        : reading_(matmul.reading),
+          groups_(matmul.matrix->padded_columns() / kGroup),
+          weights_(reinterpret_cast<const Group*>(matmul.matrix->panel(first_panel))),
+          end_(reinterpret_cast<const Group*>(matmul.matrix->panel(last_panel))),
+          first_rows_(matmul.x.byte_groups(0)),
           x_(first_rows_),
           row_tiles_(row_tiles),
           unpacked_(unpacked) {
         bring();
     }
 
-    // Begins the next product, in tile 0. Does nothing behind the last.
+    // Begins the next matmul, in tile 0. Does nothing after the last.
     void begin() {
         if (weights_ == end_) return;
         _tile_loadd(1, x_->columns, kGroup);
@@ -76,7 +76,7 @@ private:
         weights_ += groups_;
     }
 
-    // The first rows that meet a panel bring its weights, each group one product early: then nobody waits for them.
+    // The first rows that meet a panel bring its weights, each group one matmul early: then nobody waits for them.
     // Nibbles are unpacked, bytes used where they are.
     void bring() {
         if (weights_ == end_) return;
@@ -118,7 +118,7 @@ inline void add_group(const int32_t* sums, const Group& group, const GroupNumber
     }
 }
 
-// Sums of the tiles' products on their way to the vectors.
+// Sums of the tiles' matmuls on their way to the vectors.
 struct alignas(64) TileSums {
     int32_t buffers[2][16 * 16];
     int32_t *ready = buffers[0], *coming = buffers[1];
@@ -130,56 +130,56 @@ struct alignas(64) TileSums {
 // A panel times kRows rows from `row` on. Behind those may be any bits, which vectors leave alone: floats that are too
 // small to be normal would take a hundred times as long.
 template <int kRows, typename Group>
-inline void add_products(TileProducts<Group>& products, TileSums& sums, const Product& product, int64_t panel,
-                         int64_t row) {
+inline void add_matmuls(TileMatmuls<Group>& tile_matmuls, TileSums& sums, const Matmul& matmul, int64_t panel,
+                        int64_t row) {
     for (int64_t index = row; index < row + kRows; index++) {  // memory that is about to be written comes meanwhile
-        __builtin_prefetch(product.out + index * product.stride + panel * kPanel, 1);
+        __builtin_prefetch(matmul.out + index * matmul.stride + panel * kPanel, 1);
     }
-    const auto* weights = reinterpret_cast<const Group*>(product.matrix->panel(panel));
-    const auto* const end = reinterpret_cast<const Group*>(product.matrix->panel(panel + 1));
-    const ByteGroup* x = product.x.byte_groups(row);
+    const auto* weights = reinterpret_cast<const Group*>(matmul.matrix->panel(panel));
+    const auto* const end = reinterpret_cast<const Group*>(matmul.matrix->panel(panel + 1));
+    const ByteGroup* x = matmul.x.byte_groups(row);
     Floats out[kRows] = {};  // only ever indexed by constants, so that it stays in registers
     for (; weights < end; weights++, x++) {
         sums.store();
-        products.begin();
+        tile_matmuls.begin();
         add_group(sums.ready, *weights, x->numbers, out);
         sums.swap();
     }
     Tile<kRows, 1> tile;
 #pragma GCC unroll 16
     for (int index = 0; index < kRows; index++) tile.out[index][0] = out[index];
-    tile.finish(product, panel, row, kRows, 0);
+    tile.finish(matmul, panel, row, kRows, 0);
 }
 
 // The same for as many rows as are left, kRows or fewer.
 template <int kRows, typename Group>
-inline void add_last_products(TileProducts<Group>& products, TileSums& sums, const Product& product, int64_t panel,
-                              int64_t row) {
+inline void add_last_matmuls(TileMatmuls<Group>& tile_matmuls, TileSums& sums, const Matmul& matmul, int64_t panel,
+                             int64_t row) {
     if constexpr (kRows >= kFewestRowsInTiles) {
-        if (product.rows - row == kRows) return add_products<kRows>(products, sums, product, panel, row);
-        add_last_products<kRows - 1>(products, sums, product, panel, row);
+        if (matmul.rows - row == kRows) return add_matmuls<kRows>(tile_matmuls, sums, matmul, panel, row);
+        add_last_matmuls<kRows - 1>(tile_matmuls, sums, matmul, panel, row);
     }
 }
 
 constexpr int64_t bytes_scratch(int64_t columns) { return round_up(columns, kGroup) / kGroup * kGroupTileBytes; }
 
 template <typename Group>
-inline void multiply_bytes_in_tiles(const Product& product, int64_t first, int64_t last, uint8_t* scratch) {
+inline void multiply_bytes_in_tiles(const Matmul& matmul, int64_t first, int64_t last, uint8_t* scratch) {
     const TilesInUse tiles(byte_tiles());
     // the last rows are faster in vectors if they are few
-    const int64_t left = product.rows % kRowTile;
-    const int64_t rows = left < kFewestRowsInTiles ? product.rows - left : product.rows;
-    TileProducts<Group> products(product, round_up(rows, kRowTile) / kRowTile, first, last, scratch);
+    const int64_t left = matmul.rows % kRowTile;
+    const int64_t rows = left < kFewestRowsInTiles ? matmul.rows - left : matmul.rows;
+    TileMatmuls<Group> tile_matmuls(matmul, round_up(rows, kRowTile) / kRowTile, first, last, scratch);
     TileSums sums;
-    products.begin();
+    tile_matmuls.begin();
     sums.store();
     sums.swap();
-    products.begin();
+    tile_matmuls.begin();
     for (int64_t panel = first; panel < last; panel++) {
         int64_t row = 0;
-        for (; row + kRowTile <= rows; row += kRowTile) add_products<16>(products, sums, product, panel, row);
-        if (row < rows) add_last_products<kRowTile - 1>(products, sums, product, panel, row);
-        multiply_panel<kByteRows>(product, panel, rows);
+        for (; row + kRowTile <= rows; row += kRowTile) add_matmuls<16>(tile_matmuls, sums, matmul, panel, row);
+        if (row < rows) add_last_matmuls<kRowTile - 1>(tile_matmuls, sums, matmul, panel, row);
+        multiply_panel<kByteRows>(matmul, panel, rows);
     }
 }
 

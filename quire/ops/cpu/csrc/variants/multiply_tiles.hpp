@@ -1,4 +1,4 @@
-// Products on AMX, in tiles of 16 rows of activations × 16 rows of a panel. A panel's weights become bfloat16, whatever
+// Matmuls on AMX, in tiles of 16 rows of activations × 16 rows of a panel. A panel's weights become bfloat16, whatever
 // their layout, and serve all rows; sums over all columns stay in a tile, in float32.
 #pragma once
 
@@ -132,22 +132,22 @@ inline void tiles_1x2(const uint8_t* x, const uint8_t* left, const uint8_t* righ
 
 // Where a panel's sums go, and what is done to them on the way.
 struct PanelOut {
-    const Product* product;
+    const Matmul* matmul;
     int64_t first_output, outputs;  // of the matrix's rows
     Floats bias = {};
 
-    PanelOut(const Product& product, int64_t panel)
-        : product(&product),
+    PanelOut(const Matmul& matmul, int64_t panel)
+        : matmul(&matmul),
           first_output(panel * kPanel),
-          outputs(std::min(kPanel, product.matrix->rows - first_output)) {
-        const float* biases = product.matrix->bias;
+          outputs(std::min(kPanel, matmul.matrix->rows - first_output)) {
+        const float* biases = matmul.matrix->bias;
         for (int64_t i = 0; biases != nullptr && i < outputs; i++) bias[i] = biases[first_output + i];
     }
 
-    float* row(int64_t index) const { return product->out + index * product->stride + first_output; }
+    float* row(int64_t index) const { return matmul->out + index * matmul->stride + first_output; }
 
     void write(const float* sums, int64_t index) const {
-        const Floats value = load(sums) * product->matrix->factor + bias;
+        const Floats value = load(sums) * matmul->matrix->factor + bias;
         if (outputs == kPanel) {
             store(row(index), value);
         } else {
@@ -184,32 +184,32 @@ struct ComingRows {
     }
 };
 
-inline void multiply_in_tiles(const Product& product, int64_t first, int64_t last, uint8_t* scratch) {
+inline void multiply_in_tiles(const Matmul& matmul, int64_t first, int64_t last, uint8_t* scratch) {
     const TilesInUse tiles(whole_tiles());
-    const Matrix& matrix = *product.matrix;
+    const Matrix& matrix = *matmul.matrix;
     const int64_t size = expanded_bytes(matrix.columns), steps = matrix.padded_columns() / kGroup;
     const int64_t rows_a_step = (32 + steps - 1) / steps;
     alignas(64) float sums[2][32 * 32];
     float *coming = sums[0], *written = sums[1];
-    WaitingRows waiting{{{product, first}, {product, first}}, 0, written, 0, 0};
+    WaitingRows waiting{{{matmul, first}, {matmul, first}}, 0, written, 0, 0};
     for (int64_t panel = first; panel < last; panel += 2) {
         const int64_t panels = std::min<int64_t>(2, last - panel);
         for (int64_t half = 0; half < panels; half++) {
-            expand_panel(matrix, panel + half, product.reading, scratch + half * size);
+            expand_panel(matrix, panel + half, matmul.reading, scratch + half * size);
         }
         const uint8_t* right = panels == 2 ? scratch + size : scratch;
-        const PanelOut out[2] = {{product, panel}, {product, panel + panels - 1}};
-        for (int64_t row = 0; row < product.rows; row += 32) {
-            const int64_t rows = std::min<int64_t>(32, product.rows - row);
+        const PanelOut out[2] = {{matmul, panel}, {matmul, panel + panels - 1}};
+        for (int64_t row = 0; row < matmul.rows; row += 32) {
+            const int64_t rows = std::min<int64_t>(32, matmul.rows - row);
             ComingRows of_this{out, row, row + rows};
             const auto meanwhile = [&] {
                 waiting.write(rows_a_step);
                 of_this.fetch(rows_a_step);
             };
             if (rows > 16) {
-                tiles_2x2(product.x.row(row), product.x.row(row + 16), scratch, right, steps, coming, meanwhile);
+                tiles_2x2(matmul.x.row(row), matmul.x.row(row + 16), scratch, right, steps, coming, meanwhile);
             } else {
-                tiles_1x2(product.x.row(row), scratch, right, steps, coming, meanwhile);
+                tiles_1x2(matmul.x.row(row), scratch, right, steps, coming, meanwhile);
             }
             waiting = {{out[0], out[1]}, panels, coming, row, row + rows};
             std::swap(coming, written);

@@ -1,4 +1,4 @@
-// Products of bytes on NEON: a register of activations holds 16 columns, and instructions take 4 of them by their lane.
+// Dot products of bytes on NEON: a register of activations holds 16 columns; instructions take 4 of them by their lane.
 #pragma once
 
 #include "bytes.hpp"
@@ -44,7 +44,7 @@ inline int8x16_t for_all_rows(Bytes x) {
     return vreinterpretq_s8_s32(vdupq_laneq_s32(bits_as<int32x4_t>(x), kLane));
 }
 
-// Products of two rows' 4 columns each in `low`, of two more rows' in `high`.
+// Dot products of two rows' 4 columns each in `low`, of two more rows' in `high`.
 struct Shorts {
     int16x8_t low, high;
 

@@ -1,4 +1,4 @@
-// What happens to one row of activations between products: norms, gates, rotation, storing.
+// What happens to one row of activations between matmuls: norms, gates, rotation, storing.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@ constexpr int64_t kFewestWideRows = 8;
 constexpr bool kWidensBytes = true;
 
 // 32 columns of a panel in pairs of rows. Bytes 128 * c + 16 * p + 8 * i and on are columns 8 * c and on of row
-// 2 * p + i; scales lie as a product's sums do: for each pair [row 2 * p, the same, row 2 * p + 1, the same].
+// 2 * p + i; scales lie as a dot product's sums do: for each pair [row 2 * p, the same, row 2 * p + 1, the same].
 template <bool kMinimum>
 struct WideGroup {
     float scale[2 * kPanel];
@@ -52,7 +52,7 @@ inline void widen(const Group& group, WideGroup<kHasMinimum<Group>>& wide) {
     }
 }
 
-// Numbers of two rows of activations as a product's sums want them: [first, second, first, second].
+// Numbers of two rows of activations as a dot product's sums want them: [first, second, first, second].
 inline Floats both(float first, float second) {
     const float32x2_t pair = {first, second};
     return vcombine_f32(pair, pair);
@@ -105,16 +105,16 @@ inline Tile<4, kParts> multiply_four(const WideGroup<kMinimum>* weights, int64_t
 }
 
 template <bool kMinimum>
-inline void multiply_wide_panel(const Product& product, int64_t panel, const WideGroup<kMinimum>* weights) {
-    const int64_t groups = product.matrix->padded_columns() / kGroup;
-    for (int64_t row = 0; row < product.rows; row += 4) {
-        multiply_four(weights, groups, product.x, row).finish(product, panel, row, product.rows - row, 0);
+inline void multiply_wide_panel(const Matmul& matmul, int64_t panel, const WideGroup<kMinimum>* weights) {
+    const int64_t groups = matmul.matrix->padded_columns() / kGroup;
+    for (int64_t row = 0; row < matmul.rows; row += 4) {
+        multiply_four(weights, groups, matmul.x, row).finish(matmul, panel, row, matmul.rows - row, 0);
     }
 }
 
 #else
 
-constexpr bool kWidensBytes = false;  // they are as the products take them
+constexpr bool kWidensBytes = false;  // they are as the matmuls take them
 
 // 32 columns of a panel with their bytes as in Q8Group.
 template <bool kMinimum>
@@ -145,13 +145,13 @@ inline void widen(const Q4Group& group, WideGroup<true>& wide) {
     }
 }
 
-inline void multiply_wide_panel(const Product& product, int64_t panel, const WideGroup<true>* weights) {
-    const int64_t groups = product.matrix->padded_columns() / kGroup;
-    for (int64_t row = 0; row < product.rows; row += 4) {
+inline void multiply_wide_panel(const Matmul& matmul, int64_t panel, const WideGroup<true>* weights) {
+    const int64_t groups = matmul.matrix->padded_columns() / kGroup;
+    for (int64_t row = 0; row < matmul.rows; row += 4) {
         for (int part = 0; part < kParts; part += 2) {
             Tile<4, 2> tile;
-            tile.add_groups(weights, groups, product, row, part);
-            tile.finish(product, panel, row, product.rows - row, part);
+            tile.add_groups(weights, groups, matmul, row, part);
+            tile.finish(matmul, panel, row, matmul.rows - row, part);
         }
     }
 }
@@ -163,24 +163,24 @@ inline int64_t wide_panel_bytes(int64_t columns) {
 }
 
 template <typename Group>
-inline void multiply_widened(const Product& product, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
-    const int64_t groups = product.matrix->padded_columns() / kGroup;
+inline void multiply_widened(const Matmul& matmul, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
+    const int64_t groups = matmul.matrix->padded_columns() / kGroup;
     auto* wide = reinterpret_cast<WideGroup<kHasMinimum<Group>>*>(scratch);
     for (int64_t panel = first_panel; panel < last_panel; panel++) {
-        const auto* packed = reinterpret_cast<const Group*>(product.matrix->panel(panel));
+        const auto* packed = reinterpret_cast<const Group*>(matmul.matrix->panel(panel));
         for (int64_t group = 0; group < groups; group++) widen(packed[group], wide[group]);
-        multiply_wide_panel(product, panel, wide);
+        multiply_wide_panel(matmul, panel, wide);
     }
 }
 
 // Whether it did: few rows, and some layouts, are for multiply_panels.
-inline bool multiply_wide(const Product& product, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
-    if (product.x.format != Format::i8 || product.rows < kFewestWideRows) return false;
-    if (product.matrix->layout == Layout::q4) {
-        multiply_widened<Q4Group>(product, first_panel, last_panel, scratch);
+inline bool multiply_wide(const Matmul& matmul, int64_t first_panel, int64_t last_panel, uint8_t* scratch) {
+    if (matmul.x.format != Format::i8 || matmul.rows < kFewestWideRows) return false;
+    if (matmul.matrix->layout == Layout::q4) {
+        multiply_widened<Q4Group>(matmul, first_panel, last_panel, scratch);
         return true;
     }
-    if constexpr (kWidensBytes) multiply_widened<Q8Group>(product, first_panel, last_panel, scratch);
+    if constexpr (kWidensBytes) multiply_widened<Q8Group>(matmul, first_panel, last_panel, scratch);
     return kWidensBytes;
 }
 

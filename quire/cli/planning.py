@@ -1,0 +1,133 @@
+"""What a model takes of a device, from its header alone, and what to change when it does not fit."""
+
+from dataclasses import dataclass, replace
+
+from quire.config.decide_compute import decide_dtype
+from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.holding import Holding
+from quire.config.kv_layout import blocks_for, kv_tokens
+from quire.config.memory import MemoryBudget, weights_on_device
+from quire.config.remedies import Remedy, find_remedies, fit
+from quire.config.resolve import resolve
+from quire.config.resolved import Resolved
+from quire.config.sizes import decimal_size
+from quire.core.errors import ConfigError
+from quire.models.loading.header import read_model_facts
+
+_USUAL_SEQ_LEN = 4096
+_BOUNDLESS = 2**60
+"""Bytes: more than any device has, to tell settings that can never work from ones that only lack memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """One device's memory, divided; every device of a tensor or pipeline parallel model gets the same."""
+
+    model: ModelFacts
+    device: DeviceFacts
+    num_devices: int
+    dtype: str
+    kv_dtype: str
+    kv_bytes_per_token: int
+    """Over all layers of one device."""
+    block_bytes: int
+    budget: MemoryBudget
+    seq_len: int
+    """Length of the sequences that `sequences_in_memory` counts."""
+    resolved: Resolved | None
+    """None when it does not fit."""
+    problem: str
+    """Why it does not fit; empty when it does."""
+    remedies: tuple[Remedy, ...]
+    """Changes that make it fit, each tried out."""
+
+    @property
+    def fits(self) -> bool:
+        return self.resolved is not None
+
+    @property
+    def num_blocks(self) -> int:
+        return self.resolved.kv.num_blocks if self.resolved else 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens the blocks hold when every layer keeps all of them; sliding windows leave room for more."""
+        return kv_tokens(self.resolved.kv) if self.resolved else 0
+
+    @property
+    def sequences_in_memory(self) -> int:
+        """Sequences of `seq_len` tokens whose KV fits at once."""
+        if self.resolved is None:
+            return 0
+        return self.num_blocks // sequence_blocks(self.resolved, self.seq_len)
+
+    @property
+    def sequences_at_once(self) -> int:
+        """The same, but no more than a step may hold."""
+        limit = self.resolved.limits.max_num_seqs if self.resolved else 0
+        return min(self.sequences_in_memory, limit)
+
+
+def plan_checkpoint(asked: EngineConfig, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:
+    """Plan for the checkpoint that `asked` names, reading only its header."""
+    facts = read_model_facts(asked.model.model, asked.model.revision, asked.model.model_impl)
+    return plan_memory(asked, facts, device, seq_len)
+
+
+def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:
+    """Divide the device's memory; raises a ConfigError only for settings that no memory would make work, and for
+    models that keep no KV.
+    """
+    if model.spec.is_encoder:
+        raise ConfigError(_weights_alone(asked, model, device))
+    _check_seq_len(seq_len, asked, model)
+    boundless = resolve(asked, model, replace(device, memory_bytes=_BOUNDLESS, host_memory_bytes=_BOUNDLESS))
+    resolved, problem = fit(asked, model, device, seq_len)
+    limits = boundless.limits
+    step = (limits.max_num_seqs, limits.max_num_batched_tokens)
+    cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
+    dtype, core = boundless.dtype, boundless.cpu_core
+    holding = Holding(dtype, decide_packed(asked, model, device, dtype, [], cpu_core=core), core)
+    offloaded = decide_offload(asked, model, device, holding, [])
+    longest = (resolved or boundless).limits.max_model_len
+    return MemoryPlan(
+        model=model,
+        device=device,
+        num_devices=asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size,
+        dtype=boundless.dtype,
+        kv_dtype=boundless.kv.dtype,
+        kv_bytes_per_token=boundless.kv.bytes_per_token,
+        block_bytes=boundless.kv.block_bytes,
+        budget=memory_budget(asked, model, device, holding, step, boundless.kv, cpu_blocks, offloaded),
+        seq_len=seq_len or min(_USUAL_SEQ_LEN, longest),
+        resolved=resolved,
+        problem=problem,
+        remedies=() if resolved else find_remedies(asked, model, device, seq_len),
+    )
+
+
+def sequence_blocks(resolved: Resolved, length: int) -> int:
+    """Blocks one generating sequence of `length` tokens holds."""
+    return blocks_for(resolved.kv.groups, resolved.kv.block_size, length + resolved.limits.num_lookahead_tokens)
+
+
+def _weights_alone(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str:
+    """What there is to say of an encoder."""
+    dtype = decide_dtype(asked.model.dtype, model, device, [])
+    size = weights_on_device(model, Holding(dtype), asked.parallel)
+    return (
+        f"{model.name} embeds texts and generates none, so it keeps no KV to plan for: its weights take "
+        f"{decimal_size(size)} in {dtype}, of the {decimal_size(device.memory_bytes)} of {device.name}."
+    )
+
+
+def _check_seq_len(seq_len: int | None, asked: EngineConfig, model: ModelFacts) -> None:
+    if seq_len is None:
+        return
+    longest, source = model.spec.max_position, model.spec.max_position_source
+    if asked.model.max_model_len is not None and asked.model.max_model_len < longest:
+        longest, source = asked.model.max_model_len, "--max-model-len"
+    if not 1 <= seq_len <= longest:
+        raise ConfigError(f"--seq-len is {seq_len}, but it must be from 1 to {longest}, as {source} says.")

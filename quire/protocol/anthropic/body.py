@@ -1,0 +1,111 @@
+"""Bodies of Anthropic's Messages API as a conversation and sampling parameters. Every field is honoured or refused.
+
+`cache_control` needs nothing done for it: every prefix is cached, wherever a client marks one.
+"""
+
+from dataclasses import dataclass
+
+from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS, SamplingParams
+from quire.protocol.anthropic.tools import read_reasoning_options, read_tools
+from quire.protocol.anthropic.turns import Message, check_cache_control, joined, read_text, read_turn
+from quire.protocol.openai.fields import Fields, object_of, refuse
+from quire.protocol.openai.messages import MOST_MESSAGES
+from quire.protocol.openai.options import LONGEST_IDENTIFIER, LONGEST_MODEL
+from quire.protocol.parsers.reasoning_options import ReasoningOptions
+from quire.protocol.parsers.tools import Tools
+
+COUNT_FIELDS = (
+    *("model", "messages", "system", "thinking", "tools", "tool_choice"),
+    *("cache_control", "speed"),
+)
+MESSAGE_FIELDS = (
+    *(*COUNT_FIELDS, "max_tokens", "metadata", "service_tier", "stop_sequences", "stream"),
+    *("temperature", "top_k", "top_p"),
+)
+_UNSUPPORTED = {
+    "container": "there are no containers here; leave it out",
+    "context_management": "the conversation is taken as it is; leave it out",
+    "diagnostics": "usage.cache_read_input_tokens says what the cache held; leave it out",
+    "inference_geo": "the model runs in one place; leave it out",
+    "mcp_servers": "quire calls no servers; give their functions as tools",
+    "output_config": "neither effort nor output formats are supported; leave it out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Who said what, the system prompt first."""
+
+    model: str
+    messages: list[Message]
+    prefilled: bool
+    """Whether the last message is the beginning of the answer."""
+    tools: Tools
+    reasoning_options: ReasoningOptions
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesBody:
+    """A body of /v1/messages."""
+
+    conversation: Conversation
+    params: SamplingParams
+    stream: bool
+    labels: dict[str, str]
+    """What the client calls its user; for the log."""
+
+
+def read_messages_body(values: object) -> MessagesBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED)
+    most = body.whole("max_tokens", 1, MAX_TOKENS)
+    if most is None:
+        raise InvalidRequest("max_tokens is missing; say how many tokens the answer may have", field="max_tokens")
+    # Two words for the only tier there is.
+    body.one_of("service_tier", ("auto", "standard_only"))
+    metadata = Fields(body.object("metadata") or {}, known=("user_id",), where="metadata.")
+    user = metadata.text("user_id", longest=LONGEST_IDENTIFIER)
+    return MessagesBody(
+        conversation=_conversation(body),
+        params=SamplingParams(
+            **body.present("temperature", "top_p", "top_k"), max_tokens=most, stop=_stop_sequences(body)
+        ),
+        stream=body.flag("stream"),
+        labels={} if user is None else {"metadata.user_id": user},
+    )
+
+
+def read_count_body(values: object) -> Conversation:
+    """A body of /v1/messages/count_tokens."""
+    return _conversation(Fields(object_of(values), known=COUNT_FIELDS, unsupported=_UNSUPPORTED))
+
+
+def _conversation(body: Fields) -> Conversation:
+    model = body.text("model", longest=LONGEST_MODEL)
+    if model is None:
+        raise InvalidRequest("model is missing; /v1/models lists the names there are", field="model")
+    body.only("speed", "standard")
+    check_cache_control(body.get("cache_control"), "cache_control")
+    given = body.list("messages", MOST_MESSAGES)
+    if not given:
+        raise refuse("messages", given, "a list of at least one message")
+    read = [read_turn(each, f"messages[{place}]", is_last=place == len(given) - 1) for place, each in enumerate(given)]
+    turns = [turn for several in read for turn in several]
+    prefilled = turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]
+    if prefilled and not turns[-1]["content"]:
+        turns, prefilled = turns[:-1], False
+    system = read_text(body.get("system"), "system", may_be_empty=True) if "system" in body else ""
+    opening = [{"role": "system", "content": system}] if system else []
+    if not turns:
+        raise refuse("messages", given, "a list with a message that is not empty")
+    return Conversation(model, joined([*opening, *turns]), prefilled, read_tools(body), read_reasoning_options(body))
+
+
+def _stop_sequences(body: Fields) -> tuple[str, ...]:
+    given = body.list("stop_sequences", MAX_STOP_STRINGS) or []
+    for place, each in enumerate(given):
+        if not isinstance(each, str) or not 0 < len(each) <= MAX_STOP_LENGTH:
+            raise refuse(f"stop_sequences[{place}]", each, f"text of 1 to {MAX_STOP_LENGTH} characters")
+    return tuple(given)

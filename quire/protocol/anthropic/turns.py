@@ -1,0 +1,175 @@
+"""The messages of Anthropic's API as chat templates read them: blocks of text, thinking, calls and their results."""
+
+from typing import Any
+
+from quire.core.errors import InvalidRequest
+from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.free_form import check_free_form
+from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_PARTS
+
+Message = dict[str, Any]
+
+ROLES = ("user", "assistant", "system")
+LONGEST_ID = 256
+_BLOCKS: dict[str, tuple[str, ...]] = {
+    "user": ("text", "tool_result"),
+    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
+    "system": ("text",),
+}
+_UNSUPPORTED = ("image", "document", "search_result", "server_tool_use", "web_search_tool_result")
+
+
+def read_turn(given: object, where: str, *, is_last: bool) -> list[Message]:
+    """A message as one turn, or as several: results of calls are turns of their own."""
+    if not isinstance(given, dict):
+        raise refuse(where, given, "an object with a role and content")
+    message = Fields(given, known=("role", "content"), where=f"{where}.")
+    role = message.one_of("role", ROLES)
+    if role is None:
+        raise refuse(f"{where}.role", role, f"one of {', '.join(ROLES)}")
+    content, may_be_empty = message.get("content"), is_last and role == "assistant"
+    if not isinstance(content, list):
+        return [{"role": role, "content": read_text(content, f"{where}.content", may_be_empty=may_be_empty)}]
+    if len(content) > MOST_PARTS:
+        raise refuse(f"{where}.content", f"a list of {len(content)}", f"a list of at most {MOST_PARTS} blocks")
+    turn = _Turn(role)
+    for place, block in enumerate(content):
+        turn.take(block, f"{where}.content[{place}]")
+    return turn.messages(f"{where}.content", may_be_empty=may_be_empty)
+
+
+def read_text(given: object, where: str, *, may_be_empty: bool) -> str:
+    """Text, or blocks of nothing else."""
+    if isinstance(given, list):
+        if len(given) > MOST_PARTS:
+            raise refuse(where, f"a list of {len(given)}", f"a list of at most {MOST_PARTS} blocks")
+        text = "\n".join(_text_block(block, f"{where}[{place}]") for place, block in enumerate(given))
+    elif isinstance(given, str):
+        text = given
+    else:
+        raise refuse(where, given, "text or a list of text blocks")
+    if len(text) > LONGEST_CONTENT:
+        raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
+    if not text and not may_be_empty:
+        raise refuse(where, given, "text that is not empty")
+    return text
+
+
+def check_cache_control(given: object, where: str) -> None:
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        raise refuse(where, given, '{"type": "ephemeral"}')
+    control = Fields(given, known=("type", "ttl"), where=f"{where}.")
+    if control.one_of("type", ("ephemeral",)) is None:
+        raise refuse(f"{where}.type", None, "ephemeral")
+    control.one_of("ttl", ("5m", "1h"))
+
+
+def joined(messages: list[Message]) -> list[Message]:
+    """Messages of one role that follow each other are one turn: templates want the roles to alternate."""
+    turns: list[Message] = []
+    for message in messages:
+        last = turns[-1] if turns else {}
+        if last.keys() == message.keys() == {"role", "content"} and last["role"] == message["role"]:
+            turns[-1] = {"role": message["role"], "content": f"{last['content']}\n{message['content']}"}
+        else:
+            turns.append(message)
+    return turns
+
+
+class _Turn:
+    """The blocks of one message, sorted by what templates do with them."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[Message] = []
+        self._results: list[Message] = []
+
+    def take(self, given: object, where: str) -> None:
+        kind = given.get("type") if isinstance(given, dict) else None
+        allowed = _BLOCKS[self._role]
+        if kind in _UNSUPPORTED or (
+            isinstance(kind, str) and kind in sum(_BLOCKS.values(), ()) and kind not in allowed
+        ):
+            raise InvalidRequest(
+                f"{where} is a block of type {kind}; of the {self._role} only {', '.join(allowed)} are supported",
+                field="messages",
+            )
+        if not isinstance(given, dict) or kind not in allowed:
+            raise refuse(where, given, '{"type": "text", "text": ...} or another block')
+        if kind == "text":
+            self._texts.append(_text_block(given, where))
+        elif kind == "thinking":
+            block = Fields(given, known=("type", "thinking", "signature"), where=f"{where}.")
+            self._thoughts.append(block.text("thinking", longest=LONGEST_CONTENT) or "")
+            block.text("signature")  # it proves nothing here, and clients send it back as it came
+        elif kind == "redacted_thinking":
+            # encrypted for somebody else, and by Anthropic's rules only to be sent back
+            Fields(given, known=("type", "data"), where=f"{where}.").text("data")
+        elif kind == "tool_use":
+            self._calls.append(_call(given, where))
+        else:
+            self._results.append(_result(given, where))
+
+    def messages(self, where: str, *, may_be_empty: bool) -> list[Message]:
+        text = "\n".join(self._texts)
+        if len(text) > LONGEST_CONTENT:
+            raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
+        if not (text or self._calls or self._results or may_be_empty):
+            raise refuse(where, "without text", "text that is not empty")
+        if not text and self._results:
+            return self._results
+        message: Message = {"role": self._role, "content": text or (None if self._calls else "")}
+        if self._thoughts:
+            message["reasoning_content"] = "\n".join(self._thoughts)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return [*self._results, message]
+
+
+def _call(given: dict[str, Any], where: str) -> Message:
+    block = Fields(given, known=("type", "id", "name", "input", "cache_control", "caller"), where=f"{where}.")
+    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
+    identity, name = (
+        block.text("id", longest=LONGEST_ID, shortest=1),
+        block.text("name", longest=LONGEST_ID, shortest=1),
+    )
+    arguments = block.object("input")
+    if identity is None or name is None or arguments is None:
+        raise refuse(where, given, '{"type": "tool_use", "id": ..., "name": ..., "input": {...}}')
+    if block.get("caller") not in (None, {"type": "direct"}):
+        raise refuse(f"{where}.caller", block.get("caller"), '{"type": "direct"}')
+    check_free_form(f"{where}.input", arguments)
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _result(given: dict[str, Any], where: str) -> Message:
+    block = Fields(given, known=("type", "tool_use_id", "content", "is_error", "cache_control"), where=f"{where}.")
+    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
+    identity = block.text("tool_use_id", longest=LONGEST_ID, shortest=1)
+    if identity is None:
+        raise refuse(f"{where}.tool_use_id", None, "the id of a tool_use block")
+    text = read_text(block.get("content"), f"{where}.content", may_be_empty=True) if "content" in block else ""
+    # templates have no word for a failure
+    return {"role": "tool", "tool_call_id": identity, "content": f"Error: {text}" if block.flag("is_error") else text}
+
+
+def _text_block(given: object, where: str) -> str:
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind in _UNSUPPORTED:
+        raise InvalidRequest(
+            f"{where} is a block of type {kind}; only text blocks are supported", field=where.split("[", maxsplit=1)[0]
+        )
+    if not isinstance(given, dict) or kind != "text":
+        raise refuse(where, given, '{"type": "text", "text": ...}')
+    block = Fields(given, known=("type", "text", "cache_control", "citations"), where=f"{where}.")
+    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
+    if block.get("citations") not in (None, []):
+        raise refuse(f"{where}.citations", block.get("citations"), "empty or left out, for citations are not supported")
+    text = block.text("text")
+    if not text:
+        raise refuse(f"{where}.text", text, "text that is not empty")
+    return text

@@ -1,0 +1,47 @@
+"""From a body that was read to the shapes of its answer, and to prompts cut as it asks."""
+
+from quire.core.errors import InvalidRequest
+from quire.protocol.openai.answers import AnswerHead, ChatAnswer, CompletionAnswer
+from quire.protocol.openai.body import ChatBody, CompletionBody
+from quire.protocol.openai.logprobs import LogprobWriter
+from quire.protocol.parsers.reading import Reading
+from quire.text.tokenizer import Tokenizer
+
+
+def chat_answer(head: AnswerHead, body: ChatBody, tokenizer: Tokenizer, reading: Reading) -> ChatAnswer:
+    return ChatAnswer(head, body.options, _logprobs(body, tokenizer), body.params.logprobs or 0, reading)
+
+
+def completion_answer(
+    head: AnswerHead, body: CompletionBody, tokenizer: Tokenizer, prompts: list[list[int]]
+) -> CompletionAnswer:
+    """`prompts` are the body's as the engine reads them."""
+    echoed: list[str] = []
+    if body.options.echo:
+        whole = body.truncate_prompt_tokens is None
+        echoed = [
+            given
+            if isinstance(given, str) and whole
+            else tokenizer.decode(tokens, skip_special_tokens=body.params.skip_special_tokens)
+            for given, tokens in zip(body.prompts, prompts, strict=True)
+        ]
+    return CompletionAnswer(head, body.options, _logprobs(body, tokenizer), echoed)
+
+
+def keep_last(tokens: list[int], body: ChatBody | CompletionBody, context: int) -> list[int]:
+    """The prompt, cut at its beginning where the body says so."""
+    asked = body.truncate_prompt_tokens
+    if asked is None:
+        return tokens
+    if asked > context:
+        raise InvalidRequest(
+            f"truncate_prompt_tokens is {asked}, and the context holds {context} tokens; lower it, or set it to -1",
+            field="truncate_prompt_tokens",
+        )
+    if asked == -1:
+        asked = max(context - (body.params.max_tokens or 1), 1)
+    return tokens[-asked:]
+
+
+def _logprobs(body: ChatBody | CompletionBody, tokenizer: Tokenizer) -> LogprobWriter:
+    return LogprobWriter(tokenizer, as_ids=body.options.tokens_as_ids, skip_special=body.params.skip_special_tokens)

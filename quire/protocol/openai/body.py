@@ -1,0 +1,270 @@
+"""OpenAI's request bodies as what the engine runs: a conversation or prompts, and sampling parameters.
+
+Every field is honoured or refused by name; a batch file and the HTTP server read bodies by these same functions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.protocol.openai.fields import Fields, object_of, refuse
+from quire.protocol.openai.free_form import check_free_form
+from quire.protocol.openai.messages import MESSAGES, read_messages
+from quire.protocol.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
+from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
+from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_params
+from quire.protocol.openai.schema import Schema, either, flag, free_object, items, only, whole
+from quire.protocol.openai.structured_fields import STRUCTURED, read_structured
+from quire.protocol.openai.structured_fields import UNSUPPORTED as UNSUPPORTED_STRUCTURED
+from quire.protocol.openai.thinking_fields import THINKING_FIELDS, read_reasoning_options
+from quire.protocol.openai.tools import TOOL_FIELDS, check_tools, read_tools
+from quire.protocol.parsers.reasoning_options import ReasoningOptions
+from quire.protocol.parsers.tools import Tools
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+
+MOST_SEQUENCES = 4096
+"""Answers that one body may ask for: its prompts times what is generated from each."""
+MOST_DOCUMENTS = 1024
+MOST_VARIABLES = 256
+
+TRUNCATE: Schema = either(
+    {"const": -1},
+    whole(1, MOST_TOKENS),
+    description="Keep only so many of the last tokens of a prompt; -1: as many as leave room for the answer.",
+)
+_BOTH: dict[str, Schema] = {
+    **SAMPLING,
+    "logit_bias": LOGIT_BIAS,
+    **STRUCTURED,
+    **OPTIONS,
+    "truncate_prompt_tokens": TRUNCATE,
+}
+CHAT_FIELDS: dict[str, Schema] = {
+    "messages": MESSAGES,
+    **_BOTH,
+    "max_tokens": whole(1, MAX_TOKENS),
+    "max_completion_tokens": whole(1, MAX_TOKENS, description="As max_tokens; give one of them."),
+    "logprobs": flag(),
+    "top_logprobs": whole(0, MAX_LOGPROBS, description="Only with logprobs."),
+    **TOOL_FIELDS,
+    "modalities": only(["text"]),
+    **THINKING_FIELDS,
+    "add_generation_prompt": flag(),
+    "continue_final_message": flag(),
+    "add_special_tokens": flag(description="False unless given: chat templates write them."),
+    "chat_template_kwargs": free_object(MOST_VARIABLES, description="Variables the chat template reads."),
+    "documents": items({"type": "object"}, MOST_DOCUMENTS, description="Where the chat template knows them."),
+}
+"""Every field of a chat body, and what may stand in it."""
+COMPLETION_FIELDS: dict[str, Schema] = {
+    "prompt": PROMPTS,
+    **_BOTH,
+    "max_tokens": whole(0, MAX_TOKENS, description="0 only with echo, for the prompt's logprobs alone."),
+    "logprobs": whole(0, MAX_LOGPROBS),
+    "best_of": whole(1, MAX_N, description="Generate so many and give the n most likely; not with stream."),
+    "echo": flag(description="The prompt stands before the answer, also in logprobs."),
+    "add_special_tokens": flag(),
+}
+"""Every field of a completion body, and what may stand in it."""
+_NOT_YET = "it is not built yet; leave it out"
+_UNSUPPORTED = {
+    "suffix": "text is only generated behind a prompt; leave it out",
+    "chat_template": "templates from requests are off; start quire with --chat-template FILE",
+    "audio": "answers are text; leave it out",
+    "functions": f"{_NOT_YET}, and its successor is tools",
+    "function_call": f"{_NOT_YET}, and its successor is tool_choice",
+    "prediction": _NOT_YET,
+    "web_search_options": "quire reaches no web; leave it out",
+    **UNSUPPORTED_STRUCTURED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatBody:
+    """A body of /v1/chat/completions."""
+
+    model: str | None
+    messages: list[dict[str, Any]]
+    params: SamplingParams
+    structured_field: str = "tools"
+    """The body's own name for what the engine calls structured."""
+    stream: bool = False
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    """The template writes them itself."""
+    template_variables: dict[str, Any] = field(default_factory=dict)
+    documents: list[dict[str, Any]] | None = None
+    truncate_prompt_tokens: int | None = None
+    tools: Tools = field(default_factory=Tools)
+    reasoning_options: ReasoningOptions = field(default_factory=ReasoningOptions)
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def rendering(self, accepts: Callable[[str], bool]) -> dict[str, Any]:
+        """The options of `ChatTemplate.render`; refuses what the template would not look at.
+
+        `accepts` says of a variable whether it does.
+        """
+        for name in self.template_variables:
+            if not accepts(name):
+                raise InvalidRequest(
+                    f"the model's chat template does not read {name[:64]!r}; leave it out of the request",
+                    field="chat_template_kwargs",
+                )
+        if self.documents is not None and not accepts("documents"):
+            raise InvalidRequest("the model's chat template reads no documents; leave them out", field="documents")
+        check_tools(self.tools, accepts)
+        return {
+            "tools": self.tools.for_template(),
+            "documents": self.documents,
+            "add_generation_prompt": self.add_generation_prompt,
+            "continue_final_message": self.continue_final_message,
+            "variables": {**self.reasoning_options.variables(accepts), **self.template_variables},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionBody:
+    """A body of /v1/completions: each prompt becomes a request of its own."""
+
+    model: str | None
+    prompts: list[str | list[int]]
+    params: SamplingParams
+    structured_field: str = "tools"
+    """The body's own name for what the engine calls structured."""
+    stream: bool = False
+    add_special_tokens: bool = True
+    truncate_prompt_tokens: int | None = None
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def read_chat_body(values: object) -> ChatBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=CHAT_FIELDS, unsupported=_UNSUPPORTED)
+    body.only("modalities", ["text"])
+    structured, structured_field = read_structured(body)
+    params = read_params(body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body), structured=structured)
+    _check_stream(body, params)
+    return ChatBody(
+        model=body.text("model", longest=LONGEST_MODEL),
+        messages=read_messages(body.get("messages")),
+        params=params,
+        structured_field=structured_field,
+        stream=body.flag("stream"),
+        # going on with the last message is the opposite of beginning a new one, so it is off by itself
+        add_generation_prompt=body.flag("add_generation_prompt", not body.flag("continue_final_message")),
+        continue_final_message=body.flag("continue_final_message"),
+        add_special_tokens=body.flag("add_special_tokens"),
+        template_variables=_template_variables(body),
+        documents=_documents(body),
+        truncate_prompt_tokens=read_truncation(body),
+        tools=read_tools(body),
+        reasoning_options=read_reasoning_options(body),
+        options=read_options(body),
+        labels=read_labels(body),
+    )
+
+
+def read_completion_body(values: object) -> CompletionBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=COMPLETION_FIELDS, unsupported=_UNSUPPORTED)
+    prompts, echo = read_prompts("prompt", body.get("prompt")), body.flag("echo")
+    lengths = body.present("max_tokens")
+    prompt_only = echo and body.whole("max_tokens") == 0
+    if prompt_only:
+        lengths = {"max_tokens": 1}  # the engine reads prompts only on the way to a token; the answer leaves it out
+        if body.get("min_tokens"):
+            raise refuse("min_tokens", body.get("min_tokens"), "at most max_tokens, which is 0")
+    wanted = {**lengths, **body.present("best_of"), **_completion_logprobs(body, echo)}
+    structured, structured_field = read_structured(body)
+    params = read_params(body, **wanted, structured=structured)
+    _check_stream(body, params)
+    if len(prompts) * params.num_sequences > MOST_SEQUENCES:
+        asked = f"{len(prompts)} prompts, {params.num_sequences} times each"
+        raise refuse("prompt", asked, f"at most {MOST_SEQUENCES} sequences altogether")
+    return CompletionBody(
+        model=body.text("model", longest=LONGEST_MODEL),
+        prompts=prompts,
+        params=params,
+        structured_field=structured_field,
+        stream=body.flag("stream"),
+        add_special_tokens=body.flag("add_special_tokens", True),
+        truncate_prompt_tokens=read_truncation(body),
+        options=read_options(body, echo=echo, prompt_only=prompt_only),
+        labels=read_labels(body),
+    )
+
+
+def read_truncation(body: Fields) -> int | None:
+    found = body.whole("truncate_prompt_tokens", -1, MOST_TOKENS)
+    if found == 0:
+        raise refuse("truncate_prompt_tokens", 0, "at least 1, or -1 for as many as there is room for")
+    return found
+
+
+def _chat_length(body: Fields) -> int | None:
+    if "max_tokens" in body and "max_completion_tokens" in body:
+        raise InvalidRequest(
+            "max_tokens and max_completion_tokens are both given, and they mean the same; leave one out",
+            field="max_completion_tokens",
+        )
+    return body.whole("max_completion_tokens") if "max_completion_tokens" in body else body.whole("max_tokens")
+
+
+def _chat_logprobs(body: Fields) -> int | None:
+    asked, top = body.flag("logprobs"), body.whole("top_logprobs", 0, MAX_LOGPROBS)
+    if top is not None and not asked:
+        raise refuse("top_logprobs", top, "left out unless logprobs is true")
+    return (top or 0) if asked else None
+
+
+def _completion_logprobs(body: Fields, echo: bool) -> dict[str, int | None]:
+    asked = body.whole("logprobs")
+    if not echo or asked is None:
+        return {"logprobs": asked}
+    if body.flag("stream"):
+        raise InvalidRequest(
+            "echo and logprobs are both given with stream, and a prompt's logprobs are not streamed; set stream to "
+            "false or leave one of them out",
+            field="echo",
+        )
+    if body.get("prompt_logprobs") not in (None, asked):
+        raise refuse("prompt_logprobs", body.get("prompt_logprobs"), f"{asked} as logprobs is, for echo gives both")
+    return {"logprobs": asked, "prompt_logprobs": asked}
+
+
+def _check_stream(body: Fields, params: SamplingParams) -> None:
+    if not body.flag("stream"):
+        return
+    if params.num_sequences > params.n:
+        raise refuse("best_of", params.best_of, f"n, which is {params.n}, when stream is true")
+    if params.prompt_logprobs is not None:
+        raise refuse("prompt_logprobs", params.prompt_logprobs, "left out when stream is true")
+
+
+def _template_variables(body: Fields) -> dict[str, Any]:
+    variables = dict(body.object("chat_template_kwargs") or {})
+    if len(variables) > MOST_VARIABLES:
+        raise refuse("chat_template_kwargs", f"{len(variables)} variables", f"at most {MOST_VARIABLES} variables")
+    check_free_form("chat_template_kwargs", variables)
+    effort = body.get("reasoning_effort")
+    if effort is not None and variables.get("reasoning_effort", effort) != effort:
+        raise InvalidRequest(
+            "reasoning_effort is given, and chat_template_kwargs has another; leave one out", field="reasoning_effort"
+        )
+    return variables
+
+
+def _documents(body: Fields) -> list[dict[str, Any]] | None:
+    found = body.list("documents", MOST_DOCUMENTS)
+    if found is not None and not all(isinstance(document, Mapping) for document in found):
+        raise refuse("documents", found, "a list of objects, such as {title, text}")
+    check_free_form("documents", found)
+    return found

@@ -1,0 +1,141 @@
+"""Bodies of /v1/embeddings and /v1/score as what a model runs that reads texts."""
+
+from dataclasses import dataclass, field
+
+from quire.core.errors import InvalidRequest
+from quire.core.pooling import POOLINGS, Pooling
+from quire.protocol.openai.body import read_truncation
+from quire.protocol.openai.fields import Fields, object_of, refuse
+from quire.protocol.openai.options import IDENTIFIERS as _IDENTIFIERS
+from quire.protocol.openai.options import LONGEST_MODEL, MODEL, read_labels
+from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, TEXTS, read_prompts, read_texts
+from quire.protocol.openai.schema import Schema, either, flag, text, whole, words
+
+FORMATS = ("float", "base64")
+MOST_DIMENSIONS = 1 << 20
+LONGEST_PROMPT_NAME = 128
+
+_TRUNCATE: Schema = either(
+    {"const": -1},
+    whole(1, MOST_TOKENS),
+    description="Keep only so many of the first tokens of a text; -1: as many as the model takes.",
+)
+SHARED: dict[str, Schema] = {
+    "model": MODEL,
+    **_IDENTIFIERS,
+    "truncate_prompt_tokens": _TRUNCATE,
+    "add_special_tokens": flag(),
+}
+"""Fields of every body that is read rather than gone on with."""
+ACTIVATION: dict[str, Schema] = {
+    "use_activation": flag(description="False leaves a classifier's numbers as they are. Only for classifiers.")
+}
+VECTOR_FIELDS: dict[str, Schema] = {
+    "encoding_format": words(*FORMATS, description="base64 holds float32 numbers, lowest byte first."),
+    "dimensions": whole(1, MOST_DIMENSIONS, description="Only as many as the model has."),
+    "normalize": flag(description="Vectors of length 1, unless false."),
+    "pooling": words(*POOLINGS, description="Left out: what the model was made for."),
+    "prompt_name": text(
+        LONGEST_PROMPT_NAME,
+        shortest=1,
+        description="One of the prompts that the model was trained with, put before every text.",
+    ),
+}
+"""What vectors are to be like."""
+EMBEDDING_FIELDS: dict[str, Schema] = {
+    "input": PROMPTS,
+    **SHARED,
+    **VECTOR_FIELDS,
+}
+"""Every field of an embedding body, and what may stand in it."""
+SCORE_FIELDS: dict[str, Schema] = {
+    "text_1": TEXTS,
+    "text_2": TEXTS,
+    "queries": {**TEXTS, "description": "Another name of text_1."},
+    "documents": {**TEXTS, "description": "Another name of text_2."},
+    **SHARED,
+    **ACTIVATION,
+}
+"""Every field of a score body, and what may stand in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingBody:
+    """A body of /v1/embeddings."""
+
+    model: str | None
+    inputs: list[str | list[int]]
+    base64: bool = False
+    dimensions: int | None = None
+    normalize: bool = True
+    pooling: Pooling | None = None
+    add_special_tokens: bool = True
+    truncate_prompt_tokens: int | None = None
+    """-1: to what the model takes."""
+    prompt_name: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBody:
+    """A body of /v1/score: texts of equal number to compare pair by pair."""
+
+    model: str | None
+    first: list[str]
+    """One text, or as many as `second`."""
+    second: list[str]
+    names: tuple[str, str] = ("text_1", "text_2")
+    """What the body calls the two."""
+    add_special_tokens: bool = True
+    truncate_prompt_tokens: int | None = None
+    use_activation: bool | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def read_embedding_body(values: object) -> EmbeddingBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=EMBEDDING_FIELDS)
+    body.one_of("pooling", POOLINGS)
+    return EmbeddingBody(
+        model=body.text("model", longest=LONGEST_MODEL),
+        inputs=read_prompts("input", body.get("input")),
+        base64=body.one_of("encoding_format", FORMATS) == "base64",
+        dimensions=body.whole("dimensions", 1, MOST_DIMENSIONS),
+        normalize=body.flag("normalize", True),
+        pooling=body.get("pooling"),
+        add_special_tokens=body.flag("add_special_tokens", True),
+        truncate_prompt_tokens=read_truncation(body),
+        prompt_name=body.text("prompt_name", shortest=1, longest=LONGEST_PROMPT_NAME),
+        labels=read_labels(body),
+    )
+
+
+def read_score_body(values: object) -> ScoreBody:
+    """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
+    body = Fields(object_of(values), known=SCORE_FIELDS)
+    left, first = _texts(body, "text_1", "queries")
+    right, second = _texts(body, "text_2", "documents")
+    if len(first) not in {1, len(second)}:
+        raise refuse(left, f"a list of {len(first)}", f"one text or as many as the other side, {len(second)}")
+    return ScoreBody(
+        model=body.text("model", longest=LONGEST_MODEL),
+        first=first,
+        second=second,
+        names=(left, right),
+        add_special_tokens=body.flag("add_special_tokens", True),
+        truncate_prompt_tokens=read_truncation(body),
+        use_activation=read_flag(body, "use_activation"),
+        labels=read_labels(body),
+    )
+
+
+def read_flag(body: Fields, name: str) -> bool | None:
+    """None where it was not given."""
+    return body.flag(name) if name in body else None
+
+
+def _texts(body: Fields, name: str, other: str) -> tuple[str, list[str]]:
+    if name in body and other in body:
+        raise InvalidRequest(f"{name} and {other} are both given, and they mean the same; leave one out", field=other)
+    given = other if other in body else name
+    return given, read_texts(given, body.get(given))

@@ -1,0 +1,79 @@
+"""Reading: how the answers to one request are read: each by a parser of its own, and all in the same way."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
+
+from quire.core.message import AnswerMessage
+from quire.core.reasoning import ReasoningPart
+from quire.protocol.parsers.answer import AnswerParser
+from quire.protocol.parsers.call_format import CallFormat
+from quire.protocol.parsers.parts import add_parts
+from quire.protocol.parsers.thinking import Thinking
+from quire.protocol.parsers.tools import Tools
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_ID_LENGTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of the answers to a request before they are there. The default reads all text as content."""
+
+    thinking: Thinking | None = None
+    part: ReasoningPart | None = None
+    """The thinking part as tokens."""
+    form: CallFormat | None = None
+    """How calls are written; None where none can be made."""
+    tools: Tools = field(default_factory=Tools)
+    hidden: frozenset[str] = frozenset()
+    """Markers that are special tokens."""
+    shows_thinking: bool = True
+    seed: str = field(default_factory=lambda: secrets.token_hex(12))
+    """Of the calls' ids, which are the same however often an answer is read."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text is all there is to an answer."""
+        return self.thinking is None and self.form is None
+
+    def parser(self, index: int) -> AnswerParser:
+        """For the answer with this place among all of the request."""
+        return AnswerParser(
+            self.thinking,
+            self.part is not None and self.part.is_open,
+            self.form,
+            self.tools,
+            hidden=self.hidden,
+            shows_thinking=self.shows_thinking,
+            identities=partial(self._identity, index),
+        )
+
+    def message(self, index: int, text: str) -> AnswerMessage:
+        """A whole answer."""
+        parser, message = self.parser(index), AnswerMessage()
+        add_parts(message, parser.push(text))
+        add_parts(message, parser.finish())
+        return message
+
+    def thinking_tokens(self, tokens: list[int]) -> int:
+        """How many tokens of an answer were thinking."""
+        if self.part is None:
+            return 0
+        start, end = list(self.part.start), list(self.part.end)
+        begins = 0
+        if tokens[: len(start)] == start:
+            begins = len(start)
+        elif not self.part.is_open:
+            return 0
+        for place in range(begins, len(tokens) - len(end) + 1):
+            if tokens[place : place + len(end)] == end:
+                return place - begins
+        return len(tokens) - begins
+
+    def _identity(self, index: int, number: int) -> str:
+        digest = hashlib.sha256(f"{self.seed} {index} {number}".encode()).digest()
+        short = None if self.form is None else self.form.id_length
+        letters = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
+        return f"call_{letters[:_ID_LENGTH]}" if short is None else letters[:short]

@@ -1,0 +1,150 @@
+"""The items of OpenAI's Responses API: what a client sends as input, as it is stored, and as templates read it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
+from quire.protocol.ids import is_id, new_id
+from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
+from quire.protocol.responses.call_items import KINDS, LONGEST_ITEM_ID, STATUSES, arguments_of, read_call_item
+
+Item = dict[str, Any]
+Message = dict[str, Any]
+
+ROLES = ("user", "assistant", "system", "developer")
+_FIELDS = ("type", "id", "role", "content", "status")
+_OUTPUT_ONLY = ("annotations", "logprobs")
+_PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
+_TEMPLATE_ROLES = {"developer": "system"}
+"""OpenAI's new word for the old role; templates know the old one."""
+
+
+def read_input(given: object) -> list[Item]:
+    """The input of a body as items, each with an id."""
+    if isinstance(given, str):
+        return [_item("user", [_part("user", _checked(given, "input"))], new_id("msg_"))]
+    if not isinstance(given, list) or not given:
+        raise refuse("input", given, "text or a list of at least one item")
+    if len(given) > MOST_MESSAGES:
+        raise refuse("input", f"a list of {len(given)}", f"a list of at most {MOST_MESSAGES} items")
+    taken: set[str] = set()
+    return [_read_item(each, f"input[{place}]", taken) for place, each in enumerate(given)]
+
+
+def output_item(identity: str, text: str, status: str, logprobs: Sequence[Item] = ()) -> Item:
+    """The model's message."""
+    return _item("assistant", [output_part(text, logprobs)], identity, status)
+
+
+def output_part(text: str, logprobs: Sequence[Item] = ()) -> Item:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(logprobs)}
+
+
+def messages_of(instructions: str | None, items: Sequence[Item]) -> list[Message]:
+    """For a chat template. What the system says at the start is put together, as templates take one such message."""
+    opening = [] if instructions is None else [instructions]
+    turns: list[Message] = []
+    thoughts: list[str] = []
+    """Thinking whose message is still to come."""
+    for item in items:
+        kind, last = item["type"], turns[-1] if turns else {}
+        if kind == "reasoning":
+            thoughts += [part["text"] for part in item["content"] or item["summary"]]
+        elif kind == "function_call_output":
+            turns.append({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]})
+        elif kind == "function_call":
+            if last.get("role") != "assistant" or thoughts:
+                turns.append({"role": "assistant", "content": None, **_thought(thoughts)})
+            turns[-1].setdefault("tool_calls", []).append(_spoken_call(item))
+        else:
+            role = _TEMPLATE_ROLES.get(item["role"], item["role"])
+            text = "\n".join(part["text"] for part in item["content"])
+            if role == "system" and not turns:
+                opening.append(text)
+            else:
+                turns.append({"role": role, "content": text, **(_thought(thoughts) if role == "assistant" else {})})
+    system = "\n\n".join(text for text in opening if text)
+    return [*([{"role": "system", "content": system}] if system else []), *turns]
+
+
+def _thought(thoughts: list[str]) -> Message:
+    """The thinking of the message that comes now."""
+    found = "\n".join(thoughts)
+    thoughts.clear()
+    return {"reasoning_content": found} if found else {}
+
+
+def _spoken_call(item: Item) -> Message:
+    return {
+        "id": item["call_id"],
+        "type": "function",
+        "function": {"name": item["name"], "arguments": arguments_of(item)},
+    }
+
+
+def _read_item(given: object, where: str, taken: set[str]) -> Item:
+    if not isinstance(given, dict):
+        raise refuse(where, given, "an object, such as a message with a role and content")
+    if given.get("type") in KINDS:
+        known, call = read_call_item(given, where)
+        return {"id": _identity(known, given["type"], taken), **call}
+    if given.get("type") not in (None, "message"):
+        raise InvalidRequest(
+            f"{where} is an item of type {str(given['type'])[:40]!r}; only message, {', '.join(KINDS)} are supported",
+            field="input",
+        )
+    item = Fields(given, known=_FIELDS, where=f"{where}.")
+    role = item.one_of("role", ROLES)
+    if role is None:
+        raise refuse(f"{where}.role", None, f"one of {', '.join(ROLES)}")
+    status = item.one_of("status", STATUSES) or "completed"
+    identity = _identity(item.text("id", longest=LONGEST_ITEM_ID), "message", taken)
+    return _item(role, _read_content(item.get("content"), role, f"{where}.content"), identity, status)
+
+
+def _identity(known: str | None, kind: str, taken: set[str]) -> str:
+    """The id that the client gave, or one of ours: ids tell the items of a list apart."""
+    if known is None or not is_id(known) or known in taken:
+        known = new_id(_PREFIXES[kind])
+    taken.add(known)
+    return known
+
+
+def _read_content(given: object, role: str, where: str) -> list[Item]:
+    if isinstance(given, str):
+        return [_part(role, _checked(given, where))]
+    if not isinstance(given, list) or not 0 < len(given) <= MOST_PARTS:
+        raise refuse(where, given, f"text or a list of 1 to {MOST_PARTS} parts")
+    return [_part(role, _read_part(part, role, f"{where}[{place}]")) for place, part in enumerate(given)]
+
+
+def _read_part(given: object, role: str, where: str) -> str:
+    kinds = ("output_text", "input_text") if role == "assistant" else ("input_text",)
+    kind = given.get("type") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or kind not in kinds:
+        wanted = " or ".join(f'{{"type": "{kind}", "text": ...}}' for kind in kinds)
+        raise refuse(where, given, f"{wanted}, for nothing else is supported")
+    part = Fields(given, known=("type", "text", *(_OUTPUT_ONLY if kind == "output_text" else ())), where=f"{where}.")
+    part.list("logprobs", MAX_TOKENS)  # what a client got with an answer it may send back with it
+    if part.list("annotations", MAX_TOKENS):
+        raise refuse(f"{where}.annotations", part.get("annotations"), "empty, for nothing else is supported")
+    text = part.text("text")
+    if text is None:
+        raise refuse(f"{where}.text", None, "text")
+    return _checked(text, where)
+
+
+def _checked(text: str, where: str) -> str:
+    if len(text) > LONGEST_CONTENT:
+        raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
+    return text
+
+
+def _item(role: str, content: list[Item], identity: str, status: str = "completed") -> Item:
+    return {"id": identity, "type": "message", "role": role, "status": status, "content": content}
+
+
+def _part(role: str, text: str) -> Item:
+    return output_part(text) if role == "assistant" else {"type": "input_text", "text": text}

@@ -1,0 +1,96 @@
+"""What /openapi.json says of the Responses API."""
+
+from quire.core.checks import MAX_TOKENS
+from quire.core.sampling_params import MAX_LOGPROBS
+from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
+from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL
+from quire.protocol.openai.paging import page_schema
+from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING
+from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, whole, words
+from quire.protocol.responses.body import LOGPROBS, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
+from quire.protocol.responses.call_items import CALL_ITEMS, LONGEST_ITEM_ID
+from quire.protocol.responses.items import ROLES
+from quire.protocol.responses.query import MOST_ITEMS
+from quire.protocol.responses.text_format import TEXT
+from quire.protocol.responses.tools import TOOL_FIELDS
+from quire.text.tokenizer import MOST_CHARACTERS
+
+_NULL: Schema = {"type": "null"}
+_TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
+_INPUT_PART: Schema = body({"type": {"const": "input_text"}, "text": _TEXT}, required=("type", "text"))
+_OUTPUT_PART: Schema = body(
+    {"type": {"const": "output_text"}, "text": _TEXT, "annotations": only([]), "logprobs": {}},
+    required=("type", "text"),
+)
+
+
+def create_body() -> Schema:
+    fields: dict[str, Schema] = {
+        "input": {"anyOf": [_TEXT, {"type": "array", "items": _item(), "minItems": 1, "maxItems": MOST_MESSAGES}]},
+        "model": MODEL,
+        "instructions": text(MOST_CHARACTERS, description="A system message for this response alone."),
+        "previous_response_id": text(LONGEST_ID, description="The stored response to go on with."),
+        "store": flag(description="Keep the response, so that it can be read and gone on with; true if left out."),
+        "stream": flag(description="Send the answer in pieces, as server-sent events."),
+        "stream_options": either(body({"include_obfuscation": only(False)}), _NULL, description="Only with stream."),
+        "max_output_tokens": whole(1, MAX_TOKENS, description="Left out: as many as the context holds."),
+        "top_logprobs": whole(0, MAX_LOGPROBS),
+        "include": items({"const": LOGPROBS}, MOST_INCLUDED),
+        "truncation": words("auto", "disabled", description="auto drops the oldest messages where all do not fit."),
+        "text": TEXT,
+        "background": only(False),
+        **TOOL_FIELDS,
+        "service_tier": words("auto", "default"),
+        "prompt_cache_key": text(LONGEST_IDENTIFIER, description="Needs nothing done: requests go to their prefix."),
+        "prompt_cache_retention": only("in_memory"),
+        **IDENTIFIERS,
+        **{name: SAMPLING[name] for name in SAMPLING_FIELDS},
+        "logit_bias": LOGIT_BIAS,
+    }
+    return body(fields, required=("input",))
+
+
+def _item() -> Schema:
+    parts = {"type": "array", "items": {"anyOf": [_INPUT_PART, _OUTPUT_PART]}, "minItems": 1, "maxItems": MOST_PARTS}
+    message = body(
+        {
+            "type": words("message"),
+            "id": text(LONGEST_ITEM_ID),
+            "role": {"enum": list(ROLES)},
+            "content": {"anyOf": [_TEXT, parts], "description": "output_text only of the assistant."},
+            "status": words("in_progress", "completed", "incomplete"),
+        },
+        required=("role", "content"),
+    )
+    return either(message, *CALL_ITEMS)
+
+
+RESPONSE_ANSWER: Schema = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "response"},
+        "created_at": {"type": "integer"},
+        "status": {"enum": ["completed", "incomplete", "failed"]},
+        "model": {"type": "string"},
+        "output": {"type": "array", "items": {"type": "object"}},
+        "usage": {"type": ["object", "null"]},
+    },
+    "required": ["id", "object", "created_at", "status", "model", "output"],
+}
+DELETED_ANSWER: Schema = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}},
+    "required": ["id", "object", "deleted"],
+}
+ITEMS_ANSWER: Schema = page_schema({"type": "object"})
+INCLUDE_QUERY: dict[str, Schema] = {
+    "include": {"type": "array", "items": {"const": LOGPROBS}, "maxItems": MOST_INCLUDED},
+    "stream": {"const": "false"},
+}
+PAGE_QUERY: dict[str, Schema] = {
+    "after": {"type": "string", "maxLength": LONGEST_ITEM_ID},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
+    "order": {"enum": ["asc", "desc"]},
+    "include": INCLUDE_QUERY["include"],
+}

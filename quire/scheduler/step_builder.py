@@ -1,0 +1,81 @@
+"""StepBuilder: a step while it is planned: what is left of its budget, and what was granted so far."""
+
+from dataclasses import dataclass
+
+from quire.core.plan import Admission, Move, StepPlan, TableDelta
+from quire.core.sequence import Sequence
+from quire.scheduler.pacing import StepLoad
+
+
+@dataclass(slots=True)
+class Flight:
+    """A planned step whose result has not been read."""
+
+    step: int
+    sampling: list[Sequence]
+    """In the order of the plan's sampling rows."""
+    others: list[Sequence]
+    """Prompt chunks that yield no token."""
+    num_drafts: dict[int, int]
+    """Drafts under verification, by sequence id."""
+    load: StepLoad
+
+
+class StepBuilder:
+    """Collects grants. The first rows of the batch are those that sample, answers before ends of prompts; of the others
+    parts of prompts come first, so that all prompts stand together."""
+
+    def __init__(self, step: int, budget: int) -> None:
+        self.step = step
+        self.tokens_left = budget
+        self.prompt_tokens_left = budget
+        self.promised = 0
+        """Blocks that prompts begun earlier will still need."""
+        self.computing: set[bytes] = set()
+        """Names of the full blocks that prompt chunks of this step compute."""
+        self.load = StepLoad()
+        self.sampling: list[Sequence] = []
+        self.sampling_counts: list[int] = []
+        self.others: list[Sequence] = []
+        self.other_counts: list[int] = []
+        self.prompts: list[Sequence] = []
+        """Sequences that were granted a prompt chunk, in either list."""
+        self.unfinished: list[Sequence] = []
+        """Running sequences with more than a decode to compute, in order."""
+        self.drafts: dict[int, list[int]] = {}
+        self.num_drafts: dict[int, int] = {}
+        self.admitted: list[Admission] = []
+        self.table_deltas: list[TableDelta] = []
+
+    def add_chunk(self, seq: Sequence, count: int, *, samples: bool) -> None:
+        """`seq` computes `count` tokens, all of its prompt or all of its answer."""
+        self.prompts.append(seq)
+        seqs, counts = (self.sampling, self.sampling_counts) if samples else (self.others, self.other_counts)
+        is_prompt, place = _computes_prompt(seq), len(seqs)
+        goes_first = samples != is_prompt  # answers that sample, and prompts that do not
+        if goes_first and seqs and _computes_prompt(seqs[-1]) != is_prompt:
+            place = sum(_computes_prompt(other) == is_prompt for other in seqs)
+        seqs.insert(place, seq)
+        counts.insert(place, count)
+
+    def build(self, released: list[int], moves: tuple[list[Move], list[Move], list[Move]]) -> tuple[StepPlan, Flight]:
+        """The finished plan, and what the scheduler must remember until its result comes."""
+        swap_out, swap_in, copies = moves
+        plan = StepPlan(
+            step=self.step,
+            swap_out=swap_out,
+            swap_in=swap_in,
+            copies=copies,
+            released=released,
+            admitted=self.admitted,
+            table_deltas=self.table_deltas,
+            drafts=self.drafts,
+            rows=[seq.row for seq in self.sampling] + [seq.row for seq in self.others],
+            counts=self.sampling_counts + self.other_counts,
+            num_sampling=len(self.sampling),
+        )
+        return plan, Flight(self.step, self.sampling, self.others, self.num_drafts, self.load)
+
+
+def _computes_prompt(seq: Sequence) -> bool:
+    return seq.num_computed <= seq.num_prompt

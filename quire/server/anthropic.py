@@ -1,0 +1,91 @@
+"""Anthropic's Messages API: POST /v1/messages and /v1/messages/count_tokens."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.protocol.anthropic import schemas
+from quire.protocol.anthropic.body import Conversation, read_count_body, read_messages_body
+from quire.protocol.anthropic.writer import MessagesWriter
+from quire.protocol.ids import new_id
+from quire.server.body import read_json
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.openai.head import note_labels
+from quire.server.operation import Operation
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = "/v1/messages/count_tokens"
+
+
+async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
+    """A body of /v1/messages, ready to run."""
+    asked = read_messages_body(body)
+    serving.check_model(asked.conversation.model, caller)
+    note_labels(asked.labels, caller)
+    conversation = asked.conversation
+    text, prompt = await _prompt(conversation, serving)
+    reading, params = (await serving.style()).prepare(
+        text, asked.params, conversation.tools, conversation.reasoning_options
+    )
+    assert asked.params.max_tokens is not None
+    writer = MessagesWriter(
+        new_id("msg_"),
+        serving.names[0],
+        prompt_tokens=len(prompt),
+        max_tokens=asked.params.max_tokens,
+        reading=reading,
+    )
+    return Call(MESSAGES, [prompt], [text], params, "tools", asked.stream, writer)
+
+
+async def _create(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_call(await read_json(request), serving, request.state.caller)
+    return await serving.respond(request, call)
+
+
+async def _count(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    conversation = read_count_body(await read_json(request))
+    serving.check_model(conversation.model, request.state.caller)
+    _, prompt = await _prompt(conversation, serving)
+    return JSONResponse({"input_tokens": len(prompt)})
+
+
+async def _prompt(conversation: Conversation, serving: "Serving") -> tuple[str, list[int]]:
+    await serving.check_tools(conversation.tools)
+    text = await serving.render(
+        conversation.messages,
+        tools=conversation.tools.for_template(),
+        add_generation_prompt=not conversation.prefilled,
+        continue_final_message=conversation.prefilled,
+        variables=conversation.reasoning_options.variables(serving.accepts),
+    )
+    # The template wrote the special tokens itself.
+    return text, await serving.encode(text, add_special_tokens=False)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST",
+        MESSAGES,
+        "Answer a conversation, as Anthropic's Messages API",
+        _create,
+        body=schemas.message_body(),
+        answer=schemas.message_answer(),
+        answer_types=("application/json", "text/event-stream"),
+    ),
+    Operation(
+        "POST",
+        COUNT_TOKENS,
+        "Count the tokens of a conversation, as Anthropic's Messages API",
+        _count,
+        body=schemas.count_body(),
+        answer=schemas.count_answer(),
+    ),
+)

@@ -1,0 +1,316 @@
+"""AsyncLLM: many clients, one or more engines in processes of their own. What the server is built on."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from quire.config.engine import EngineConfig
+from quire.config.model import DEFAULT_MODEL
+from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
+from quire.core.outputs import RequestOutput
+from quire.core.pooling import Pooling, Readout, Rows
+from quire.core.request import DEFAULT_TENANT
+from quire.core.sampling_params import SamplingParams
+from quire.core.stats import EngineStats, FinishedRequest
+from quire.engine.requests import RequestMaker
+from quire.models.loading.header import read_model_facts
+from quire.models.loading.locate import locate
+from quire.observe.metrics import Metrics
+from quire.protocol.parsers.tool_schemas import check_schemas
+from quire.protocol.parsers.tools import Tools
+from quire.serving.admission import Admission
+from quire.serving.engine_calls import EngineCalls
+from quire.serving.fleet import Fleet
+from quire.serving.generation import Generation
+from quire.serving.journal import Entry
+from quire.serving.messages import Embed, Started
+from quire.serving.reader import RequestReader
+from quire.serving.tokenizer_service import TokenizerService
+from quire.text.labels import Labels, labels_of, only_pools
+
+_WAITING_CONTEXTS = 1024
+"""Unless said otherwise, prompts of so many whole contexts may wait; what they cost is a few bytes a token."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts since the start."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    errors: int = 0
+
+
+class AsyncLLM:
+    """Requests of many clients, each streamed to its own. Use it as `async with`, or call `close`."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        metrics: Metrics | None = None,
+        tenant_weights: dict[str, float] | None = None,
+        on_finished: Callable[[FinishedRequest], None] | None = None,
+    ) -> None:
+        """Reads the model's header; `start` starts the engines and reads the tokenizer."""
+        if config.model.skip_tokenizer:
+            raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
+        self.config = config
+        self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
+        self._path = locate(config.model.model, config.model.revision)
+        self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
+        self._on_finished = on_finished
+        self.totals = Totals()
+        self.engine_calls = EngineCalls()
+        self.fleet = Fleet(
+            config,
+            # one for all engines: a request that moves goes on with the same noise
+            seed=secrets.randbits(62),
+            tenant_weights=tenant_weights,
+            metrics=self.metrics,
+            on_other=self.engine_calls.answered,
+            on_report=self._reported,
+            on_lost=self._engine_lost,
+        )
+        most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.spec.max_position
+        self.admission = Admission(self.fleet.journal, most, config.server.max_predicted_wait)
+        self._texts: TokenizerService | None = None
+        self._requests: RequestMaker | None = None
+        self._started: Started | None = None
+        self._generations: dict[str, Generation] = {}
+
+    @classmethod
+    async def create(cls, model: str = DEFAULT_MODEL, **settings: object) -> Self:
+        """Start it and wait until it takes requests. Every setting of the command line is a keyword argument."""
+        llm = cls(EngineConfig.from_flat(model=model, **settings))
+        await llm.start()
+        try:
+            await llm.ready()
+        except BaseException:
+            await llm.close()
+            raise
+        return llm
+
+    async def start(self) -> None:
+        """Start the engines, and read the tokenizer while they load."""
+        await self.fleet.start()
+        template = self.config.server.chat_template
+        file = None if template is None else Path(template)
+        self._texts = await asyncio.to_thread(TokenizerService, self._path, file, self.config.parsers)
+        self._requests = RequestMaker(self._texts.tokenizer, self.facts)
+
+    async def ready(self) -> Started:
+        """Wait for the first engine; raises ConfigError where none can be started."""
+        self._started = await self.fleet.ready()
+        return self._started
+
+    @property
+    def texts(self) -> TokenizerService:
+        assert self._texts is not None, "start() comes first"
+        return self._texts
+
+    @property
+    def max_model_len(self) -> int:
+        return self.facts.spec.max_position if self._started is None else self._started.max_model_len
+
+    @property
+    def embedding_size(self) -> int:
+        return self.facts.spec.hidden_size
+
+    @property
+    def labels(self) -> Labels:
+        """What the model sorts texts into, if it is a classifier."""
+        return labels_of(self.facts, self.texts.settings)
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    async def generate(
+        self,
+        prompt: str | list[int],
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+    ) -> AsyncIterator[RequestOutput]:
+        """What there is so far, again and again until it is finished. Leaving the loop early ends the request."""
+        tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        text = prompt if isinstance(prompt, str) else None
+        identity = request_id or secrets.token_hex(12)
+        params = sampling_params or SamplingParams()
+        await self.check(params)
+        generation = self.open(identity, [(tokens, text)], params)
+        self._generations[identity] = generation
+        try:
+            async for _ in generation.deltas():
+                [output] = generation.outputs()
+                yield output
+        finally:
+            self._generations.pop(identity, None)
+            generation.cancel()
+
+    async def check_tools(self, tools: Tools) -> None:
+        """Look at the schemas of tools whose calls are bound by them. Raises an InvalidRequest that names the tool."""
+        assert self._requests is not None, "start() comes first"
+        checker = self._requests.grammars
+        if tools.are_constrained and checker is not None:
+            await self.texts.in_turn(partial(check_schemas, tools, checker.check))
+
+    async def check(self, params: SamplingParams) -> None:
+        """Look at what takes too long to look at in `open`: grammars. Raises InvalidRequest."""
+        assert self._requests is not None, "start() comes first"
+        checker = self._requests.grammars
+        if params.structured is not None and checker is not None and not checker.is_known(params.structured):
+            await self.texts.in_turn(partial(checker.check, params.structured))
+
+    async def abort(self, request_id: str) -> None:
+        """End a request of `generate`; one that has ended, or never was, is left as it is."""
+        generation = self._generations.get(request_id)
+        if generation is not None:
+            generation.cancel()
+
+    def open(
+        self,
+        request_id: str,
+        prompts: Sequence[tuple[list[int], str | None]],
+        params: SamplingParams,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        endpoint: str = "",
+        charge: Callable[[int], None] | None = None,
+        traceparent: str | None = None,
+    ) -> Generation:
+        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then.
+
+        `charge` is told the tokens of each request, prompt and answer, when it has ended; `traceparent` is the W3C
+        header of the trace they belong to.
+        """
+        assert self._requests is not None, "start() comes first"
+        if only_pools(self.facts):
+            kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
+            raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
+        several = len(prompts) > 1
+        requests = [
+            (
+                self._requests.make(f"{request_id}-{place}" if several else request_id, tokens, params, tenant=tenant),
+                text,
+            )
+            for place, (tokens, text) in enumerate(prompts)
+        ]
+        self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
+
+        def finished(reader: RequestReader, entry: Entry) -> None:
+            record = self._record(reader, entry, endpoint, traceparent)
+            if charge is not None:
+                charge(record.prompt_tokens + record.output_tokens)
+            self._count(record)
+
+        generation = Generation(
+            requests,
+            self.texts.tokenizer,
+            self.fleet,
+            endpoint=endpoint,
+            slow_reader_timeout=self.config.server.slow_reader_timeout,
+            metrics=self.metrics,
+            work=self.admission.work,
+            on_finished=finished,
+        )
+        generation.start()
+        return generation
+
+    async def embed(
+        self, request_id: str, prompts: list[list[int]], *, pooling: Pooling | None = None, normalize: bool = True
+    ) -> list[list[float]]:
+        """A vector for every prompt."""
+        rows = await self.pool(request_id, prompts, "embed", pooling=pooling, normalize=normalize)
+        return [vector for [vector] in rows]
+
+    async def classify(
+        self, request_id: str, prompts: list[list[int]], *, types: list[list[int]] | None = None
+    ) -> list[list[float]]:
+        """A classifier's raw scores of every prompt; `types` tells the texts of pairs apart. See `labels`."""
+        return [scores for [scores] in await self.pool(request_id, prompts, "classify", types=types)]
+
+    async def pool(
+        self,
+        request_id: str,
+        prompts: list[list[int]],
+        readout: Readout,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        types: list[list[int]] | None = None,
+    ) -> list[Rows]:
+        """What is read off every prompt, by the engine with the least to do; another one where that is lost."""
+        self.labels.check(readout)
+        job = Embed(request_id, prompts, pooling, normalize, readout, types or [])
+        answer = await self.engine_calls.embed(self.fleet, job)
+        if answer.error is not None and answer.is_blameless:
+            raise RequestFailed(answer.error)
+        if answer.error is not None:
+            raise InvalidRequest(answer.error, field="input")
+        return answer.rows
+
+    async def close(self) -> None:
+        """End the engines; requests that are still live fail. Safe to call twice."""
+        await self.fleet.close()
+        if self._requests is not None:
+            await asyncio.to_thread(self._requests.close)
+        if self._texts is not None:
+            self._texts.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _reported(self, replica: int, stats: EngineStats) -> None:
+        self.admission.stepped(replica, stats)
+
+    def _engine_lost(self, replica: int) -> None:
+        self.admission.lost(replica)
+        self.engine_calls.lost(replica)
+
+    def _record(self, reader: RequestReader, entry: Entry, endpoint: str, traceparent: str | None) -> FinishedRequest:
+        request, metrics = reader.request, reader.metrics
+        return FinishedRequest(
+            id=request.id,
+            endpoint=endpoint,
+            tenant=request.tenant,
+            model=self.config.model.model,
+            replica=max(0, entry.replica),
+            reason=reader.finish_reason,
+            prompt_tokens=len(request.prompt),
+            cached_tokens=metrics.cached_tokens,
+            output_tokens=reader.num_output,
+            n=request.params.n,
+            max_tokens=request.params.max_tokens,
+            arrival=request.arrival,
+            first_scheduled=metrics.first_scheduled_time,
+            first_token=metrics.first_token_time,
+            finished=metrics.finished_time or time.monotonic(),
+            moves=entry.moves,
+            traceparent=traceparent,
+        )
+
+    def _count(self, record: FinishedRequest) -> None:
+        self.totals.requests += 1
+        self.totals.prompt_tokens += record.prompt_tokens
+        self.totals.generation_tokens += record.output_tokens
+        self.totals.errors += record.reason == "error"
+        if record.output_tokens:
+            self.admission.answered(record.output_tokens // record.n)
+        self.metrics.request_finished(record)
+        if self._on_finished is not None:
+            self._on_finished(record)

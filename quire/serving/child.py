@@ -1,0 +1,78 @@
+"""The engine's process: reads its settings, loads the model, and serves the front until it is told to stop.
+
+It ends by itself when its front is gone: standard input is a pipe that the front holds open.
+"""
+
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import struct
+import sys
+import time
+from threading import Thread
+
+import msgspec
+import zmq
+
+from quire.core.errors import QuireError
+from quire.observe.logs import configure_logging
+from quire.serving.messages import ChildSettings, StartFailed, encode
+
+_LENGTH = struct.Struct("<I")
+_log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve as the settings on standard input say; 0 when told to stop."""
+    began = time.monotonic()
+    (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
+    settings = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=ChildSettings)
+    _follow_the_front()
+    configure_logging(settings.config.observe)
+    # the front dumps our stack with this before it kills us for being stuck
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    context = zmq.Context()
+    inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+    inbox.setsockopt(zmq.RCVHWM, 0)  # the front says no more than it has admitted
+    outbox.connect(settings.outbox)
+    inbox.bind(settings.inbox)
+    try:
+        _serve(settings, inbox, outbox, began)
+    except QuireError as error:
+        _log.error("%s", error)
+        outbox.send(encode(StartFailed(str(error))))
+        return 2
+    finally:
+        context.destroy(linger=1000)
+    return 0
+
+
+def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, began: float) -> None:
+    # torch is imported here, behind the sockets, so that a bad address is known at once
+    from quire.serving.runner import start_runner
+
+    imported = time.monotonic()
+    runner = start_runner(settings, inbox, outbox)
+    seconds = [("importing torch", imported - began), *runner.started.seconds]
+    outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
+    gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
+    runner.run()
+
+
+def _follow_the_front() -> None:
+    """Die with the front, and leave signals to it: Ctrl-C and service managers send them to the whole group."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    Thread(target=_wait_for_the_end, name="quire-front-watch", daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Generation: the requests of one body on their way to one client, read as fast or as slowly as it likes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from quire.core.errors import QuireError, RequestFailed
+from quire.core.outputs import Delta, RequestOutput
+from quire.core.request import Request
+from quire.core.sampling_params import SamplingParams
+from quire.core.status import Status
+from quire.observe.metrics import Metrics
+from quire.serving.fleet import Fleet
+from quire.serving.journal import Entry
+from quire.serving.reader import RequestReader
+from quire.text.tokenizer import Tokenizer
+
+MOST_UNREAD = 256
+"""Tokens of a request that may wait for a streaming client before its sequences pause."""
+
+
+class Generation:
+    """Whoever reads it gets all that came since the last read, so a slow reader costs few and large pieces."""
+
+    def __init__(
+        self,
+        requests: list[tuple[Request, str | None]],
+        tokenizer: Tokenizer,
+        fleet: Fleet,
+        *,
+        endpoint: str,
+        slow_reader_timeout: float,
+        metrics: Metrics,
+        work: Callable[[int, SamplingParams], float],
+        on_finished: Callable[[RequestReader, Entry], None],
+    ) -> None:
+        """`requests` come with the text of their prompts, where they came as text; `work` guesses what one costs."""
+        self._fleet = fleet
+        self._timeout = slow_reader_timeout
+        self._metrics = metrics
+        self._on_finished = on_finished
+        self._news = asyncio.Event()
+        self._reports: set[int] = set()
+        """Places of requests whose end was reported."""
+        self._drop_timer: asyncio.TimerHandle | None = None
+        self.on_drop: Callable[[], None] | None = None
+        """Cuts the connection of a client that does not read."""
+        self.is_streaming = False
+        self._readers = [
+            RequestReader(
+                request,
+                text,
+                place,
+                tokenizer,
+                on_change=partial(self._changed, place),
+                on_tokens=partial(self._count_tokens, place),
+                stop=partial(self._stop, place),
+            )
+            for place, (request, text) in enumerate(requests)
+        ]
+        self._entries = [
+            Entry(request, reader, endpoint, work=work(len(request.prompt), request.params))
+            for (request, _), reader in zip(requests, self._readers, strict=True)
+        ]
+
+    def start(self) -> None:
+        """Hand the requests to the engines."""
+        try:
+            for entry in self._entries:
+                self._fleet.submit(entry)
+        except BaseException:
+            self.cancel()
+            raise
+
+    async def accepted(self) -> None:
+        """Wait until the engines have taken in every request; raises what became of one they did not."""
+        while not all(reader.is_accepted for reader in self._readers):
+            await self._next()
+        self._raise_error()
+
+    async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
+        """Everything new, again and again until all is finished; raises where a request failed.
+
+        After `idle` seconds without news it yields nothing, as a sign that it is still there.
+        """
+        self.is_streaming = True
+        while True:
+            self._raise_error()
+            deltas = [delta for reader in self._readers for delta in reader.take_deltas()]
+            self._caught_up()
+            if deltas:
+                yield deltas
+            elif self.is_finished:
+                return
+            elif not await self._next(idle):
+                yield []
+
+    async def wait(self) -> list[RequestOutput]:
+        """Wait for the end of all; raises where a request failed."""
+        while not self.is_finished:
+            await self._next()
+        self._raise_error()
+        return self.outputs()
+
+    def outputs(self) -> list[RequestOutput]:
+        """All there is so far, in the order of the prompts."""
+        return [reader.output() for reader in self._readers]
+
+    def cancel(self) -> None:
+        """The client does not want the rest. Nothing happens where all is finished."""
+        self._stop_timer()
+        for reader, entry in zip(self._readers, self._entries, strict=True):
+            if not entry.is_over:
+                self._fleet.end(entry, status=Status.ABORTED)
+                reader.aborted()
+
+    @property
+    def is_finished(self) -> bool:
+        return all(reader.is_finished for reader in self._readers)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _next(self, patience: float | None = None) -> bool:
+        """Wait for news; false when none came in time."""
+        self._raise_error()
+        self._news.clear()
+        try:
+            async with asyncio.timeout(patience):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._raise_error()
+        return True
+
+    def _raise_error(self) -> None:
+        error: QuireError | None = next((reader.error for reader in self._readers if reader.error is not None), None)
+        if error is not None:
+            self.cancel()
+            raise error
+
+    def _stop(self, place: int, index: int) -> None:
+        self._fleet.end(self._entries[place], index, Status.STOPPED)
+
+    def _count_tokens(self, place: int, count: int, since_last: float | None) -> None:
+        reader, replica = self._readers[place], max(0, self._entries[place].replica)
+        metrics = reader.metrics
+        if since_last is None and not reader.num_output:
+            assert metrics.first_token_time is not None
+            seconds = metrics.first_token_time - metrics.arrival_time
+            self._metrics.first_token(replica, seconds, len(reader.request.prompt), count)
+        else:
+            self._metrics.tokens(replica, since_last, count)
+
+    def _changed(self, place: int) -> None:
+        """One request has news. Only that one is looked at: a body may hold thousands."""
+        self._news.set()
+        reader, entry = self._readers[place], self._entries[place]
+        if place not in self._reports and (reader.is_finished or reader.error is not None):
+            self._reports.add(place)
+            self._on_finished(reader, entry)
+        if self.is_streaming and reader.num_unread > MOST_UNREAD:
+            self._pause(entry)
+
+    # -- slow readers ------------------------------------------------------------------------------------------
+
+    def _pause(self, entry: Entry) -> None:
+        if entry.is_held or entry.is_over:
+            return
+        self._fleet.hold(entry)
+        self._metrics.slow_reader_paused()
+        if self._drop_timer is None:
+            self._drop_timer = asyncio.get_running_loop().call_later(self._timeout, self._drop)
+
+    def _caught_up(self) -> None:
+        self._stop_timer()
+        for entry in self._entries:
+            if entry.is_held:
+                self._fleet.resume(entry)
+
+    def _drop(self) -> None:
+        seconds = self._timeout
+        for reader in self._readers:
+            reader.error = RequestFailed(f"the client read nothing for {seconds:g} s, so its request was ended")
+        self.cancel()
+        self._metrics.slow_reader_dropped()
+        if self.on_drop is not None:
+            self.on_drop()
+
+    def _stop_timer(self) -> None:
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
+            self._drop_timer = None

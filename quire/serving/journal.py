@@ -1,0 +1,130 @@
+"""Journal: what the front knows of every live request, enough to hand it to another engine where it stands."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from quire.core.request import Emitted, Request
+from quire.serving.messages import PromptNews, Refused, SequenceNews
+
+
+class Listener(Protocol):
+    """Whoever reads the request: told in the order in which things happen."""
+
+    def accepted(self) -> None:
+        """The engine has taken it in."""
+
+    def refused(self, refusal: Refused) -> None:
+        """It can never run."""
+
+    def news(self, news: SequenceNews) -> None:
+        """A sequence has new tokens, or has ended."""
+
+    def prompt_news(self, news: PromptNews) -> None:
+        """The model's opinion of a part of the prompt."""
+
+    def lost(self, message: str) -> None:
+        """No engine can complete it."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One live request."""
+
+    request: Request
+    listener: Listener
+    endpoint: str = ""
+    """The route it came by."""
+    replica: int = -1
+    """The engine that has it."""
+    emitted: dict[int, list[int]] = field(default_factory=dict)
+    """Tokens of the sequences that have not ended, by index."""
+    is_accepted: bool = False
+    losses: int = 0
+    """Engines lost under it since it last got a token."""
+    moves: int = 0
+    """Engines lost under it in all."""
+    is_held: bool = False
+    work: float = 0.0
+    """Tokens that it is expected to cost in all."""
+    has_begun: bool = False
+    """Whether it has got a token."""
+
+    def __post_init__(self) -> None:
+        self.emitted = {index: [] for index in range(self.request.params.num_sequences)}
+
+    def to_submit(self) -> Request:
+        """The request as an engine must take it: new, or from where it stands."""
+        if not self.moves:
+            return self.request
+        resume = tuple(Emitted(index, tuple(tokens)) for index, tokens in self.emitted.items())
+        return msgspec.structs.replace(self.request, resume=resume)
+
+    def take(self, news: SequenceNews) -> bool:
+        """Note what came; false for what is not wanted any more (the sequence has ended here already)."""
+        if news.index not in self.emitted:
+            return False
+        self.losses = 0
+        if news.status is not None:
+            del self.emitted[news.index]
+        else:
+            self.emitted[news.index].extend(news.tokens)
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        return not self.emitted
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in a word."""
+        if self.is_held:
+            return "held"
+        return "running" if self.has_begun else "waiting"
+
+    @property
+    def num_emitted(self) -> int:
+        return sum(len(tokens) for tokens in self.emitted.values())
+
+
+class Journal:
+    """All live requests by id, and how much of them still waits for its first token."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self.waiting_tokens = 0
+        """Prompt tokens of requests that have not begun."""
+        self.waiting_work = 0.0
+        """What those are expected to cost, answers included."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def open(self, entry: Entry) -> None:
+        self._entries[entry.request.id] = entry
+        self.waiting_tokens += len(entry.request.prompt)
+        self.waiting_work += entry.work
+
+    def get(self, request_id: str) -> Entry | None:
+        """None once it has ended: what an engine still says of it is old."""
+        return self._entries.get(request_id)
+
+    def begin(self, entry: Entry) -> None:
+        """Its first token is there; nothing happens the next times."""
+        if not entry.has_begun:
+            entry.has_begun = True
+            self.waiting_tokens -= len(entry.request.prompt)
+            self.waiting_work -= entry.work
+
+    def close(self, entry: Entry) -> None:
+        """It has ended; nothing happens where that is known."""
+        if self._entries.pop(entry.request.id, None) is not None:
+            self.begin(entry)
+
+    def entries(self) -> list[Entry]:
+        """In the order in which they came."""
+        return list(self._entries.values())
+
+    def on_replica(self, replica: int) -> list[Entry]:
+        return [entry for entry in self._entries.values() if entry.replica == replica]

@@ -1,0 +1,206 @@
+"""What front and engine say to each other: typed msgpack, one message a step however many streams there are."""
+
+import msgspec
+
+from quire.config.engine import EngineConfig
+from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.pooling import Pooling, Readout
+from quire.core.request import Request
+from quire.core.stats import EngineStats
+from quire.core.status import Status
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+# -- front to engine -------------------------------------------------------------------------------------------
+
+
+class Submit(_Message, frozen=True):
+    """Take in a request, new or moved from a lost engine."""
+
+    request: Request
+
+
+class End(_Message, frozen=True):
+    """A request, or one sequence of it, is over: its client left, or its text completed a stop string."""
+
+    request_id: str
+    index: int | None = None
+    status: Status = Status.ABORTED
+
+
+class Hold(_Message, frozen=True):
+    """Leave a request out of every step: its reader is slow."""
+
+    request_id: str
+
+
+class Resume(_Message, frozen=True):
+    """The reader caught up."""
+
+    request_id: str
+
+
+class Embed(_Message, frozen=True):
+    """Compute vectors, or a classifier's scores."""
+
+    id: str
+    prompts: list[list[int]]
+    pooling: Pooling | None = None
+    normalize: bool = True
+    readout: Readout = "embed"
+    types: list[list[int]] = []
+    """Of pairs: which of its two texts a token is of, prompt by prompt; empty where there are no pairs."""
+
+
+class AskBlocks(_Message, frozen=True):
+    """Tell the state of every KV block."""
+
+
+class AskCheck(_Message, frozen=True):
+    """Prove that the KV bookkeeping is consistent."""
+
+
+class Profile(_Message, frozen=True):
+    """Record the next steps into a file."""
+
+    steps: int
+    path: str
+
+
+class Close(_Message, frozen=True):
+    """End the process."""
+
+
+ToEngine = Submit | End | Hold | Resume | Embed | AskBlocks | AskCheck | Profile | Close
+
+
+# -- engine to front -------------------------------------------------------------------------------------------
+
+
+class Started(_Message, frozen=True):
+    """The engine takes requests from now on."""
+
+    max_model_len: int
+    max_num_seqs: int
+    block_size: int
+    embedding_size: int
+    generates: bool = True
+    """False: an encoder or a classifier, which only reads."""
+    seconds: list[tuple[str, float]] = []
+    """Where the start-up time went."""
+
+
+class StartFailed(_Message, frozen=True):
+    """The engine cannot be started with these settings; trying again would not help."""
+
+    message: str
+
+
+class Refused(_Message, frozen=True):
+    """A request can never run."""
+
+    request_id: str
+    message: str
+    field: str | None
+    too_large: bool
+
+
+class SequenceNews(_Message, frozen=True):
+    """What one sequence has come to since the last report."""
+
+    request_id: str
+    index: int
+    tokens: list[int]
+    status: Status | None = None
+    """Its end; None while it goes on."""
+    logprobs: list[PositionLogprobs] | None = None
+    first_granted: float | None = None
+    """When it first got a row; with its first tokens only."""
+    num_cached: int = 0
+    failure: str | None = None
+    """Why it failed, where there is more to say than that it did."""
+    is_blameless: bool = False
+    """Whether that is no fault of its client."""
+
+
+class PromptNews(_Message, frozen=True):
+    """What the model thought of a stretch of a prompt."""
+
+    request_id: str
+    span: PromptSpan
+
+
+class Report(_Message, frozen=True):
+    """All that a step brought; with nothing in it, a sign of life."""
+
+    stats: EngineStats
+    sequences: list[SequenceNews] = []
+    accepted: list[str] = []
+    refused: list[Refused] = []
+    prompts: list[PromptNews] = []
+
+
+class Embedded(_Message, frozen=True):
+    """Vectors or scores, in the order of the prompts; or why there are none."""
+
+    id: str
+    rows: list[list[list[float]]]
+    """For every prompt one, or one for each of its tokens."""
+    error: str | None = None
+    is_blameless: bool = False
+    """Whether that is no fault of its client."""
+
+
+class Blocks(_Message, frozen=True):
+    """One byte a block: free, used, shared or cached (0 to 3)."""
+
+    states: bytes
+
+
+class Checked(_Message, frozen=True):
+    """The outcome of a check of the books; None: they balance."""
+
+    problem: str | None
+    used_blocks: int
+
+
+class Profiled(_Message, frozen=True):
+    """A profile is written; or why not."""
+
+    path: str
+    problem: str | None = None
+
+
+FromEngine = Started | StartFailed | Report | Embedded | Blocks | Checked | Profiled
+
+
+class ChildSettings(msgspec.Struct, frozen=True):
+    """How an engine process is started; the first frame on its standard input."""
+
+    config: EngineConfig
+    seed: int
+    inbox: str
+    """Address at which the engine listens."""
+    outbox: str
+    """Address at which the front listens."""
+    replica: int
+    tenant_weights: dict[str, float] = {}
+
+
+def encode(message: ToEngine | FromEngine) -> bytes:
+    return msgspec.msgpack.encode(message)
+
+
+def decode_to_engine(data: bytes) -> ToEngine:
+    return _TO_ENGINE.decode(data)
+
+
+def decode_from_engine(data: bytes) -> FromEngine:
+    return _FROM_ENGINE.decode(data)
+
+
+_TO_ENGINE: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+_FROM_ENGINE: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)

@@ -1,0 +1,90 @@
+"""Probe: an engine's figures and its books, as the front asks for them."""
+
+import math
+import time
+
+from quire.core.stats import EngineStats
+from quire.engine.loop import EngineLoop
+from quire.kvcache.invariants import check
+from quire.kvcache.manager import KVManager
+from quire.observe.memory import resident_bytes
+from quire.serving.messages import Checked
+
+_EVERY = 0.5
+"""Seconds between signs of life of an engine that has no news."""
+_MEASURE_EVERY = 1.0
+"""Seconds between figures that cost something: empty slots are counted over every table, a GPU is asked."""
+
+FREE, USED, SHARED, CACHED = range(4)
+
+
+class Probe:
+    """Reads what an engine's parts count, and never disturbs them."""
+
+    def __init__(self, loop: EngineLoop | None) -> None:
+        self._loop = loop
+        self._told = 0.0
+        self._waste = 0.0
+        self._device = (0, 0)
+        self._measured = -math.inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the front has heard nothing for a while."""
+        return time.monotonic() - self._told >= _EVERY
+
+    def stats(self) -> EngineStats:
+        self._told = time.monotonic()
+        if self._loop is None:
+            return EngineStats(memory_bytes=resident_bytes())
+        scheduler, figures = self._loop.scheduler, self._loop.figures
+        kv, roster = scheduler.kv, scheduler.stats
+        if self._told - self._measured >= _MEASURE_EVERY:
+            self._measured = self._told
+            self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
+        return EngineStats(
+            step=figures.step,
+            running=len(scheduler.running),
+            waiting=scheduler.num_waiting,
+            held=scheduler.num_held,
+            step_seconds=figures.seconds,
+            step_tokens=figures.tokens,
+            step_sequences=figures.sequences,
+            num_blocks=kv.device.pool.num_blocks,
+            used_blocks=kv.device.pool.num_used,
+            cached_blocks=kv.device.pool.num_cached,
+            block_size=kv.block_size,
+            kv_waste=self._waste,
+            host_blocks=kv.host.pool.num_blocks,
+            used_host_blocks=kv.host.pool.num_used,
+            total_prefix_tokens=kv.stats.tokens_asked,
+            total_prefix_hits=kv.stats.tokens_saved,
+            total_preemptions_recompute=roster.preempted_recompute,
+            total_preemptions_swap=roster.preempted_swap,
+            total_steps_failed=self._loop.num_failed_steps,
+            total_out_of_memory=self._loop.num_out_of_memory,
+            memory_bytes=resident_bytes(),
+            device_memory_bytes=self._device[0],
+            device_memory_total=self._device[1],
+        )
+
+
+def block_states(kv: KVManager) -> bytes:
+    """One byte a block, from block 1 on."""
+    pool = kv.device.pool
+    states = bytearray(min(refs + FREE, SHARED) for refs in pool.refs[1:])
+    for block in pool.cached_blocks():
+        states[block - 1] = CACHED
+    return bytes(states)
+
+
+def check_books(loop: EngineLoop | None) -> Checked:
+    """Whether every block is accounted for, and how many are in use."""
+    if loop is None:
+        return Checked(None, 0)
+    kv = loop.scheduler.kv
+    try:
+        check(kv)
+    except AssertionError as error:
+        return Checked(str(error), kv.device.pool.num_used)
+    return Checked(None, kv.device.pool.num_used)

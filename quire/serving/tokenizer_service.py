@@ -1,0 +1,97 @@
+"""TokenizerService: a model's tokenizer and chat template, kept off a server's event loop where they take long."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quire.config.parsers import ParserConfig
+from quire.core.errors import Overloaded
+from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
+from quire.protocol.parsers.style import AnswerStyle
+from quire.text.chat_template import ChatTemplate
+from quire.text.load import load_chat_template, load_tokenizer
+from quire.text.pairs import PairFrame
+from quire.text.template_process import TemplateProcess
+from quire.text.tokenizer import Tokenizer
+
+_SHORT = 2048
+"""Characters that are tokenized in place: it takes less than a hop to a thread and back."""
+_THREADS = 4
+MOST_WAITING = 64
+"""Grammars that may wait to be checked, one after the other; each takes about a second at most."""
+_T = TypeVar("_T")
+
+
+class TokenizerService:
+    """Tokenizing and templates of one model."""
+
+    def __init__(
+        self,
+        path: Path,
+        template_file: Path | None,
+        parsers: ParserConfig,
+    ) -> None:
+        self.tokenizer: Tokenizer = load_tokenizer(path)
+        self._parsers = parsers
+        self._style: AnswerStyle | None = None
+        self.settings: SentenceSettings = read_sentence_settings(path)
+        """How the model was trained to embed and score texts."""
+        self._frame: PairFrame | None = None
+        self._path = path
+        self._template_file = template_file
+        self._process = TemplateProcess()
+        self._template: ChatTemplate | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="quire-text")
+        self._turns = ThreadPoolExecutor(1, thread_name_prefix="quire-grammar")
+        self._num_waiting = 0
+
+    def load_template(self) -> ChatTemplate:
+        """Compile the template, in a process of its own. Called in a thread, or before serving."""
+        if self._template is None:
+            self._template = load_chat_template(self._path, self.tokenizer, self._process, file=self._template_file)
+        return self._template
+
+    async def style(self) -> AnswerStyle:
+        """How the model writes its answers."""
+        if self._style is None:
+            template = await self._in_thread(self.load_template)
+            self._style = AnswerStyle(template.text, self.tokenizer, self._parsers)
+        return self._style
+
+    async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """The prompt for a conversation; options as `ChatTemplate.render` takes them."""
+        return await self._in_thread(lambda: self.load_template().render(messages, **options))
+
+    async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        if len(text) <= _SHORT:
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return await self._in_thread(lambda: self.tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def pair_frame(self) -> PairFrame:
+        """How two texts are written as one sequence."""
+        if self._frame is None:
+            self._frame = self.tokenizer.pair_frame()
+        return self._frame
+
+    async def in_turn(self, work: Callable[[], _T]) -> _T:
+        """Checks of grammars: one after the other, and they take no thread from tokenizing and templates."""
+        if self._num_waiting >= MOST_WAITING:
+            raise Overloaded(
+                f"{self._num_waiting} grammars wait to be checked, and no more may; try again in a few seconds",
+                retry_after=5.0,
+            )
+        self._num_waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._turns, work)
+        finally:
+            self._num_waiting -= 1
+
+    def close(self) -> None:
+        self._process.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

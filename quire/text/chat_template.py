@@ -1,0 +1,186 @@
+"""From a conversation to the prompt a model was trained on, by the model's own Jinja template."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quire.core.errors import ConfigError, InvalidRequest
+from quire.core.nearest import did_you_mean
+from quire.text.template_process import TemplateFailed, TemplateProcess
+
+DEFAULT = "default"
+TOOL_USE = "tool_use"
+
+Message = Mapping[str, Any]
+
+_OURS = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
+# The first is what templates read; the others are names clients have used for the same.
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+_ASKS_FOR_NONE = re.compile(r"content['\"\])]*\s+is\s+none")
+_CUT_HERE = "CONTINUE_FINAL_MESSAGE_TAG "
+
+
+class ChatTemplate:
+    """The templates of one model, by name, with its special tokens. Threads may share it."""
+
+    def __init__(
+        self, templates: Mapping[str, str], tokens: Mapping[str, str], process: TemplateProcess, *, source: str
+    ) -> None:
+        """Compiles every template, so that a broken one is known at once; `source` names them in errors."""
+        self._templates = dict(templates)
+        self._tokens = dict(tokens)
+        self._process = process
+        self._source = source
+        self._names = {name: self._asked_for(name, template) for name, template in templates.items()}
+
+    @property
+    def text(self) -> str:
+        """The templates themselves, for whoever looks for signs of how the model writes."""
+        return "\n".join(self._templates.values())
+
+    def accepts(self, variable: str, name: str | None = None) -> bool:
+        """Whether a template looks at a variable, such as tools; of all templates where none is named."""
+        named = self._names.values() if name is None else [self._names.get(name, frozenset())]
+        return any(variable in names for names in named)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        name: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt for a conversation. `name` picks one of several templates; `variables` are extras it may read.
+
+        With `continue_final_message` the prompt ends within the last message, for the model to go on with it.
+        """
+        extras = dict(variables or {})
+        _check(messages, add_generation_prompt, continue_final_message, extras)
+        template = self._chosen(name, tools)
+        chat = [_as_read_by(template, _with_reasoning(message)) for message in messages]
+        final = _open_final(chat) if continue_final_message else None
+        text = self._rendered(
+            template,
+            {
+                **self._tokens,
+                **extras,
+                "messages": chat,
+                "tools": None if tools is None else list(tools),
+                "documents": None if documents is None else list(documents),
+                "add_generation_prompt": add_generation_prompt,
+            },
+        )
+        return text if final is None else _cut_behind(text, final)
+
+    def _chosen(self, name: str | None, tools: object) -> str:
+        if not self._templates:
+            raise InvalidRequest(
+                f"{self._source} has no chat template. Start quire with --chat-template FILE, or put a "
+                "chat_template.jinja into the model's folder, or send a plain prompt to completions instead."
+            )
+        if name is None:
+            name = TOOL_USE if tools is not None and TOOL_USE in self._templates else DEFAULT
+        if name not in self._templates:
+            raise InvalidRequest(
+                f"there is no chat template called {name!r}; there are {', '.join(sorted(self._templates))}."
+                f"{did_you_mean(name, self._templates)}",
+                field="chat_template",
+            )
+        return self._templates[name]
+
+    def _asked_for(self, name: str, template: str) -> frozenset[str]:
+        try:
+            return self._process.names(template)
+        except TemplateFailed as error:
+            where = "" if error.line is None else f" at line {error.line}"
+            raise ConfigError(
+                f"the chat template {name!r} of {self._source} does not compile{where}: {error.message}; "
+                "repair it or give another with --chat-template FILE."
+            ) from None
+
+    def _rendered(self, template: str, variables: dict[str, Any]) -> str:
+        try:
+            return self._process.render(template, variables)
+        except TemplateFailed as error:
+            where = "" if error.line is None else f" (line {error.line} of the template)"
+            if error.kind == "refused":
+                raise InvalidRequest(f"{error.message}{where}", field="messages") from None
+            if error.kind == "limit":
+                raise InvalidRequest(
+                    f"the chat template of {self._source} costs too much for this conversation: "
+                    f"{error.message}{where}; shorten the messages.",
+                    field="messages",
+                ) from None
+            if error.kind == "failed":
+                raise InvalidRequest(
+                    f"the chat template of {self._source} cannot render this conversation: {error.message}{where}.",
+                    field="messages",
+                ) from None
+            raise ConfigError(
+                f"the chat template of {self._source} asks for what templates may not do: {error.message}{where}; "
+                "give another with --chat-template FILE."
+            ) from None
+
+
+def _check(messages: Sequence[Message], add_prompt: bool, continue_final: bool, extras: dict[str, Any]) -> None:
+    if not messages:
+        raise InvalidRequest("the conversation is empty; it needs at least one message.", field="messages")
+    if not all(isinstance(message, Mapping) for message in messages):
+        raise InvalidRequest("every message must be an object with a role and content.", field="messages")
+    if add_prompt and continue_final:
+        raise InvalidRequest(
+            "add_generation_prompt begins a new message and continue_final_message goes on with the last; set one.",
+            field="continue_final_message",
+        )
+    taken = sorted(_OURS & extras.keys())
+    if taken:
+        raise InvalidRequest(
+            f"{', '.join(taken)} cannot be given as a template variable; use the field of that name.",
+            field="chat_template_kwargs",
+        )
+
+
+def _with_reasoning(message: Message) -> dict[str, Any]:
+    """The message with its reasoning under the name templates read, whichever name the client used."""
+    reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    if reasoning is None:
+        return dict(message)
+    return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _as_read_by(template: str, message: dict[str, Any]) -> dict[str, Any]:
+    """A message of nothing but calls has empty content for templates that look into it, none for those that ask."""
+    if message.get("content") is None and "tool_calls" in message and not _ASKS_FOR_NONE.search(template):
+        return {**message, "content": ""}
+    return message
+
+
+def _open_final(chat: list[dict[str, Any]]) -> str:
+    """Mark where the last message's text ends; returns that text."""
+    content = chat[-1].get("content")
+    if isinstance(content, str):
+        chat[-1]["content"] = content + _CUT_HERE
+        return content
+    parts = [dict(part) if isinstance(part, Mapping) else part for part in content or ()]
+    for part in reversed(parts):
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            text: str = part["text"]
+            part["text"] = text + _CUT_HERE
+            chat[-1]["content"] = parts
+            return text
+    raise InvalidRequest("the last message has no text to continue.", field="continue_final_message")
+
+
+def _cut_behind(text: str, final: str) -> str:
+    at = text.rfind(_CUT_HERE.strip())
+    if at < 0 or final.strip() not in text:
+        raise InvalidRequest(
+            "the chat template leaves out part of the last message, so it cannot be continued.",
+            field="continue_final_message",
+        )
+    # A template that trims messages has taken the mark's space too, and would have taken those before it.
+    return text[:at] if text.startswith(_CUT_HERE, at) else text[:at].rstrip()

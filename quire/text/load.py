@@ -1,0 +1,41 @@
+"""A model's tokenizer and chat template, from a checkpoint folder or a GGUF file."""
+
+from pathlib import Path
+
+from quire.core.errors import CheckpointError
+from quire.models.loading.folder import find_model
+from quire.models.loading.gguf_header import read_gguf_header
+from quire.text.chat_template import ChatTemplate
+from quire.text.from_folder import tokenizer_from_folder
+from quire.text.from_gguf import tokenizer_from_gguf
+from quire.text.template_process import TemplateProcess
+from quire.text.template_sources import template_in_file, templates_in_folder, templates_in_gguf
+from quire.text.tokenizer import Tokenizer
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of the model at `path`: a folder, or a GGUF file (the first of several parts)."""
+    gguf = _gguf_at(path)
+    return tokenizer_from_folder(path) if gguf is None else tokenizer_from_gguf(read_gguf_header(gguf))
+
+
+def load_chat_template(
+    path: Path, tokenizer: Tokenizer, process: TemplateProcess, *, file: Path | None = None
+) -> ChatTemplate:
+    """The chat template of the model at `path`, or the one in `file` where the user gives it."""
+    if file is not None:
+        return ChatTemplate(template_in_file(file), tokenizer.named_tokens(), process, source=str(file))
+    gguf = _gguf_at(path)
+    templates = templates_in_folder(path) if gguf is None else templates_in_gguf(read_gguf_header(gguf))
+    return ChatTemplate(templates, tokenizer.named_tokens(), process, source=str(path))
+
+
+def _gguf_at(path: Path) -> Path | None:
+    """The GGUF file whose tokenizer is meant; None where it is a folder's own, which wins."""
+    has_own = any((path / name).is_file() for name in ("tokenizer.json", "tokenizer.model"))
+    if path.is_dir() and (has_own or not any(path.glob("*.gguf"))):
+        return None
+    gguf = find_model(path).gguf
+    if gguf is None:
+        raise CheckpointError(f"{path} holds no tokenizer; give the folder it lies in, or a .gguf file.")
+    return gguf

@@ -1,0 +1,99 @@
+"""The parent's end of the process that renders chat templates: started when needed, killed when it takes too long."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from quire.core.errors import InvalidRequest
+from quire.text.framed_child import ChildDied, FramedChild
+
+_CHILD = Path(__file__).with_name("template_child.py")
+# Generous, for machines that are busy: the child counts its own processor time.
+_WALL_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLimits:
+    """What rendering one conversation may cost."""
+
+    cpu_seconds: float = 2.0
+    memory_bytes: int = 1 << 30
+    most_characters: int = 16_000_000
+    most_source: int = 1_000_000
+    """Characters of the template itself."""
+
+
+class TemplateFailed(Exception):
+    """The template did not give a text; `kind` is syntax, forbidden, refused, limit or failed."""
+
+    def __init__(self, kind: str, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.line = line
+
+
+class TemplateProcess:
+    """Renders templates in a process of its own. Threads may share it; they take turns."""
+
+    def __init__(self, limits: TemplateLimits | None = None) -> None:
+        self.limits = limits or TemplateLimits()
+        self._lock = Lock()
+        arguments = (str(self.limits.cpu_seconds), str(self.limits.memory_bytes))
+        self._child = FramedChild(_CHILD, arguments, purpose="renders chat templates", wall_seconds=_WALL_SECONDS)
+
+    def names(self, source: str) -> frozenset[str]:
+        """The variables a template asks for; fails where it cannot be compiled."""
+        return frozenset(self._ask(source, None)["names"])
+
+    def render(self, source: str, variables: Mapping[str, object]) -> str:
+        """The text of the template with these variables."""
+        return str(self._ask(source, dict(variables))["text"])
+
+    def close(self) -> None:
+        """End the child, if there is one; the next use starts another."""
+        with self._lock:
+            self._child.stop()
+
+    def _ask(self, source: str, variables: dict[str, object] | None) -> dict[str, Any]:
+        limits = self.limits
+        if len(source) > limits.most_source:
+            too_long = f"it has {len(source):,} characters, {limits.most_source:,} are the most"
+            raise TemplateFailed("limit", too_long, None)
+        request: dict[str, object] = {
+            "source": source,
+            "variables": variables,
+            "most_characters": limits.most_characters,
+        }
+        frame = _encoded(request)
+        with self._lock:
+            answer: dict[str, Any] = msgspec.msgpack.decode(self._exchange(frame))
+        if "failure" in answer:
+            raise TemplateFailed(answer["failure"], answer["message"], answer["line"])
+        return answer
+
+    def _exchange(self, frame: bytes) -> bytes:
+        """One request, one answer; called with the lock held."""
+        try:
+            return self._child.exchange(frame)
+        except ChildDied as died:
+            raise TemplateFailed("limit", self._reason(died.code), None) from None
+
+    def _reason(self, code: int) -> str:
+        if code in (-signal.SIGPROF, -signal.SIGKILL):
+            return f"it takes more than {self.limits.cpu_seconds:g} seconds"
+        return f"it ends the process that renders it (status {code}), {self.limits.memory_bytes:,} bytes being the most"
+
+
+def _encoded(request: dict[str, object]) -> bytes:
+    try:
+        return msgspec.msgpack.encode(request)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequest(
+            f"the conversation holds something a template cannot be given ({error}); send plain JSON.", field="messages"
+        ) from None

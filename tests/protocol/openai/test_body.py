@@ -1,0 +1,289 @@
+"""A field of a body is honoured or refused by name."""
+
+from typing import Any
+
+import pytest
+
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import SamplingParams
+from quire.protocol.openai.body import read_chat_body, read_completion_body
+from quire.protocol.openai.options import AnswerOptions
+from quire.protocol.parsers.tools import Function, Tools
+
+USER = {"role": "user", "content": "Hi"}
+TOOL = {"type": "function", "function": {"name": "get_time"}}
+
+
+def test_plain_chat() -> None:
+    body = read_chat_body({"model": "m", "messages": [USER]})
+    assert body.model == "m"
+    assert body.messages == [USER]
+    # an answer ends when the model ends it
+    assert body.params == SamplingParams(max_tokens=None)
+    assert body.add_generation_prompt
+
+
+def test_plain_completion() -> None:
+    body = read_completion_body({"prompt": "Hi"})
+    assert (body.model, body.prompts, body.params) == (None, ["Hi"], SamplingParams())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"temperature": 0.5, "top_p": 0.9, "n": 2}, {"temperature": 0.5, "top_p": 0.9, "n": 2}),
+        ({"stop": "x"}, {"stop": ("x",)}),
+        ({"stop": ["x", "y"], "seed": 3}, {"stop": ("x", "y"), "seed": 3}),
+        ({"logit_bias": {"5": -100}}, {"logit_bias": {5: -100}}),
+        ({"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}, {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}),
+        ({"max_tokens": 7}, {"max_tokens": 7}),
+        ({"temperature": None, "stop": None, "stream": False}, {}),
+    ],
+)
+def test_sampling_fields(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    defaults: dict[str, Any] = {"max_tokens": None}
+    assert read_chat_body({"messages": [USER], **given}).params == SamplingParams(**(defaults | expected))
+    assert read_completion_body({"prompt": "x", **given}).params == SamplingParams(**expected)
+
+
+def test_chat_lengths_and_logprobs() -> None:
+    assert read_chat_body({"messages": [USER], "max_completion_tokens": 9}).params.max_tokens == 9
+    assert read_chat_body({"messages": [USER], "logprobs": True}).params.logprobs == 0
+    assert read_chat_body({"messages": [USER], "logprobs": True, "top_logprobs": 4}).params.logprobs == 4
+    assert read_chat_body({"messages": [USER], "logprobs": False}).params.logprobs is None
+    assert read_completion_body({"prompt": "x", "logprobs": 3}).params.logprobs == 3
+
+
+def test_going_on_with_a_message_begins_no_other() -> None:
+    body = read_chat_body({"messages": [USER], "continue_final_message": True})
+    assert (body.continue_final_message, body.add_generation_prompt) == (True, False)
+
+
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    body = read_completion_body({"prompt": [[1.0, 2]], "n": 2.0, "max_tokens": 7.0, "seed": 3.0, "temperature": 1.0})
+    assert body.prompts == [[1, 2]]
+    assert body.params == SamplingParams(n=2, max_tokens=7, seed=3)
+    assert {type(each) for each in (body.params.n, body.params.max_tokens, body.prompts[0][0])} == {int}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ("", [""])],
+)
+def test_prompts(prompt: Any, expected: list[Any]) -> None:
+    assert read_completion_body({"prompt": prompt}).prompts == expected
+
+
+def test_parts_of_text_are_put_together() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert read_chat_body({"messages": [{"role": "user", "content": parts}]}).messages[0]["content"] == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"temprature": 1}, "temprature"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"user": 5}, "user"),
+        ({"functions": []}, "functions"),
+        ({"chat_template": "{{ messages }}"}, "chat_template"),
+        ({"audio": {}}, "audio"),
+        ({"store": True}, "store"),
+        ({"modalities": ["audio"]}, "modalities"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"prompt_cache_key": "x"}, "prompt_cache_key"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options"),
+        ({"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
+        ({"request_id": "a b"}, "request_id"),
+        ({"metadata": {"a": 5}}, "metadata"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"n": 1, "best_of": 2}, "best_of"),
+        ({"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}}, "reasoning_effort"),
+        ({"documents": ["x"]}, "documents"),
+        ({"tools": ["x"], "tool_choice": "none"}, "tools"),
+        ({"messages": [USER] * 2049}, "messages"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"tool_choice": "any"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": 5}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
+        ({"thinking_token_budget": -1}, "thinking_token_budget"),
+        ({"include_reasoning": "yes"}, "include_reasoning"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"n": 1.5}, "n"),
+        ({"n": True}, "n"),
+        ({"stop": {"a": 1}}, "stop"),
+        ({"stop": [""]}, "stop"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": "x"}}, "logit_bias"),
+        ({"logit_bias": [1]}, "logit_bias"),
+        ({"model": 5}, "model"),
+        ({"stream": "no"}, "stream"),
+        ({"messages": []}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": ["Hi"]}, "messages"),
+        ({"messages": [{"role": "king", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood"),
+        ({"chat_template_kwargs": 5}, "chat_template_kwargs"),
+    ],
+)
+def test_what_is_not_honoured_is_refused(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_chat_body({"messages": [USER], **given})
+    assert caught.value.field == field
+    assert field.rpartition(".")[2] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"prompt": None}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [True]}, "prompt"),
+        ({"prompt": {"a": 1}}, "prompt"),
+        ({"echo": True, "stream": True, "logprobs": 1}, "echo"),
+        ({"echo": True, "logprobs": 1, "prompt_logprobs": 2}, "prompt_logprobs"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 0, "echo": True, "min_tokens": 1}, "min_tokens"),
+        ({"stream": True, "best_of": 2}, "best_of"),
+        ({"prompt": ["x"] * 2049}, "prompt"),
+        ({"prompt": ["x"] * 100, "n": 100}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": [[1], [1 << 31]]}, "prompt"),
+        ({"suffix": "x"}, "suffix"),
+        ({"messages": [USER]}, "messages"),
+        ({"best_of": 0}, "best_of"),
+    ],
+)
+def test_what_a_completion_refuses(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_completion_body({"prompt": "x", **given})
+    assert caught.value.field == field
+
+
+def test_prompts_alone_are_asked_for_with_one_token_that_is_left_out() -> None:
+    body = read_completion_body({"prompt": "x", "echo": True, "max_tokens": 0, "logprobs": 2})
+    assert body.options.prompt_only
+    assert body.options.echo
+    assert not body.options.prompt_logprobs
+    assert (body.params.max_tokens, body.params.logprobs, body.params.prompt_logprobs) == (1, 2, 2)
+
+
+def test_what_the_answer_looks_like() -> None:
+    given = {
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True, "include_obfuscation": False},
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "service_tier": "auto",
+        "request_id": "mine:1",
+    }
+    expected = AnswerOptions(
+        include_usage=True,
+        continuous_usage=True,
+        token_ids=True,
+        tokens_as_ids=True,
+        service_tier="default",
+        request_id="mine:1",
+    )
+    assert read_chat_body({"messages": [USER], **given}).options == expected
+    assert read_completion_body({"prompt": "x", **given}).options == expected
+
+
+def test_who_it_is_for() -> None:
+    given = {"user": "u", "safety_identifier": "s", "metadata": {"team": "t"}, "store": False}
+    assert read_chat_body({"messages": [USER], **given}).labels == {
+        "user": "u",
+        "safety_identifier": "s",
+        "metadata.team": "t",
+    }
+
+
+def test_tools_that_may_not_be_called_are_left_out() -> None:
+    for given in ({"tools": []}, {"tools": [TOOL], "tool_choice": "none"}):
+        body = read_chat_body({"messages": [USER], **given})
+        assert not body.tools.are_offered
+        assert body.rendering(lambda _: False)["tools"] is None
+
+
+def test_tools_as_they_were_given() -> None:
+    described = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+    tools = [{"type": "function", "function": described}, TOOL]
+    named = {"type": "function", "function": {"name": "f"}}
+    body = read_chat_body({"messages": [USER], "tools": tools, "tool_choice": named, "parallel_tool_calls": False})
+    function = Function("f", "d", {"type": "object"}, strict=True)
+    assert body.tools == Tools((function, Function("get_time")), "required", "f", parallel=False)
+    shown = body.rendering({"tools"}.__contains__)["tools"]
+    assert [tool["function"]["name"] for tool in shown] == ["f", "get_time"]
+    assert read_chat_body({"messages": [USER], "tools": [TOOL]}).tools.choice == "auto"
+
+
+def test_tools_need_a_template_that_shows_them_and_names_of_their_own() -> None:
+    body = read_chat_body({"messages": [USER], "tools": [TOOL]})
+    with pytest.raises(InvalidRequest, match="chat template has no place") as caught:
+        body.rendering(lambda _: False)
+    assert caught.value.field == "tools"
+    twice = read_chat_body({"messages": [USER], "tools": [TOOL, TOOL]})
+    with pytest.raises(InvalidRequest, match="'get_time'"):
+        twice.rendering(lambda _: True)
+
+
+def test_thinking_is_turned_off_where_the_template_can() -> None:
+    body = read_chat_body({"messages": [USER], "reasoning_effort": "none"})
+    assert body.rendering({"enable_thinking"}.__contains__)["variables"] == {"enable_thinking": False}
+    assert body.rendering({"thinking"}.__contains__)["variables"] == {"thinking": False}
+    assert body.rendering({"reasoning_effort"}.__contains__)["variables"] == {"reasoning_effort": "none"}
+    with pytest.raises(InvalidRequest, match="does not read 'reasoning_effort'"):
+        body.rendering(lambda _: False)
+
+
+def test_template_variables_must_be_read_by_the_template() -> None:
+    body = read_chat_body(
+        {
+            "messages": [USER],
+            "reasoning_effort": "low",
+            "chat_template_kwargs": {"a": [1]},
+            "documents": [{"text": "d"}],
+        }
+    )
+    variables = body.rendering({"a", "reasoning_effort", "documents"}.__contains__)["variables"]
+    assert variables == {"a": [1], "reasoning_effort": "low"}
+    fields = {"a": "chat_template_kwargs", "reasoning_effort": "reasoning_effort", "documents": "documents"}
+    for missing, field in fields.items():
+        with pytest.raises(InvalidRequest, match="chat template") as caught:
+            body.rendering(set(fields).difference({missing}).__contains__)
+        assert caught.value.field == field
+
+
+def test_free_form_values_are_bounded() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}, list(range(20_000)), 1 << 64, {"a": [-(1 << 64)]}):
+        with pytest.raises(InvalidRequest) as caught:
+            read_chat_body({"messages": [USER], "chat_template_kwargs": {"x": value}})
+        assert caught.value.field == "chat_template_kwargs"
+    shallow = {"x": [[[{"a": [1, None, "b", 1.5, True]}]]]}
+    assert read_chat_body({"messages": [USER], "chat_template_kwargs": shallow}).template_variables == shallow
+
+
+def test_near_misses_are_guessed() -> None:
+    with pytest.raises(InvalidRequest, match="Did you mean 'temperature'"):
+        read_chat_body({"messages": [USER], "temprature": 1})

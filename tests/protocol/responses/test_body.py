@@ -1,0 +1,285 @@
+"""Bodies of the Responses API: what is read, and what is refused by name."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.core.errors import InvalidRequest
+from quire.core.structured import StructuredOutput
+from quire.protocol.parsers.reasoning_options import ReasoningOptions
+from quire.protocol.parsers.tools import Function, Tools
+from quire.protocol.responses.body import FIELDS, LOGPROBS, read_response_body
+from quire.protocol.responses.items import messages_of
+from quire.protocol.responses.schemas import create_body
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"input": "Hello", **fields}
+
+
+def test_text_is_a_message_of_the_user() -> None:
+    asked = read_response_body(body())
+    (item,) = asked.items
+    assert item["content"] == [{"type": "input_text", "text": "Hello"}]
+    assert (item["role"], item["type"], item["status"]) == ("user", "message", "completed")
+    assert item["id"].startswith("msg_")
+    assert (asked.store, asked.stream, asked.truncate, asked.previous) == (True, False, False, None)
+    assert asked.params.max_tokens is None
+
+
+def test_everything_that_can_be_asked_for() -> None:
+    asked = read_response_body(
+        body(
+            model="tiny",
+            instructions="Be brief.",
+            previous_response_id="resp_1",
+            store=False,
+            stream=True,
+            stream_options={"include_obfuscation": False},
+            max_output_tokens=9,
+            temperature=0.5,
+            top_p=0.9,
+            top_logprobs=3,
+            include=[LOGPROBS],
+            truncation="auto",
+            metadata={"k": "v"},
+            user="u",
+            safety_identifier="s",
+            parallel_tool_calls=False,
+            text={"format": {"type": "text"}, "verbosity": "medium"},
+            tools=[],
+            tool_choice="none",
+            reasoning={"effort": None},
+            background=False,
+            service_tier="auto",
+            prompt_cache_key="key",
+            prompt_cache_retention="in_memory",
+            top_k=4,
+            min_p=0.1,
+            seed=7,
+            stop=["END"],
+            logit_bias={"5": 1.5},
+            min_tokens=2,
+            cache_salt="salt",
+        )
+    )
+    params = asked.params
+    assert (params.max_tokens, params.logprobs, params.top_k, params.seed) == (9, 3, 4, 7)
+    assert (params.stop, params.logit_bias, params.min_tokens, params.cache_salt) == (("END",), {5: 1.5}, 2, "salt")
+    assert (asked.store, asked.stream, asked.truncate, asked.previous) == (False, True, True, "resp_1")
+    assert asked.labels == {"user": "u", "safety_identifier": "s", "metadata.k": "v"}
+    assert asked.echo == {
+        "instructions": "Be brief.",
+        "max_output_tokens": 9,
+        "metadata": {"k": "v"},
+        "parallel_tool_calls": False,
+        "previous_response_id": "resp_1",
+        "prompt_cache_key": "key",
+        "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": "s",
+        "service_tier": "default",
+        "store": False,
+        "temperature": 0.5,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "none",
+        "tools": [],
+        "top_logprobs": 3,
+        "top_p": 0.9,
+        "truncation": "auto",
+        "user": "u",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "logprobs"),
+    [({}, None), ({"top_logprobs": 0}, None), ({"top_logprobs": 2}, 2), ({"include": [LOGPROBS]}, 0)],
+)
+def test_either_field_asks_for_logprobs(fields: dict[str, Any], logprobs: int | None) -> None:
+    assert read_response_body(body(**fields)).params.logprobs == logprobs
+
+
+def test_items_become_messages_of_a_template() -> None:
+    items = [
+        {"role": "developer", "content": "Be kind."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": t} for t in ("a", "b")]},
+        {
+            "type": "message",
+            "id": "msg_" + "0" * 48,
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "c", "annotations": [], "logprobs": []}],
+        },
+        {"role": "system", "content": "Later."},
+        {"role": "assistant", "content": "d"},
+        {"role": "user", "content": "e"},
+    ]
+    asked = read_response_body(body(input=items, instructions="Be brief."))
+    assert messages_of(asked.instructions, asked.items) == [
+        {"role": "system", "content": "Be brief.\n\nBe kind."},
+        {"role": "user", "content": "a\nb"},
+        {"role": "assistant", "content": "c"},
+        {"role": "system", "content": "Later."},
+        {"role": "assistant", "content": "d"},
+        {"role": "user", "content": "e"},
+    ]
+    assert asked.items[2]["id"] == "msg_" + "0" * 48
+    assert asked.items[4]["content"] == [{"type": "output_text", "text": "d", "annotations": [], "logprobs": []}]
+
+
+def test_ids_of_items_are_told_apart() -> None:
+    same = {"id": "msg_" + "1" * 48, "role": "user", "content": "x"}
+    items = read_response_body(body(input=[same, same, {**same, "id": "../x"}])).items
+    assert items[0]["id"] == same["id"]
+    assert len({item["id"] for item in items}) == 3
+
+
+def part(**fields: Any) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": [fields]}]}
+
+
+TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+
+
+def test_tools_and_thinking() -> None:
+    asked = read_response_body(
+        body(
+            tools=[TOOL], tool_choice={"type": "function", "name": "f"}, reasoning={"effort": "low", "summary": "auto"}
+        )
+    )
+    assert asked.tools == Tools((Function("f", "d", {"type": "object"}, strict=True),), "required", "f")
+    assert asked.reasoning_options == ReasoningOptions(effort="low")
+    assert (asked.echo["tools"], asked.echo["reasoning"]["effort"]) == ([TOOL], "low")
+
+
+def test_calls_and_thinking_that_are_sent_back() -> None:
+    items = read_response_body(
+        body(
+            input=[
+                {"role": "user", "content": "Weather?"},
+                {
+                    "type": "reasoning",
+                    "id": "rs_1",
+                    "summary": [],
+                    "content": [{"type": "reasoning_text", "text": "Hm"}],
+                },
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}', "status": "completed"},
+                {"type": "function_call", "call_id": "c2", "name": "f", "arguments": "broken"},
+                {"type": "function_call_output", "call_id": "c1", "output": "warm"},
+                {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "cold"}]},
+                {"role": "assistant", "content": "Mixed."},
+            ]
+        )
+    ).items
+    assert messages_of(None, items) == [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "Hm",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}},
+                {"id": "c2", "type": "function", "function": {"name": "f", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "warm"},
+        {"role": "tool", "tool_call_id": "c2", "content": "cold"},
+        {"role": "assistant", "content": "Mixed."},
+    ]
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("input", {"input": None}, "text or a list"),
+    ("input", {"input": []}, "at least one"),
+    ("input", {"input": ["x"]}, "an object"),
+    ("input", {"input": [{"role": "user", "content": "x"}] * 3000}, "at most"),
+    ("input", {"input": [{"type": "function_call_output", "output": "x"}]}, "call_id"),
+    ("input", {"input": [{"type": "function_call_output", "call_id": "1", "output": 5}]}, "output is 5"),
+    ("input", {"input": [{"type": "function_call", "call_id": "1", "name": "f"}]}, "arguments"),
+    ("input", {"input": [{"type": "function_call", "call_id": "1", "arguments": "{}"}]}, "name"),
+    ("input", {"input": [{"type": "reasoning", "content": [{"type": "text", "text": "x"}]}]}, "reasoning_text"),
+    ("input", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}]}, "nothing else"),
+    ("input", {"input": [{"type": "item_reference", "id": "msg_1"}]}, "only message"),
+    ("input", {"input": [{"role": "tool", "content": "x"}]}, "one of user"),
+    ("input", {"input": [{"content": "x"}]}, "one of user"),
+    ("input", {"input": [{"role": "user"}]}, "text or a list"),
+    ("input", {"input": [{"role": "user", "content": []}]}, "1 to"),
+    ("input", {"input": [{"role": "user", "content": "x", "status": "odd"}]}, "one of in_progress"),
+    ("input", part(type="input_image", image_url="x"), "nothing else"),
+    ("input", part(type="output_text", text="x"), "input_text"),
+    ("input", part(type="input_text"), "text"),
+    ("input", {"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}]}, "output_text"),
+    ("instructions", {"instructions": ["x"]}, "text"),
+    ("tools", {"tools": [{"type": "web_search"}]}, "nothing else"),
+    ("tools", {"tools": [5]}, "nothing else"),
+    ("tools", {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
+    ("tool_choice", {"tool_choice": "any"}, "one of none, auto"),
+    ("tool_choice", {"tool_choice": "required"}, "no tools"),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "the tools are f"),
+    ("background", {"background": True}, "false"),
+    ("conversation", {"conversation": "conv_1"}, "previous_response_id"),
+    ("max_tool_calls", {"max_tool_calls": 1}, "the server's own"),
+    ("prompt", {"prompt": {"id": "p"}}, "stored prompts"),
+    ("n", {"n": 2}, "one answer"),
+    ("reasoning", {"reasoning": {"effort": "much"}}, "one of none"),
+    ("reasoning", {"reasoning": {"summary": "detailed"}}, "nothing else"),
+    ("text", {"text": {"format": {"type": "yaml"}}}, "one of"),
+    ("text", {"text": {"format": {"type": "text", "schema": {}}}}, "left out"),
+    ("text", {"text": {"verbosity": "high"}}, "medium"),
+    ("include", {"include": ["file_search_call.results"]}, "logprobs"),
+    ("include", {"include": "x"}, "a list"),
+    ("top_logprobs", {"top_logprobs": 1000}, "from 0"),
+    ("truncation", {"truncation": "middle"}, "one of auto"),
+    ("service_tier", {"service_tier": "flex"}, "one of auto"),
+    ("prompt_cache_retention", {"prompt_cache_retention": "24h"}, "in_memory"),
+    ("stream_options", {"stream_options": {}}, "unless stream"),
+    ("stream_options", {"stream": True, "stream_options": {"include_obfuscation": True}}, "false"),
+    ("max_output_tokens", {"max_output_tokens": 0}, "from 1"),
+    ("min_tokens", {"max_output_tokens": 5, "min_tokens": 6}, "at most max_output_tokens"),
+    ("temperature", {"temperature": -1}, "a number"),
+    ("metadata", {"metadata": {"k": 5}}, "text"),
+    ("metadata", {"metadata": {str(k): "v" for k in range(17)}}, "at most 16"),
+    ("previous_response_id", {"previous_response_id": "x" * 1000}, "characters"),
+    ("store", {"store": "yes"}, "true or false"),
+    ("messages", {"messages": []}, "not supported"),
+]
+
+
+@pytest.mark.parametrize(("field", "changed", "message"), REFUSED)
+def test_what_cannot_be_honoured_is_refused_by_name(field: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        read_response_body(body(**changed))
+    assert refused.value.field == field
+
+
+def test_schema_lists_the_fields_that_are_read() -> None:
+    assert set(create_body()["properties"]) == set(FIELDS)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "text", "role", "content", "id", "x"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(changed=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
+def test_any_json_is_read_or_refused(changed: dict[str, Any]) -> None:
+    with suppress(InvalidRequest):
+        read_response_body(body(**changed))
+
+
+def test_a_format_becomes_structured_output() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    named = {"type": "json_schema", "name": "n", "strict": True, "schema": schema}
+    asked = read_response_body(body(text={"format": named}))
+    assert asked.params.structured == StructuredOutput.of(schema)
+    assert asked.echo["text"] == {"format": named}
+    anything = read_response_body(body(text={"format": {"type": "json_object"}}))
+    assert anything.params.structured == StructuredOutput(json_object=True)
+    assert read_response_body(body()).params.structured is None
