@@ -138,7 +138,7 @@ def _policy_settings(asked: SchedulerConfig) -> PolicySettings:
 
 
 def _prefix_caching(asked: bool, choices: list[Choice]) -> bool:
-    reason = "prompts that begin alike are computed once" if asked else "turned off"
+    reason = "prefixes that prompts share are computed once" if asked else "turned off"
     choices.append(Choice("enable_prefix_caching", "on" if asked else "off", reason))
     return asked
 

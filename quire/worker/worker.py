@@ -1,6 +1,7 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,21 +14,23 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
-from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
+from quire.ops.functional import Attend, decode_inputs, finish_step, paged_attention, shared_prefix_attention
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
+from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
-from quire.worker.beginnings import SharedBeginnings
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.start_embedder import embedder_of
 from quire.worker.warmup import warmup_steps
 
@@ -73,7 +76,7 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, limits, device) if device.type == "cuda" else None
+        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if device.type == "cuda" else None
         self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
@@ -83,8 +86,8 @@ class Worker:
         self._prompt_lengths = [0] * limits.max_num_seqs
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
-            alike = self._beginnings is not None
-            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
+            may_share = self._prefix_tiles is not None
+            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -110,6 +113,8 @@ class Worker:
     @torch.inference_mode()
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while no row is admitted; False when nothing is left."""
+        if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
+            self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
     @torch.inference_mode()
@@ -119,6 +124,8 @@ class Worker:
             self._sampling.release(row)
         self._prompt_logprobs.reset()
         self._constrained.reset()
+        if self._prefix_tiles is not None:
+            self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
 
@@ -140,24 +147,26 @@ class Worker:
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
         grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
-        alike = self._beginnings is not None and self._beginnings.are_worth_it(plan.rows)
+        shared = self._prefix_tiles is not None and self._prefix_tiles.choose(plan.rows)
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
                 (self._sampling.mode, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
-                alike=alike,
+                shared=shared,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.mode, alike=alike)
+            sampled = graphs.run(plan.rows, self._sampling.mode, shared=shared)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths)
         return running
 
-    def _compute(self, rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
-        attend = attention_of_beginnings(self._device) if alike else paged_attention
+        attend: Attend = paged_attention
+        if shared and self._prefix_tiles is not None:
+            attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
         return self._logits(hidden), step.lengths
 
@@ -186,14 +195,12 @@ class Worker:
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
-        if self._beginnings is not None:
-            self._beginnings.change(plan.table_deltas)
+        if self._prefix_tiles is not None:
+            self._prefix_tiles.follow(plan)
 
     def _admit(self, admission: Admission) -> None:
         row, params = admission.row, admission.params
         self._rows.admit(admission)
-        if self._beginnings is not None:
-            self._beginnings.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths[row] = admission.num_computed
@@ -244,13 +251,19 @@ def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
     return KVLayer(keys, values, group)
 
 
-def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.device) -> SharedBeginnings | None:
-    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
+def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:
+    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do, or where one
+    sequence has as many heads as a tile has room for.
+    """
     itemsize = getattr(torch, layout.dtype).itemsize
-    group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
-    if group is None or itemsize > 2:
+    groups = [index for index, group in enumerate(layout.groups) if group.window is None]
+    if not groups or itemsize > 2:
         return None
     from quire.ops.triton.card import least_reads_saved
+    from quire.ops.triton.shared_prefix_attention import most_members
 
-    each, least = layout.groups[group].elements_per_token * itemsize, least_reads_saved(device)
-    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)
+    members = most_members(spec.num_heads // spec.num_kv_heads)
+    if members < 2:
+        return None
+    least = -(-least_reads_saved(device) // (layout.groups[groups[0]].elements_per_token * itemsize))
+    return TilesOnDevice(SharedPrefixes(groups, layout.block_size), limits.max_num_seqs, members, least, device)
