@@ -186,7 +186,7 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
     ) -> Generation:
-        """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable, and then starts none.
+        """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `charge` is told the tokens of each request, prompt and answer, when it has ended; `traceparent` is the W3C
         header of the trace they belong to.
