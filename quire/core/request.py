@@ -2,17 +2,10 @@
 
 import msgspec
 
-from quire.core.errors import InvalidRequest
+from quire.core.prompt import Prompt
 from quire.core.sampling_params import SamplingParams
 
 DEFAULT_TENANT = "default"
-
-
-class MediaKey(msgspec.Struct, frozen=True, array_like=True):
-    """Media whose first placeholder token stands at `position`; `digest` names its content for the prefix cache."""
-
-    position: int
-    digest: bytes
 
 
 class Emitted(msgspec.Struct, frozen=True, array_like=True):
@@ -26,7 +19,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Its sequences (`params.n` of them) live in the scheduler."""
 
     id: str
-    prompt: tuple[int, ...]
+    prompt: Prompt
     params: SamplingParams
     arrival: float = 0.0
     """Seconds on the engine's clock."""
@@ -35,17 +28,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_ids: tuple[int, ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     """The parameters' bad words as tokens."""
-    media: tuple[MediaKey, ...] = ()
     kv_variant: str = ""
     """What beside its tokens decides its KV: requests of different variants share no prefix."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
-
-    def __post_init__(self) -> None:
-        if not self.prompt:
-            raise InvalidRequest("the prompt is empty; it needs at least one token", field="prompt")
-        if min(self.prompt) < 0:
-            raise InvalidRequest(f"token id {min(self.prompt)} in the prompt is negative", field="prompt")
 
     def stop_ids(self) -> frozenset[int]:
         """Token ids that end a sequence of this request."""

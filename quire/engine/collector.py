@@ -27,7 +27,7 @@ class SequenceText:
         self._detokenizer = None
         if tokenizer is not None and params.detokenize:
             self._detokenizer = tokenizer.detokenizer(
-                skip_special_tokens=params.skip_special_tokens, shown=params.shown_tokens, prompt=request.prompt
+                skip_special_tokens=params.skip_special_tokens, shown=params.shown_tokens, prompt=request.prompt.tokens
             )
         self._stops = StopStrings(params.stop, include_stop=params.include_stop_str_in_output)
 
@@ -90,7 +90,7 @@ class RequestRecord:
         return RequestOutput(
             request_id=self.request.id,
             prompt=self._prompt,
-            prompt_token_ids=list(self.request.prompt),
+            prompt_token_ids=list(self.request.prompt.tokens),
             prompt_logprobs=self._prompt_logprobs(),
             outputs=outputs,
             finished=finished,
@@ -100,7 +100,7 @@ class RequestRecord:
     def _prompt_logprobs(self) -> list[NamedLogprobs | None] | None:
         if self.request.params.prompt_logprobs is None:
             return None
-        found = (self._spans.get(position) for position in range(1, len(self.request.prompt)))
+        found = (self._spans.get(position) for position in range(1, len(self.request.prompt.tokens)))
         # nothing stands before the first token that could have predicted it
         return [None, *(None if one is None else named_logprobs(one, self._tokenizer) for one in found)]
 

@@ -4,6 +4,7 @@ import time
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
+from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
@@ -32,7 +33,7 @@ class RequestMaker:
         """
         request = Request(
             id=request_id,
-            prompt=tuple(tokens),
+            prompt=Prompt(tuple(tokens)),
             params=params,
             arrival=time.monotonic(),
             tenant=tenant,
@@ -59,15 +60,13 @@ class RequestMaker:
         return list(dict.fromkeys(tuple(tokens) for tokens in encoded if tokens))
 
     def _check(self, request: Request) -> None:
-        largest, last = max(request.prompt), self._model.spec.vocab_size - 1
+        largest, last = max(request.prompt.tokens), self._model.spec.vocab_size - 1
         if largest > last:
             raise InvalidRequest(
                 f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
                 field="prompt",
             )
         check_token_ids(request.params, self._model.spec.vocab_size, request.bad_words)
-        if request.params.adapter is not None:
-            raise InvalidRequest("adapter is set, but LoRA adapters are not built yet; leave it out", field="adapter")
         if request.params.structured is not None:
             if self.grammars is None:
                 raise InvalidRequest("structured output needs the tokenizer, which was not loaded", field="structured")

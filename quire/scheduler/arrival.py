@@ -8,7 +8,7 @@ from quire.kvcache.manager import KVManager
 
 def longest_total(request: Request, limits: StepLimits, kv: KVManager) -> int:
     """Tokens, prompt included, at which a sequence of `request` ends; refuses a request that can never fit."""
-    prompt, asked = len(request.prompt), request.params.max_tokens
+    prompt, asked = len(request.prompt.tokens), request.params.max_tokens
     if prompt >= limits.max_model_len:
         raise RequestTooLarge(
             f"the prompt has {prompt} tokens and the context holds {limits.max_model_len}, which leaves no room for "

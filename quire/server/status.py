@@ -186,7 +186,7 @@ def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
             "tenant": entry.request.tenant,
             "endpoint": entry.endpoint,
             "status": entry.state,
-            "prompt_tokens": len(entry.request.prompt),
+            "prompt_tokens": len(entry.request.prompt.tokens),
             "output_tokens": entry.num_emitted,
             "max_tokens": entry.request.params.max_tokens,
             "age_seconds": now - entry.request.arrival,

@@ -292,7 +292,7 @@ class AsyncLLM:
             model=self.config.model.model,
             replica=max(0, entry.replica),
             reason=reader.finish_reason,
-            prompt_tokens=len(request.prompt),
+            prompt_tokens=len(request.prompt.tokens),
             cached_tokens=metrics.cached_tokens,
             output_tokens=reader.num_output,
             n=request.params.n,

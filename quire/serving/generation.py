@@ -59,7 +59,7 @@ class Generation:
             for place, (request, text) in enumerate(requests)
         ]
         self._entries = [
-            Entry(request, reader, endpoint, work=work(len(request.prompt), request.params))
+            Entry(request, reader, endpoint, work=work(len(request.prompt.tokens), request.params))
             for (request, _), reader in zip(requests, self._readers, strict=True)
         ]
 
@@ -147,7 +147,7 @@ class Generation:
         if since_last is None and not reader.num_output:
             assert metrics.first_token_time is not None
             seconds = metrics.first_token_time - metrics.arrival_time
-            self._metrics.first_token(replica, seconds, len(reader.request.prompt), count)
+            self._metrics.first_token(replica, seconds, len(reader.request.prompt.tokens), count)
         else:
             self._metrics.tokens(replica, since_last, count)
 

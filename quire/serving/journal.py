@@ -110,7 +110,7 @@ class Journal:
 
     def open(self, entry: Entry) -> None:
         self._entries[entry.request.id] = entry
-        self.waiting_tokens += len(entry.request.prompt)
+        self.waiting_tokens += len(entry.request.prompt.tokens)
         self.waiting_work += entry.work
 
     def get(self, request_id: str) -> Entry | None:
@@ -121,7 +121,7 @@ class Journal:
         """Its first token is there; nothing happens the next times."""
         if not entry.has_begun:
             entry.has_begun = True
-            self.waiting_tokens -= len(entry.request.prompt)
+            self.waiting_tokens -= len(entry.request.prompt.tokens)
             self.waiting_work -= entry.work
 
     def close(self, entry: Entry) -> None:

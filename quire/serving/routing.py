@@ -54,15 +54,16 @@ def _load(journal: Journal) -> Counter[int]:
     """Tokens that each engine has been given and not answered yet."""
     load: Counter[int] = Counter()
     for entry in journal.entries():
-        load[entry.replica] += len(entry.request.prompt) + entry.num_emitted
+        load[entry.replica] += len(entry.request.prompt.tokens) + entry.num_emitted
     return load
 
 
 def _chunk_names(request: Request) -> list[int]:
     """A name for every whole chunk of the prompt, in which all before it counts. A collision costs only time."""
     names: list[int] = []
-    name = hash((request.params.cache_salt, request.params.adapter, request.kv_variant))
-    for start in range(0, len(request.prompt) - CHUNK + 1, CHUNK):
-        name = hash((name, request.prompt[start : start + CHUNK]))
+    tokens = request.prompt.tokens
+    name = hash((request.params.cache_salt, request.prompt.adapter, request.kv_variant))
+    for start in range(0, len(tokens) - CHUNK + 1, CHUNK):
+        name = hash((name, tokens[start : start + CHUNK]))
         names.append(name)
     return names

@@ -6,6 +6,7 @@ nothing else is ever equal by chance.
 
 import msgspec
 
+from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 
@@ -64,7 +65,7 @@ class RequestMaker:
         """The request as a client would have sent it."""
         return Request(
             id=simulated.id,
-            prompt=simulated.prompt(),
+            prompt=Prompt(simulated.prompt()),
             params=self._params_of(simulated),
             arrival=simulated.arrival,
             tenant=simulated.tenant,

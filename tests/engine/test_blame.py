@@ -126,7 +126,7 @@ def test_only_the_guilty_fail(count, poisoned, hiccups, rows, n, max_in_flight, 
             if place in poisoned:
                 assert status is Status.FAILED
             elif len(hiccups) == 0 or status is not Status.FAILED:
-                assert tokens == expected_tokens(request, index, len(request.prompt) + 6)
+                assert tokens == expected_tokens(request, index, len(request.prompt.tokens) + 6)
     innocent = [r for place, r in enumerate(requests) if place not in poisoned]
     failed = {name for (name, _), (status, _) in ended.items() if status is Status.FAILED} & {r.id for r in innocent}
     # a hiccup while a request is alone in a step cannot be told from its own fault

@@ -3,7 +3,8 @@
 import pytest
 
 from quire.config.resolved import KVGroup, KVLayout
-from quire.core.request import MediaKey, Request
+from quire.core.prompt import MediaKey, Prompt
+from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
 from quire.kvcache.blocks import NULL_BLOCK
@@ -29,8 +30,8 @@ class Book:
         self.kv.begin_step(self.step, float(self.step))
         check(self.kv)
 
-    def sequence(self, tokens, media=(), **params) -> Sequence:
-        request = Request(id="r", prompt=tuple(tokens), params=SamplingParams(**params), media=media)
+    def sequence(self, tokens, media=(), adapter=None, **params) -> Sequence:
+        request = Request(id="r", prompt=Prompt(tuple(tokens), media, adapter), params=SamplingParams(**params))
         self.last_id = getattr(self, "last_id", 0) + 1
         return Sequence(self.last_id, request, 0, max_total=1000)
 

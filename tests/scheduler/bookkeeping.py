@@ -11,6 +11,7 @@ from zlib import crc32
 
 from quire.config.resolved import KVGroup, KVLayout, PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
@@ -70,7 +71,7 @@ def make_request(
     params.setdefault("max_tokens", 8)
     return Request(
         id=name,
-        prompt=tuple(prompt),
+        prompt=Prompt(tuple(prompt)),
         params=SamplingParams(**params),
         arrival=arrival,
         tenant=tenant,
@@ -84,7 +85,7 @@ def mix(*parts: int) -> int:
 
 
 def root_of(params: SamplingParams) -> int:
-    return mix(*(0 if name is None else crc32(name.encode()) for name in (params.adapter, params.cache_salt)))
+    return mix(0, 0 if params.cache_salt is None else crc32(params.cache_salt.encode()))
 
 
 def next_token(prefix: int, index: int) -> int:
@@ -95,10 +96,10 @@ def next_token(prefix: int, index: int) -> int:
 def expected_tokens(request: Request, index: int, max_total: int) -> list[int]:
     """What a sequence must produce whatever happens around it."""
     prefix = root_of(request.params)
-    for token in request.prompt:
+    for token in request.prompt.tokens:
         prefix = mix(prefix, token)
     output: list[int] = []
-    while len(request.prompt) + len(output) < max_total:
+    while len(request.prompt.tokens) + len(output) < max_total:
         token = next_token(prefix, index)
         output.append(token)
         prefix = mix(prefix, token)

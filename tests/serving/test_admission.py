@@ -3,6 +3,7 @@
 import pytest
 
 from quire.core.errors import Overloaded
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats
@@ -12,7 +13,7 @@ from tests.serving.silent_listener import SilentListener
 
 
 def waiting(journal: Journal, name: str, tokens: int, work: float) -> Entry:
-    request = Request(id=name, prompt=(1,) * tokens, params=SamplingParams())
+    request = Request(id=name, prompt=Prompt((1,) * tokens), params=SamplingParams())
     entry = Entry(request, SilentListener(), work=work)
     journal.open(entry)
     return entry

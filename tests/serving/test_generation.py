@@ -7,6 +7,7 @@ import pytest
 
 from quire.core.errors import DeadlineExceeded, InvalidRequest, RequestFailed, RequestTooLarge
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
@@ -60,7 +61,7 @@ class Setup:
         self.tokenizer = tokenizer
         self.finished: list[str] = []
         requests = [
-            (Request(id=f"r{i}", prompt=tuple(tokenizer.encode(text)), params=SamplingParams(**params)), text)
+            (Request(id=f"r{i}", prompt=Prompt(tuple(tokenizer.encode(text))), params=SamplingParams(**params)), text)
             for i, text in enumerate(prompts or ("hello",))
         ]
         self.generation = Generation(
@@ -220,7 +221,7 @@ async def test_silence_yields_nothing_now_and_then(tokenizer):
 async def test_prompt_logprobs_that_come_twice_count_once(tokenizer):
     setup = Setup(tokenizer, "hello there", prompt_logprobs=0)
     listener = setup.fleet.entries[0].listener
-    length = len(setup.fleet.entries[0].request.prompt)
+    length = len(setup.fleet.entries[0].request.prompt.tokens)
     span = PromptSpan(1, [PositionLogprobs(5, -1.0, 1)] * (length - 1))
     listener.prompt_news(PromptNews("r0", span))
     listener.prompt_news(PromptNews("r0", span))

@@ -1,5 +1,6 @@
 """The journal knows enough of every live request to hand it on."""
 
+from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
@@ -10,7 +11,7 @@ from tests.serving.silent_listener import SilentListener
 
 
 def entry(name: str = "r", n: int = 1, prompt: tuple[int, ...] = (1, 2, 3)) -> Entry:
-    return Entry(Request(id=name, prompt=prompt, params=SamplingParams(n=n)), SilentListener(), work=10.0)
+    return Entry(Request(id=name, prompt=Prompt(prompt), params=SamplingParams(n=n)), SilentListener(), work=10.0)
 
 
 def test_a_new_request_is_submitted_as_it_came():

@@ -5,6 +5,7 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats
@@ -15,7 +16,7 @@ from quire.serving.messages import decode_from_engine, decode_to_engine, encode
 LOGPROBS = PositionLogprobs(5, -0.25, 1, ((5, -0.25), (7, -1.5)))
 REQUEST = Request(
     id="r",
-    prompt=(1, 2),
+    prompt=Prompt((1, 2)),
     params=SamplingParams(n=2, stop="x", logit_bias={3: 1.5}, allowed_token_ids=(1, 3)),
     bad_words=((4, 5),),
     resume=(Emitted(1, (9,)),),

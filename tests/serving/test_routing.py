@@ -1,5 +1,6 @@
 """Requests go where their prefix is cached, unless that engine has too much to do."""
 
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.serving.journal import Entry, Journal
@@ -11,7 +12,7 @@ SYSTEM = tuple(range(4 * CHUNK))
 
 
 def request(name: str, prompt: tuple[int, ...], salt: str | None = None) -> Request:
-    return Request(id=name, prompt=prompt, params=SamplingParams(cache_salt=salt))
+    return Request(id=name, prompt=Prompt(prompt), params=SamplingParams(cache_salt=salt))
 
 
 def give(journal: Journal, asked: Request, replica: int) -> None:
