@@ -3,7 +3,7 @@
 import time
 
 from quire.core.errors import RequestFailed, Unavailable
-from quire.core.request import Request
+from quire.core.request import Prompt, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats
 from quire.core.status import Status
@@ -27,7 +27,7 @@ def dispatcher(clients: list[FakeClient]) -> Dispatcher:
 
 def entry(name: str = "r", age: float = 0.0) -> Entry:
     arrival = time.monotonic() - age
-    return Entry(Request(id=name, prompt=(1, 2, 3), params=SamplingParams(), arrival=arrival), SilentListener())
+    return Entry(Request(id=name, prompt=Prompt((1, 2, 3)), params=SamplingParams(), arrival=arrival), SilentListener())
 
 
 def report(*news: SequenceNews, accepted: list[str] | None = None, refused: list[Refused] | None = None) -> Report:
