@@ -43,6 +43,13 @@ class ServerConfig:
     """Seconds an idle connection stays open."""
     replicas: int = 1
     """Engines that share the work, each with a copy of the model."""
+    engines: str = "process"
+    """Where engines run: `process` starts --replicas of them here; `inline` runs one inside the server's process; else
+    addresses of engines that `quire engine` offers, with commas between them, as in tcp://10.0.0.5:7700."""
+    engine_secret_file: str | None = None
+    """File with the secret that a server and its engines on other hosts share."""
+    engine_ca_file: str | None = None
+    """Certificates that engines at tls:// addresses must be signed by. Unset: those the system trusts."""
     max_waiting_tokens: int | None = None
     """Tokens that may wait for an engine; more work is refused with 429. Unset: 1,024 whole contexts."""
     max_predicted_wait: float = 600.0
@@ -70,6 +77,17 @@ class ServerConfig:
     def names(self) -> tuple[str, ...]:
         """What clients may call the model, as far as it was said."""
         return _listed(self.served_model_name)
+
+    def engine_addresses(self) -> tuple[str, ...]:
+        """Where engines listen that others run; empty when this server runs its own."""
+        return () if self.engines in ("process", "inline") else _listed(self.engines)
+
+    @property
+    def num_engines(self) -> int:
+        """How many engines share the work."""
+        if self.engines == "inline":
+            return 1
+        return len(self.engine_addresses()) or self.replicas
 
     def origins(self) -> tuple[str, ...]:
         """Whose pages may call the server, beside its own."""

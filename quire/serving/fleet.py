@@ -14,9 +14,12 @@ from quire.core.stats import EngineStats
 from quire.observe.metrics import Metrics
 from quire.serving.client import EngineClient
 from quire.serving.dispatcher import Dispatcher
+from quire.serving.engine_link import EngineAddress, read_secret
+from quire.serving.inline_client import InlineClient
 from quire.serving.messages import ChildSettings, FromEngine, Report, Started, StartFailed
 from quire.serving.process_client import ProcessClient
-from quire.serving.shares import ReplicaShare, replica_share
+from quire.serving.remote_client import RemoteClient
+from quire.serving.shares import replica_share
 from quire.serving.supervisor import Supervisor
 
 _LOOK_EVERY = 0.25
@@ -51,9 +54,11 @@ class Fleet:
         """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
         self._epoch = 0
         server = config.server
+        self._addresses = [EngineAddress.read(each) for each in server.engine_addresses()]
+        self._secret = read_secret(server.engine_secret_file) if self._addresses else b""
         self.supervisor = Supervisor(
             self._new_client,
-            server.replicas,
+            server.num_engines,
             metrics=metrics,
             step_timeout=server.step_timeout,
             outage_timeout=server.outage_timeout,
@@ -147,9 +152,12 @@ class Fleet:
                 self.dispatcher.fail_all(Unavailable(f"{outage}; try again later", retry_after=wait))
 
     def _new_client(self, number: int) -> EngineClient:
+        server = self._config.server
+        if self._addresses:
+            return RemoteClient(number, self._addresses[number], self._secret, self._take, server.engine_ca_file)
         self._epoch += 1
+        share = replica_share(number, server.num_engines)
         address = f"ipc://{self.folder}/{self._epoch}"
-        share: ReplicaShare = replica_share(number, self._config.server.replicas)
         settings = ChildSettings(
             self._config,
             self._seed,
@@ -159,12 +167,10 @@ class Fleet:
             self._weights,
             share.memory,
         )
+        if server.engines == "inline":
+            return InlineClient(settings, self._take)
         return ProcessClient(
-            settings,
-            self._context,
-            self._take,
-            step_timeout=self._config.server.step_timeout,
-            environment=share.environment,
+            settings, self._context, self._take, step_timeout=server.step_timeout, environment=share.environment
         )
 
 

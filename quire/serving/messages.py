@@ -104,6 +104,12 @@ class StartFailed(_Message, frozen=True):
     message: str
 
 
+class Lost(_Message, frozen=True):
+    """The engine is gone; its host starts another. Said to fronts on other hosts, which see no process end."""
+
+    cause: str
+
+
 class Refused(_Message, frozen=True):
     """A request can never run."""
 
@@ -179,7 +185,7 @@ class Profiled(_Message, frozen=True):
     problem: str | None = None
 
 
-FromEngine = Started | StartFailed | Report | Embedded | Blocks | Checked | Profiled
+FromEngine = Started | StartFailed | Lost | Report | Embedded | Blocks | Checked | Profiled
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

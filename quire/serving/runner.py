@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import zmq
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
@@ -17,6 +16,7 @@ from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
+from quire.serving.channel import Channel
 from quire.serving.embed_jobs import EmbedJobs
 from quire.serving.messages import (
     AskBlocks,
@@ -26,6 +26,7 @@ from quire.serving.messages import (
     Close,
     Embed,
     End,
+    FromEngine,
     Hold,
     Profile,
     PromptNews,
@@ -35,9 +36,6 @@ from quire.serving.messages import (
     SequenceNews,
     Started,
     Submit,
-    ToEngine,
-    decode_to_engine,
-    encode,
 )
 from quire.serving.probe import Probe, block_states, check_books
 from quire.serving.profiler import StepProfiler
@@ -52,21 +50,19 @@ _HELD_MS = 50
 
 
 class Runner:
-    """One engine and its two sockets."""
+    """One engine and the way to its client."""
 
     def __init__(
         self,
         loop: EngineLoop | None,
         embeds: EmbedJobs,
         started: Started,
-        inbox: zmq.SyncSocket,
-        outbox: zmq.SyncSocket,
+        channel: Channel,
     ) -> None:
         self.started = started
         self._loop = loop
         self._embeds = embeds
-        self._inbox = inbox
-        self._outbox = outbox
+        self._channel = channel
         self._probe = Probe(loop)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
@@ -89,7 +85,8 @@ class Runner:
         """Until told to close."""
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
-            self._read(self._patience())
+            for message in self._channel.receive(self._patience()):
+                self._handlers[type(message)](message)
             embedded = self._embeds.advance()
             if embedded is not None:
                 self._send(embedded)
@@ -115,17 +112,6 @@ class Runner:
         if self._loop is not None and self._loop.has_work:
             return _HELD_MS
         return _IDLE_MS if self._is_warm else 0
-
-    def _read(self, timeout: int) -> None:
-        if not self._inbox.poll(timeout):
-            return
-        while True:
-            try:
-                data = self._inbox.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            message: ToEngine = decode_to_engine(data)
-            self._handlers[type(message)](message)
 
     def _submit(self, message: Submit) -> None:
         request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)
@@ -179,8 +165,8 @@ class Runner:
         self._send(Report(self._probe.stats(), news, self._accepted, self._refused, prompts))
         self._accepted, self._refused = [], []
 
-    def _send(self, message: Any) -> None:
-        self._outbox.send(encode(message))
+    def _send(self, message: FromEngine) -> None:
+        self._channel.send(message)
 
 
 def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
@@ -206,14 +192,14 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
     ]
 
 
-def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket) -> Runner:
+def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
     """Load the model and put a runner around it."""
     asked = settings.config
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
     if only_pools(read_model_facts(str(path), impl=asked.model.model_impl)):
-        return _pooling_runner(settings, inbox, outbox, clock)
+        return _pooling_runner(settings, channel, clock)
     started = start_loop(
         asked,
         path,
@@ -227,14 +213,12 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))
     size, block_size = started.facts.spec.hidden_size, started.resolved.kv.block_size
     told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
-    return Runner(started.loop, embeds, told, inbox, outbox)
+    return Runner(started.loop, embeds, told, channel)
 
 
-def _pooling_runner(
-    settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, clock: StartClock
-) -> Runner:
+def _pooling_runner(settings: ChildSettings, channel: Channel, clock: StartClock) -> Runner:
     embedder = open_embedder(settings.config)
     clock.done("loading the model")
     size = embedder.model.spec.hidden_size
     told = Started(embedder.max_length, 1, 0, size, generates=False, seconds=list(clock.parts))
-    return Runner(None, EmbedJobs(lambda: embedder), told, inbox, outbox)
+    return Runner(None, EmbedJobs(lambda: embedder), told, channel)

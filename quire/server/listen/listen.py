@@ -19,8 +19,9 @@ from starlette.types import ASGIApp
 
 from quire.config.server import ServerConfig
 from quire.server.drain import Drain
-from quire.server.listen.address import allow_open_files, tls_context
+from quire.server.listen.address import allow_open_files
 from quire.server.listen.http_protocol import BoundedProtocol, ProtocolCaps
+from quire.serving.tls import tls_context
 
 _log = logging.getLogger(__name__)
 
@@ -185,6 +186,8 @@ def _uvicorn_config(
         connections=allow_open_files(config.max_connections),
     )
     context = tls_context(config)
+    if context is not None:
+        context.set_alpn_protocols(["http/1.1"])
     return uvicorn.Config(
         app,
         http=cast(Any, partial(BoundedProtocol, caps=caps, on_count=on_count)),
