@@ -32,10 +32,6 @@ class Blame:
         """Groups still to be tried, the next one last."""
         self._trial: _Trial | None = None
 
-    @property
-    def is_trying(self) -> bool:
-        return self._trial is not None
-
     def step_threw(self, sequences: list[Sequence]) -> list[str]:
         """A step with these sequences threw and was rolled back; returns the request that is to blame, once known."""
         suspects = list(dict.fromkeys(seq.request.id for seq in sequences))

@@ -35,7 +35,7 @@ class StepFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class _Flight:
+class _StartedStep:
     plan: StepPlan
     handle: StepHandle
 
@@ -47,7 +47,7 @@ class EngineLoop:
         """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor
-        self._in_flight: deque[_Flight] = deque()
+        self._in_flight: deque[_StartedStep] = deque()
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
@@ -99,11 +99,11 @@ class EngineLoop:
             if not plan.is_empty:
                 handle = self._executor.execute(plan)
                 if plan.rows:
-                    self._in_flight.append(_Flight(plan, handle))
+                    self._in_flight.append(_StartedStep(plan, handle))
             if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.rows):
-                flight = self._in_flight.popleft()
-                due = flight.plan
-                update = self._read(flight)
+                started = self._in_flight.popleft()
+                due = started.plan
+                update = self._read(started)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
             update = self._step_threw(due, error)
         finished = self._scheduler.take_finished()
@@ -132,12 +132,12 @@ class EngineLoop:
     def close(self) -> None:
         self._executor.close()
 
-    def _read(self, flight: _Flight) -> StepUpdate:
-        result = flight.handle.result()
+    def _read(self, started: _StartedStep) -> StepUpdate:
+        result = started.handle.result()
         update = self._scheduler.update(result)
         self._blame.stepped()
         self._oom_backoff.stepped()
-        plan = flight.plan
+        plan = started.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
 
@@ -148,11 +148,11 @@ class EngineLoop:
         """
         update = StepUpdate([], [])
         if self._in_flight and self._in_flight[0].plan.step < plan.step:
-            flight = self._in_flight.popleft()
+            started = self._in_flight.popleft()
             try:
-                update = self._read(flight)
+                update = self._read(started)
             except Exception as earlier:
-                plan, error = flight.plan, earlier
+                plan, error = started.plan, earlier
         self.num_failed_steps += 1
         sequences = self._scheduler.rollback(plan.step)
         self._in_flight.clear()

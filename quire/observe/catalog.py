@@ -54,7 +54,6 @@ CACHE_CONFIG = _gauge("cache_config_info", "Always 1; the labels say how the KV 
                       "num_gpu_blocks", "num_cpu_blocks")  # fmt: skip
 DEVICE_MEMORY = _gauge("device_memory_bytes", "Memory in use on the device; 0 where that is the CPU.", *_ENGINE)
 DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has.", *_ENGINE)
-DEVICE_USE = _gauge("device_utilization_perc", "Share of the time the device computed, as its driver says.", *_ENGINE)
 ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
 ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
@@ -102,7 +101,7 @@ FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's proc
 
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
-    *(DEVICE_MEMORY_TOTAL, DEVICE_USE, ENGINE_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
+    *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from quire.core.stats import EngineStats, FinishedRequest
-from quire.observe.engine_metrics import EngineMetrics, kv_usage
+from quire.observe.engine_metrics import EngineMetrics
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.rates import Rates
 from quire.observe.request_metrics import RequestMetrics
@@ -96,24 +96,5 @@ class Metrics:
         return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def snapshot(self) -> dict[str, Any]:
-        """Rates of the last seconds and every engine as it is now, for /stats."""
-        engines = [self._engine_now(replica, stats) for replica, stats in self._engines.latest().items()]
-        return {**self._rates.snapshot(), "engines": engines}
-
-    def _engine_now(self, replica: int, stats: EngineStats) -> dict[str, Any]:
-        return {
-            "engine": replica,
-            "up": self._engines.is_up(replica),
-            "step": stats.step,
-            "running": stats.running,
-            "waiting": stats.waiting,
-            "held": stats.held,
-            "kv_usage": kv_usage(stats),
-            "kv_waste": stats.kv_waste,
-            "blocks": {"total": stats.num_blocks, "used": stats.used_blocks, "cached": stats.cached_blocks},
-            "cpu_blocks": {"total": stats.host_blocks, "used": stats.used_host_blocks},
-            "memory_bytes": stats.memory_bytes,
-            "device_memory_bytes": stats.device_memory_bytes,
-            "device_memory_total": stats.device_memory_total,
-            "device_utilization": stats.device_utilization,
-        }
+        """Rates of the last seconds, for /stats."""
+        return self._rates.snapshot()
