@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
 
+RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
 
 
@@ -43,6 +45,9 @@ class ServerConfig:
     """Seconds an idle connection stays open."""
     replicas: int = 1
     """Engines that share the work, each with a copy of the model."""
+    routing: RoutingStrategy = "prefix"
+    """Which engine gets a request: the one with most of its prefix cached unless another has far less to do, the one
+    with the fewest tokens to do, or each in turn."""
     max_waiting_tokens: int | None = None
     """Tokens that may wait for an engine; more work is refused with 429. Unset: 1,024 whole contexts."""
     max_predicted_wait: float = 600.0

@@ -93,7 +93,7 @@ class Fleet:
         self.folder = tempfile.mkdtemp(prefix="quire-")
         """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
         self._epoch = 0
-        self._routing = Routing()
+        self._routing = Routing(config.server.routing)
         self._quarantine = Quarantine()
         self._ready = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,5 +1,6 @@
 """Journal: what the front knows of every live request, enough to hand it to another engine where it stands."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -125,6 +126,13 @@ class Journal:
     def entries(self) -> list[Entry]:
         """In the order in which they came."""
         return list(self._entries.values())
+
+    def loads(self) -> Counter[int]:
+        """Tokens of the requests that each engine has: prompts, and what it has answered so far."""
+        loads: Counter[int] = Counter()
+        for entry in self._entries.values():
+            loads[entry.replica] += len(entry.request.prompt) + entry.num_emitted
+        return loads
 
     def on_replica(self, replica: int) -> list[Entry]:
         return [entry for entry in self._entries.values() if entry.replica == replica]

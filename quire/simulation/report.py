@@ -14,7 +14,7 @@ class Setting(msgspec.Struct, frozen=True):
     """Of each replica."""
     replicas: int
     policy: str
-    router: str
+    routing: str
     preemption: str
     async_steps: bool
     block_size: int
