@@ -1,4 +1,4 @@
-"""`quire simulate`: a workload on a cluster that nobody has to own, with the real scheduler and KV bookkeeping."""
+"""`quire simulate`: a workload on a simulated cluster, with the real scheduler and KV bookkeeping."""
 
 from dataclasses import dataclass
 from pathlib import Path

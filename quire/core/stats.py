@@ -62,6 +62,6 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     first_token: float | None = None
     finished: float = 0.0
     moves: int = 0
-    """Engines that were lost under it."""
+    """Engines that were lost with it."""
     traceparent: str | None = None
     """The W3C header it came with, which names the trace it belongs to."""

@@ -115,7 +115,7 @@ class EngineLoop:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         try:
             return self._executor.warm_up()
-        except Exception:  # requests that need it will find out, with someone to tell
+        except Exception:  # a request that needs it will fail by itself, and its client will be told
             _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
@@ -142,9 +142,9 @@ class EngineLoop:
         return update
 
     def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:
-        """Take the step back and find out who is to blame; raises where the device itself is gone.
+        """Roll the step back and find the request to blame; raises if the device itself is gone.
 
-        A step before it is read first: what that one computed counts, or, if it threw too, it is to be taken back.
+        An earlier step is read first: what it computed counts, or, if it threw too, it is rolled back.
         """
         update = StepUpdate([], [])
         if self._in_flight and self._in_flight[0].plan.step < plan.step:
@@ -170,12 +170,12 @@ class EngineLoop:
         return update
 
     def _ran_out(self, plan: StepPlan, sequences: list[Sequence]) -> None:
-        """Go on with smaller steps; a request that does not fit even alone ends."""
+        """Continue with smaller steps; a request that does not fit even alone ends."""
         self.num_out_of_memory += 1
         tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
         is_someone = self._oom_backoff.ran_out(tokens, requests)
         _log.warning(
-            "step %d had %d tokens of %d requests and was taken back; the next ones have %d tokens at most",
+            "step %d had %d tokens of %d requests and was rolled back; the next steps have at most %d tokens",
             *(plan.step, tokens, requests, self._oom_backoff.num_tokens),
         )
         for request_id in self._blame.step_threw(sequences) if is_someone else ():

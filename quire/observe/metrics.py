@@ -1,4 +1,4 @@
-"""Metrics: what the front tells, in plain numbers, of everything that happens; answers /metrics and figures of /stats.
+"""Metrics: plain numbers about everything that the front sees; answers /metrics and gives /stats its rates.
 
 It lives on the front's event loop and takes no locks; its registry is its own.
 """
@@ -59,7 +59,7 @@ class Metrics:
         self._rates.tokens(each, count)
 
     def request_finished(self, record: FinishedRequest) -> None:
-        """A request has ended, in whichever way."""
+        """A request has ended, for whatever reason."""
         self._requests.finished(record)
         self._rates.finished(record.reason == "error")
 
@@ -85,11 +85,11 @@ class Metrics:
         self._front.readers_paused += 1
 
     def slow_reader_dropped(self) -> None:
-        """A client was dropped because it did not go on reading."""
+        """A client was dropped because it stopped reading."""
         self._front.readers_dropped += 1
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text with its content type: OpenMetrics where the Accept header asks for it."""
+        """Everything as text with its content type: OpenMetrics if the Accept header asks for it."""
         if "application/openmetrics-text" in accept:
             text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
             return text, openmetrics.CONTENT_TYPE_LATEST

@@ -35,7 +35,7 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     context = zmq.Context()
     inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
-    inbox.setsockopt(zmq.RCVHWM, 0)  # the front says no more than it has admitted
+    inbox.setsockopt(zmq.RCVHWM, 0)  # the front sends no more than it has admitted
     outbox.connect(settings.outbox)
     inbox.bind(settings.inbox)
     try:
@@ -50,14 +50,14 @@ def main() -> int:
 
 
 def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, began: float) -> None:
-    # torch is imported here, behind the sockets, so that a bad address is known at once
+    # torch is imported after the sockets are open, so that a bad address shows at once
     from quire.serving.runner import start_runner
 
     imported = time.monotonic()
     runner = start_runner(settings, inbox, outbox)
     seconds = [("importing torch", imported - began), *runner.started.seconds]
     outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
-    gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
+    gc.freeze()  # what imports made lives for ever: collecting it would stop steps for a tenth of a second at a time
     runner.run()
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 LIFELESS_AFTER = 20.0
-"""Seconds without a word and without the processor after which a process is given up."""
+"""Seconds without a report and without processor time after which a process counts as stuck."""
 _LEAST_WORK = 0.01
 """Share of the time that a process at work uses the processor at the very least."""
 _WAITS_FOR_DISK = "D"
@@ -24,12 +24,12 @@ class Liveness:
         self._used = 0.0
 
     def heard(self) -> None:
-        """It said something: what it used until now counts no more."""
+        """It reported: processor time counts from here on."""
         self._since = time.monotonic()
         self._used, _ = self._look()
 
     def is_lifeless(self) -> bool:
-        """Whether it has done nothing since it was last heard; never where the system does not say."""
+        """Whether it has done nothing since its last report; False if the system does not tell."""
         silent = time.monotonic() - self._since
         if silent < LIFELESS_AFTER:
             return False

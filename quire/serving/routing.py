@@ -68,7 +68,7 @@ class Routing:
 
 
 def _chunk_names(request: Request) -> list[int]:
-    """A name for every whole chunk of the prompt, in which all before it counts. A collision costs only time."""
+    """A name for every whole chunk of the prompt and all before it. A collision costs only time."""
     names: list[int] = []
     name = hash((request.params.cache_salt, request.params.adapter, request.kv_variant))
     for start in range(0, len(request.prompt) - CHUNK + 1, CHUNK):

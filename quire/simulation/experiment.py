@@ -67,7 +67,7 @@ def find_model(name: str, revision: str | None) -> ModelFacts:
 
 
 def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -> list[Report]:
-    """Simulate it: a report for each policy. `watch` hears how many requests will arrive and says who counts them."""
+    """Simulate it: a report for each policy. `watch` takes how many requests will come, and returns its counter."""
     asked, workload = experiment.asked, experiment.workload
     model = find_model(asked.model.model, asked.model.revision)
     setups = [_setup(experiment, model, policy) for policy in experiment.policies]
@@ -85,7 +85,7 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -
 def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> ReplicaSetup:
     asked = experiment.asked
     if policy != asked.scheduler.scheduling_policy:
-        # what was set for one policy is not for another
+        # settings of one policy are not for another
         scheduler = replace(asked.scheduler, scheduling_policy=policy, round_robin_slice=None, priority_ageing=None)
         asked = replace(asked, scheduler=scheduler)
     return ReplicaSetup(

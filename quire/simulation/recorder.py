@@ -197,7 +197,7 @@ class Recorder:
         """Rows that sample now and were not sampling in the step before."""
         rows, awaiting, fresh = plan.rows, self._awaiting, []
         position = plan.num_sampling - 1
-        # ends of prompts stand behind the decodes
+        # ends of prompts come after the decodes
         while position >= 0 and rows[position] in awaiting:
             fresh.append(rows[position])
             position -= 1

@@ -21,7 +21,7 @@ from quire.simulation.workload import RequestMaker, SimulatedRequest
 MOST_IDLE_STEPS = 8
 """Plans in a row that do nothing although requests wait: more means that the scheduler is stuck."""
 REPORT_EVERY = 500
-"""Requests between two words about progress."""
+"""Requests between two reports of progress."""
 
 
 class ReplicaSetup(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Replica:
         self._idle_steps = 0
 
     def run(self, requests: Iterable[SimulatedRequest], progress: Callable[[int], None] | None = None) -> Metrics:
-        """Simulate until every request has ended; `progress` hears now and then how many more have arrived."""
+        """Simulate until every request has ended; `progress` is told now and then how many more have arrived."""
         arrivals = iter(requests)
         upcoming = next(arrivals, None)
         arrived = 0
@@ -125,7 +125,7 @@ class Replica:
                 self._beams.pop(request_id, None)
 
     def _wait_for(self, upcoming: SimulatedRequest | None) -> None:
-        """Nothing could be done now: go on to the next arrival."""
+        """There is nothing to do now: skip to the next arrival."""
         if self.scheduler.has_work:
             self._idle_steps += 1
             if self._idle_steps > MOST_IDLE_STEPS:
