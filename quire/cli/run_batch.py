@@ -1,4 +1,4 @@
-"""`quire run-batch`: answers a file of requests in OpenAI's batch format; run again, it goes on where it stopped."""
+"""`quire run-batch`: answers a file of requests in OpenAI's batch format; run again, it continues where it stopped."""
 
 import functools
 import sys
@@ -92,7 +92,7 @@ def _run(runner: "BatchRunner", lines: "Iterator[BatchLine | BadLine]", total: i
                 break
     print(f"quire: {progress.summary(runner.counts)}", file=sys.stderr)
     if stopped:
-        print("quire: stopped; the same command goes on from here.", file=sys.stderr)
+        print("quire: stopped; run the same command again to continue.", file=sys.stderr)
         return _INTERRUPTED
     return _SOME_FAILED if runner.counts.failed else 0
 

@@ -43,7 +43,7 @@ class ModelFacts:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What a classifier sorts texts into; empty: the model is none."""
+        """What a classifier sorts texts into; empty if the model is no classifier."""
         return () if self.spec.classifier is None else self.spec.classifier.labels
 
     @property

@@ -35,7 +35,7 @@ from quire.config.scheduler import SchedulerConfig
 
 
 def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Resolved:
-    """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
+    """Decide everything that was left open; a ConfigError says what is impossible and what to change."""
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
     uses_transformers = decide_impl(asked, model, choices)
@@ -138,7 +138,7 @@ def _policy_settings(asked: SchedulerConfig) -> PolicySettings:
 
 
 def _prefix_caching(asked: bool, choices: list[Choice]) -> bool:
-    reason = "prefixes that prompts share are computed once" if asked else "turned off"
+    reason = "shared prefixes of prompts are computed once" if asked else "turned off"
     choices.append(Choice("enable_prefix_caching", "on" if asked else "off", reason))
     return asked
 

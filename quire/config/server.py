@@ -1,17 +1,19 @@
-"""Where the HTTP server listens, who may use it, and what it bears."""
+"""Where the HTTP server listens, who may use it, and its limits."""
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
 
+RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Where the HTTP server listens, who may use it, and what it bears."""
+    """Where the HTTP server listens, who may use it, and its limits."""
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 opens the server to the network."""
@@ -22,9 +24,9 @@ class ServerConfig:
     ssl_certfile: str | None = None
     """PEM file of the TLS certificate, with its chain. Unset: plain HTTP."""
     ssl_keyfile: str | None = None
-    """PEM file of the certificate's private key. Unset: it stands in --ssl-certfile."""
+    """PEM file of the certificate's private key. Unset: it is in --ssl-certfile."""
     served_model_name: str | None = None
-    """Names by which clients ask for the model, with commas between; the first is canonical. Unset: the model's own."""
+    """Names by which clients ask for the model, separated by commas; the first is canonical. Unset: the model's own."""
     chat_template: str | None = None
     """File with a Jinja chat template to use instead of the model's own."""
     api_key: str | None = field(default=None, repr=False, metadata={"secret": True})
@@ -50,6 +52,9 @@ class ServerConfig:
     """File with the secret that a server and its engines on other hosts share."""
     engine_ca_file: str | None = None
     """Certificates that engines at tls:// addresses must be signed by. Unset: those the system trusts."""
+    routing: RoutingStrategy = "prefix"
+    """Which engine gets a request: the one with most of its prefix cached unless another has far less to do, the one
+    with the fewest tokens to do, or each in turn."""
     max_waiting_tokens: int | None = None
     """Tokens that may wait for an engine; more work is refused with 429. Unset: 1,024 whole contexts."""
     max_predicted_wait: float = 600.0
@@ -61,7 +66,7 @@ class ServerConfig:
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
-    """Seconds that running work may go on after SIGTERM. Unset: as long as it takes."""
+    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
     store: str | None = None
     """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
     enable_docs: bool = True
@@ -75,7 +80,7 @@ class ServerConfig:
         self._check_seconds()
 
     def names(self) -> tuple[str, ...]:
-        """What clients may call the model, as far as it was said."""
+        """What clients may call the model, as far as they were given."""
         return _listed(self.served_model_name)
 
     def engine_addresses(self) -> tuple[str, ...]:
@@ -90,7 +95,7 @@ class ServerConfig:
         return len(self.engine_addresses()) or self.replicas
 
     def origins(self) -> tuple[str, ...]:
-        """Whose pages may call the server, beside its own."""
+        """Whose pages may call the server, besides its own."""
         return _listed(self.allowed_origins)
 
     def _check_places(self) -> None:
@@ -132,7 +137,7 @@ class ServerConfig:
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"
             check(self.max_waiting_tokens >= 1, "max_waiting_tokens", self.max_waiting_tokens, "1 or more", fix)
-        ok = 0.001 <= self.max_body_mb <= 4096  # NaN is no number that this holds for
+        ok = 0.001 <= self.max_body_mb <= 4096  # NaN fails this too
         check(ok, "max_body_mb", self.max_body_mb, "from 0.001 to 4096 MiB", "32 is the default")
         check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
 

@@ -101,7 +101,7 @@ class RequestRecord:
         if self.request.params.prompt_logprobs is None:
             return None
         found = (self._spans.get(position) for position in range(1, len(self.request.prompt.tokens)))
-        # nothing stands before the first token that could have predicted it
+        # nothing before the first token could have predicted it
         return [None, *(None if one is None else named_logprobs(one, self._tokenizer) for one in found)]
 
 
@@ -123,7 +123,7 @@ class Collector:
             metrics = record.metrics
             if metrics.first_token_time is None:
                 metrics.first_token_time, metrics.first_scheduled_time = now, seq.first_granted
-            if seq in stopped:  # by one of several tokens of this step, and this one stands behind it
+            if seq in stopped:  # an earlier token of this step ended it
                 continue
             ends_here = seq.status is Status.STOPPED and token in seq.stop_ids
             if record.sequences[seq.index].add(token, ends_here, update.logprobs.get(seq.id)):

@@ -29,7 +29,7 @@ class RequestMaker:
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
-        Waits for the check of a grammar that is not known; whoever must not wait has it checked before.
+        Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
         request = Request(
             id=request_id,
@@ -50,7 +50,7 @@ class RequestMaker:
             self.grammars.close()
 
     def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:
-        """A word is bad at the start of a text and behind a space."""
+        """A word is bad at the start of a text and after a space."""
         if not params.bad_words:
             return []
         if self._tokenizer is None:

@@ -63,8 +63,8 @@ def start_loop(
         raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
     if not facts.spec.generates:
         raise CheckpointError(
-            f"{path} lacks lm_head.weight, its output head: it can embed texts and generate none; the download may be "
-            "incomplete."
+            f"{path} lacks lm_head.weight, its output head: it can embed texts but not generate any; the download "
+            "may be incomplete."
         )
     clock.done("reading the model's header")
     device = local_device_facts().shared(memory_share)
@@ -73,8 +73,8 @@ def start_loop(
     lacking = slow_for_lack_of(asked, facts, device)
     if lacking is not None:
         _log.warning(
-            "quire's native core for CPUs has no %s, which %s needs: torch's operations compute, which is slower; "
-            "--cpu-compute exact asks for that",
+            "quire's native core for CPUs has no %s, which %s needs: torch computes instead, which is slower; "
+            "--cpu-compute exact chooses torch",
             lacking,
             facts.name,
         )

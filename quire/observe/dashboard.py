@@ -196,7 +196,6 @@ def _memory() -> Row:
             Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Device memory", "bytes", device),
-            Panel("Device utilisation", "percentunit", (_now(catalog.DEVICE_USE, "engine"),), top=1),
             Panel("Memory of processes", "bytes", processes),
         ),
     )

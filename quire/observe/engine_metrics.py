@@ -86,13 +86,6 @@ class EngineMetrics(Collector):
         label = self._reasons(reason)
         engine.lost[label] = engine.lost.get(label, 0) + 1
 
-    def latest(self) -> dict[int, EngineStats]:
-        """The last stats of each replica; all zeros for one that was lost or has not begun."""
-        return {replica: engine.stats for replica, engine in self._engines.items()}
-
-    def is_up(self, replica: int) -> bool:
-        return self._engine(replica).up
-
     def collect(self) -> Iterator[Family]:
         """What prometheus_client calls to read everything."""
         for metric, name in _GAUGES.items():
@@ -106,7 +99,6 @@ class EngineMetrics(Collector):
         yield numbers(catalog.PREEMPTIONS, self._model, self._preemptions())
         yield numbers(catalog.LOST, self._model, self._losses())
         yield from self._blocks()
-        yield from self._device()
         yield histograms(catalog.STEP_TOKENS, self._model, [(labels, engine.step_tokens) for labels, engine in rows])
         yield histograms(catalog.BATCH_SIZE, self._model, [(labels, engine.batch_size) for labels, engine in rows])
         yield histograms(catalog.STEP_SECONDS, self._model, [(labels, engine.step_seconds) for labels, engine in rows])
@@ -135,8 +127,8 @@ class EngineMetrics(Collector):
         ]
 
     def _blocks(self) -> Iterator[Family]:
-        rows = [(str(replica), stats) for replica, stats in self.latest().items()]
-        yield numbers(catalog.KV_USAGE, self._model, [((name,), kv_usage(stats)) for name, stats in rows])
+        rows = [(str(replica), engine.stats) for replica, engine in self._engines.items()]
+        yield numbers(catalog.KV_USAGE, self._model, [((name,), _kv_usage(stats)) for name, stats in rows])
         yield numbers(catalog.KV_BLOCKS, self._model, _by_state(rows, _block_states))
         yield numbers(catalog.HOST_USAGE, self._model, [((name,), _host_usage(stats)) for name, stats in rows])
         yield numbers(catalog.HOST_BLOCKS, self._model, _by_state(rows, _host_block_states))
@@ -145,17 +137,8 @@ class EngineMetrics(Collector):
         ]
         yield numbers(catalog.CACHE_CONFIG, self._model, [(tuple(map(str, layout)), 1) for layout in layouts])
 
-    def _device(self) -> Iterator[Family]:
-        used = [
-            ((str(replica),), stats.device_utilization)
-            for replica, stats in self.latest().items()
-            if stats.device_utilization is not None
-        ]
-        yield numbers(catalog.DEVICE_USE, self._model, used)
 
-
-def kv_usage(stats: EngineStats) -> float:
-    """Share of the KV blocks in use, from 0 to 1."""
+def _kv_usage(stats: EngineStats) -> float:
     return stats.used_blocks / stats.num_blocks if stats.num_blocks else 0.0
 
 

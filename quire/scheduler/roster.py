@@ -19,7 +19,6 @@ from quire.scheduler.policies.base import Policy
 class RosterStats:
     """Counts since the start."""
 
-    seated: int = 0
     paused: int = 0
     preempted_recompute: int = 0
     preempted_swap: int = 0
@@ -118,7 +117,6 @@ class Roster:
         seq.become(Status.RUNNING)
         seq.row = self._free_rows.pop()
         self.running.append(seq)
-        self.stats.seated += 1
 
     def fork_siblings(self, first: Sequence) -> None:
         """The prompt of `first` is computed: its siblings share it, and queue for rows of their own."""

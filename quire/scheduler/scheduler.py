@@ -152,7 +152,7 @@ class Scheduler:
         """Plan the next step."""
         self._step += 1
         self._now = now
-        self.kv.begin_step(self._step, now)
+        self.kv.begin_step(self._step)
         self._end_overdue()
         self._start_over_outgrown()
         self._make_way_for_better()

@@ -85,8 +85,6 @@ class _Run:
                 self._config.server,
                 listening,
                 serving.drain,
-                on_drain=_nothing,
-                on_abort=lambda: None,
                 on_reload=keys.reload,
                 on_connections=llm.metrics.connections,
             )
@@ -125,7 +123,3 @@ def _store_folder(asked: str | None) -> Path:
         return Path(asked).expanduser()
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(data).expanduser() / "quire"
-
-
-async def _nothing() -> None:
-    """All work comes through the gate, which counts it."""

@@ -36,7 +36,7 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     context = zmq.Context()
     inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
-    inbox.setsockopt(zmq.RCVHWM, 0)  # the front says no more than it has admitted
+    inbox.setsockopt(zmq.RCVHWM, 0)  # the front sends no more than it has admitted
     outbox.connect(settings.outbox)
     inbox.bind(settings.inbox)
     channel = SocketChannel(inbox, outbox)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from quire.config.server import RoutingStrategy
 from quire.core.errors import QuireError, RequestFailed
 from quire.core.status import Status
 from quire.serving.client import EngineClient
@@ -21,11 +22,11 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """Every request that is taken in ends exactly once, whatever becomes of engines."""
 
-    def __init__(self, ready: Callable[[], list[EngineClient]]) -> None:
-        """`ready` names the engines that take requests now."""
+    def __init__(self, ready: Callable[[], list[EngineClient]], strategy: RoutingStrategy = "prefix") -> None:
+        """`ready` names the engines that take requests now; `strategy` chooses between them."""
         self.journal = Journal()
         self._ready = ready
-        self._routing = Routing()
+        self._routing = Routing(strategy)
         self._quarantine = Quarantine()
 
     # -- requests ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from quire.serving.messages import (
 )
 
 _TRIES = 4
-"""Engines that may be lost under vectors before they are given up."""
+"""Engines that a request for vectors may lose before it fails."""
 
 
 class _Lost(Exception):
@@ -36,7 +36,7 @@ class EngineCalls:
         self._embeds: dict[str, tuple[int, asyncio.Future[Embedded]]] = {}
 
     async def embed(self, fleet: Fleet, job: Embed) -> Embedded:
-        """Vectors or scores, from another engine where the first is lost."""
+        """Vectors or scores, from another engine if the first is lost."""
         for _ in range(_TRIES):
             client = fleet.least_loaded()
             future: asyncio.Future[Embedded] = asyncio.get_running_loop().create_future()
@@ -48,7 +48,7 @@ class EngineCalls:
                 await fleet.ready_again()
             finally:
                 self._embeds.pop(job.id, None)
-        raise RequestFailed(f"request {job.id} could not be completed: {_TRIES} engines were lost under it")
+        raise RequestFailed(f"request {job.id} could not be completed: {_TRIES} engines were lost computing it")
 
     async def blocks(self, client: EngineClient) -> bytes:
         """The state of every KV block of an engine."""
@@ -100,4 +100,4 @@ class EngineCalls:
         try:
             return await future
         except _Lost:
-            raise RequestFailed("the engine was lost while it was asked; try again") from None
+            raise RequestFailed("the engine was lost before it answered; try again") from None

@@ -64,7 +64,7 @@ class Fleet:
             outage_timeout=server.outage_timeout,
             on_lost=self._lost,
         )
-        self.dispatcher = Dispatcher(self.supervisor.ready)
+        self.dispatcher = Dispatcher(self.supervisor.ready, server.routing)
         self._first: asyncio.Future[Started] | None = None
         """Done when an engine is ready for the first time, or with why none ever will be."""
         self._outages: asyncio.Task[None] | None = None

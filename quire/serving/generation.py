@@ -20,7 +20,7 @@ MOST_UNREAD = 256
 
 
 class Generation:
-    """Whoever reads it gets all that came since the last read, so a slow reader costs few and large pieces."""
+    """A read returns everything new since the last one, so a slow reader gets fewer and larger pieces."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Generation:
             raise
 
     async def accepted(self) -> None:
-        """Wait until the engines have taken in every request; raises what became of one they did not."""
+        """Wait until the engines have taken in every request; raises the error of one that they refused."""
         while not all(reader.is_accepted for reader in self._readers):
             await self._next()
         self._raise_error()
 
     async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
-        """Everything new, again and again until all is finished; raises where a request failed.
+        """Everything new, again and again until all is finished; raises if a request failed.
 
         After `idle` seconds without news it yields nothing, as a sign that it is still there.
         """
@@ -96,7 +96,7 @@ class Generation:
                 yield []
 
     async def wait(self) -> list[RequestOutput]:
-        """Wait for the end of all; raises where a request failed."""
+        """Wait for the end of all; raises if a request failed."""
         while not self.is_finished:
             await self._next()
         self._raise_error()
@@ -107,7 +107,7 @@ class Generation:
         return [reader.output() for reader in self._readers]
 
     def cancel(self) -> None:
-        """The client does not want the rest. Nothing happens where all is finished."""
+        """The client does not want the rest. Nothing happens if all is finished."""
         self._stop_timer()
         for reader, entry in zip(self._readers, self._entries, strict=True):
             if not entry.is_over:

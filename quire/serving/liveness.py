@@ -27,7 +27,7 @@ class Liveness:
         self._used = 0.0
 
     def heard(self) -> None:
-        """It said something: what it used until now counts no more."""
+        """It reported: processor time counts from here on."""
         self._since = time.monotonic()
         self._used, _ = self._look()
 

@@ -30,7 +30,7 @@ class RequestReader:
         stop: Callable[[int], None],
     ) -> None:
         """`place` is that of the prompt in its body. `on_tokens` is told how many came and the seconds since the last
-        ones of the same sequence; `stop` ends a sequence that has said a stop string."""
+        ones of the same sequence; `stop` ends a sequence that has generated a stop string."""
         self.request = request
         self.is_accepted = False
         self.error: QuireError | None = None
@@ -109,8 +109,8 @@ class RequestReader:
             seconds = time.monotonic() - self.request.arrival
             self._fail(
                 DeadlineExceeded(
-                    f"request {self.request.id} was given up after {seconds:.1f} s, before its first token; "
-                    "give it more time or try again when there is less to do"
+                    f"request {self.request.id} got no token within {seconds:.1f} s and was ended; "
+                    "give it more time, or try again when the server is less busy"
                 )
             )
         self._on_change()

@@ -79,7 +79,7 @@ class TokenizerService:
         """Checks of grammars: one after the other, and they take no thread from tokenizing and templates."""
         if self._num_waiting >= MOST_WAITING:
             raise Overloaded(
-                f"{self._num_waiting} grammars wait to be checked, and no more may; try again in a few seconds",
+                f"{self._num_waiting} grammars are waiting to be checked, the most allowed; try again in a few seconds",
                 retry_after=5.0,
             )
         self._num_waiting += 1

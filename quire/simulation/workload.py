@@ -11,9 +11,9 @@ from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 
 FILLER = 0
-"""Stands behind a marker; the chain of names makes what follows a marker as unique as the marker."""
+"""Follows a marker; the chain of names makes what follows a marker as unique as the marker."""
 END = 1
-"""What a sequence samples when it has said all it had to say."""
+"""What a sequence samples when its answer is complete."""
 FIRST_SAMPLED = 2
 FIRST_SHARED = 1 << 30
 FIRST_PRIVATE = 1 << 31

@@ -141,7 +141,7 @@ def test_a_stopped_batch_goes_on(run: Run, engine: Engine) -> None:
 
 def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_process: TemplateProcess) -> None:
     assert engine.tokenizer is not None
-    source = Path(__file__).parents[1] / "parsers" / "short.jinja"
+    source = Path(__file__).parents[1] / "protocol" / "parsers" / "short.jinja"
     template = load_chat_template(tmp_path, engine.tokenizer, template_process, file=source)
     tools = [{"type": "function", "function": {"name": "now"}}]
     asked = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools, "temperature": 0, "max_tokens": 120}

@@ -161,7 +161,7 @@ class Bookkeeping(RuleBasedStateMachine):
         seq = data.draw(st.sampled_from(self.scheduler.running))
         roster = self.scheduler._roster
         # as if the next step began with it
-        self.scheduler.kv.begin_step(self.scheduler._step + 1, self.now)
+        self.scheduler.kv.begin_step(self.scheduler._step + 1)
         (roster.preempt if preempt else roster.pause)(seq)
 
     @rule(data=st.data())
@@ -169,7 +169,7 @@ class Bookkeeping(RuleBasedStateMachine):
     def hold(self, data):
         seq = self.live[data.draw(st.sampled_from(sorted(self.live)))]
         # as if the next step began with it
-        self.scheduler.kv.begin_step(self.scheduler._step + 1, self.now)
+        self.scheduler.kv.begin_step(self.scheduler._step + 1)
         self.scheduler.hold(seq.request.id)
         assert not any(other.request.id == seq.request.id for other in self.scheduler.running)
         self.held.add(seq.request.id)

@@ -3,7 +3,8 @@
 import time
 
 from quire.core.errors import RequestFailed, Unavailable
-from quire.core.request import Prompt, Request
+from quire.core.prompt import Prompt
+from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats
 from quire.core.status import Status

@@ -33,6 +33,18 @@ def test_news_of_a_sequence_that_has_ended_is_not_wanted():
     assert not one.take(SequenceNews("r", 0, [2]))
 
 
+def test_a_load_is_what_an_engine_was_given_and_has_answered():
+    journal = Journal()
+    for name, replica in (("a", 0), ("b", 1), ("c", 1)):
+        one = entry(name)
+        one.replica = replica
+        journal.open(one)
+    one.take(SequenceNews("c", 0, [7, 8]))
+    assert journal.loads() == {0: 3, 1: 8}
+    journal.close(one)
+    assert journal.loads() == {0: 3, 1: 3}
+
+
 def test_a_token_clears_the_losses_before_it():
     one = entry()
     one.losses = 2

@@ -19,7 +19,7 @@ async def _crowd(texts: TokenizerService) -> None:
     go = threading.Event()
     waiting = [asyncio.ensure_future(texts.in_turn(go.wait)) for _ in range(MOST_WAITING)]
     await asyncio.sleep(0)
-    with pytest.raises(Overloaded, match=f"{MOST_WAITING} grammars wait"):
+    with pytest.raises(Overloaded, match=f"{MOST_WAITING} grammars are waiting"):
         await texts.in_turn(go.wait)
     assert await texts.encode("x" * 5000)
     go.set()

@@ -30,12 +30,12 @@ class Preparing:
         return bool(self._waiting)
 
     def begin(self, request: Request) -> "Future[Any] | None":
-        """Start to compile what a request needs, None where that is nothing; raises what is known to be wrong."""
+        """Start to compile the grammar of a request; None if it has none. Raises what is known to be wrong with it."""
         structured = request.params.structured
         if structured is None:
             return None
         if self._grammar_cache is None:
-            raise InvalidRequest("structured is set, and this engine has no grammars; leave it out", field="structured")
+            raise InvalidRequest("structured is set, but this engine has no grammars; leave it out", field="structured")
         compiling = self._grammar_cache.prepare(structured)
         if not compiling.done():
             return compiling
