@@ -14,6 +14,7 @@ from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
+from quire.server.openai.list_answer import usage
 from quire.server.operation import Operation
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ async def answer(body: object, serving: "Serving", caller: Caller, version: str)
         "id": f"rerank-{head.identity}",
         "model": head.model,
         "results": _results(asked, found.scores),
-        "usage": {"prompt_tokens": used, "total_tokens": used},
+        "usage": usage(used),
         "meta": {"api_version": {"version": version}, "tokens": {"input_tokens": used}},
     }
 
