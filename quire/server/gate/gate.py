@@ -1,7 +1,7 @@
 """The gate: what a request must pass before a route sees it. It finds out who asks, and leaves the answer as a Caller.
 
-Routes are judged by the path that the router will read, never by the Host header. With keys every path but /health
-needs one.
+Routes are judged by the path that the router will read, never by the Host header. With keys every path needs one, but for
+/health and /ready: whoever probes a server has no key.
 """
 
 import math
@@ -25,7 +25,7 @@ from quire.server.gate.keys import Key, KeyRing
 from quire.server.gate.origins import check_origin
 from quire.server.gate.rate_headers import rate_headers
 
-_OPEN = "/health"
+_OPEN = ("/health", "/ready")
 _DEBUG = "/debug"
 _DEADLINE = b"x-request-deadline"
 _LONGEST_DEADLINE = 24 * 3600.0
@@ -145,7 +145,7 @@ class Gate:
 
     def _key(self, scope: Scope) -> Key | None:
         """The request's key; None where none is needed."""
-        if self._keys is None or scope["path"] == _OPEN:
+        if self._keys is None or scope["path"] in _OPEN:
             return None
         headers = scope["headers"]
         presented = presented_key(headers, socket=scope["type"] == "websocket")

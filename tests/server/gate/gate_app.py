@@ -89,6 +89,7 @@ async def stream(socket: WebSocket) -> None:
 def routes() -> list[Route | WebSocketRoute]:
     return [
         Route("/health", deaf),
+        Route("/ready", deaf),
         Route("/metrics", who),
         Route("/", who),
         Route("/docs", who),
