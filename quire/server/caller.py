@@ -15,7 +15,7 @@ class Caller:
     """What the tenant may still use."""
     tenant: str = DEFAULT_TENANT
     priority: int | None = None
-    """The priority its key gives; None leaves it to the body."""
+    """The most urgent that its key lets it be; None leaves it to the body."""
     cache_salt: str | None = None
     """Keeps its prefixes from other tenants; None shares them."""
     models: frozenset[str] | None = None

@@ -13,7 +13,7 @@ from quire.config.engine import EngineConfig
 from quire.core.errors import InvalidRequest, Overloaded, Unavailable
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
-from quire.core.sampling_params import SamplingParams
+from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
 from quire.protocol.openai.tools import check_tools
@@ -224,8 +224,8 @@ def _as_the_caller_may(params: SamplingParams, caller: Caller) -> SamplingParams
     if caller.deadline is not None:
         changes["deadline"] = min(caller.deadline, params.deadline or caller.deadline)
     if caller.priority is not None:
-        # a body may make itself less urgent than its key, never more
-        changes["priority"] = max(caller.priority, params.priority)
+        # counted from its key's: a body may make itself less urgent than that, never more
+        changes["priority"] = min(caller.priority + max(0, params.priority), MAX_PRIORITY)
     if caller.cache_salt is not None:
         both = f"{caller.cache_salt}\0{params.cache_salt or ''}"
         changes["cache_salt"] = hashlib.sha256(both.encode()).hexdigest()

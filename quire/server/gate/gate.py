@@ -1,7 +1,7 @@
 """The gate: what a request must pass before a route sees it. It finds out who asks, and leaves the answer as a Caller.
 
-Routes are judged by the path that the router will read, never by the Host header. With keys every path needs one, but for
-/health and /ready: whoever probes a server has no key.
+Routes are judged by the path that the router will read, never by the Host header. With keys every path needs one, but
+for /health and /ready: whoever probes a server has no key.
 """
 
 import math

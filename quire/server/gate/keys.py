@@ -24,6 +24,7 @@ class Key:
     digest: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     priority: int | None = None
+    """The most urgent that its requests may be; None leaves it to them. A key of a file has 0 unless it says more."""
     models: frozenset[str] | None = None
     weight: float = 1.0
     """Its share of a fair schedule beside the other keys' weights."""

@@ -41,7 +41,8 @@ def open_client(seen: Seen) -> TestClient:
 
 GUARDED = [
     ("GET", "/metrics"), ("GET", "/"), ("GET", "/docs"), ("POST", "/tokenize"), ("POST", "/v1/completions"),
-    ("GET", "/v1/files/1"), ("GET", "/nothing"), ("POST", "/health/"), ("GET", "/health/x"), ("GET", "//health"), ("GET", "/ready/"), ("GET", "//ready"),
+    ("GET", "/v1/files/1"), ("GET", "/nothing"), ("POST", "/health/"), ("GET", "/health/x"), ("GET", "//health"),
+    ("GET", "/ready/"), ("GET", "//ready"),
     ("GET", "/Health"), ("OPTIONS", "/v1/completions"), ("GET", "/v1/completions?x=/health"),
     ("POST", "/debug/profile"), ("HEAD", "/metrics"),
 ]  # fmt: skip

@@ -46,7 +46,7 @@ bob: {{sha256: {B}}}
     assert alice == Key(
         "alice", digest_of(b"secret"), Limits(60, 10000, 4), -2, frozenset({"big", "small"}), 2.5, True, True
     )
-    assert bob == Key("bob", bytes.fromhex(B))
+    assert bob == Key("bob", bytes.fromhex(B), priority=0)
     assert bob.cache_salt is not None
     assert alice.cache_salt is None
 
