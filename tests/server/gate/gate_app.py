@@ -111,6 +111,7 @@ def application(
     seen: Seen | None = None,
     caps: Caps | None = None,
     origins: tuple[str, ...] = (),
+    hosts: frozenset[str] | None = None,
 ) -> ASGIApp:
     return guarded(
         Starlette(routes=routes(), exception_handlers=exception_handlers()),
@@ -120,4 +121,5 @@ def application(
         log=RequestLog(ObserveConfig()),
         caps=caps,
         origins=origins,
+        hosts=hosts,
     )
