@@ -20,5 +20,7 @@ class Caller:
     """Keeps its prefixes from other tenants; None shares them."""
     models: frozenset[str] | None = None
     """Models it may use; None: all."""
+    is_admin: bool = False
+    """Its key may use /debug/*, and see the requests of all."""
     deadline: float | None = None
     """Seconds its request may take, from X-Request-Deadline."""

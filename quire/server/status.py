@@ -5,6 +5,7 @@ import base64
 import time
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+from quire.server.caller import Caller
 from quire.server.operation import Operation
 from quire.serving.fleet import Slot
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 _MOST_STEPS = 1000
+_MOST_REQUESTS = 200
 _PROFILE_SECONDS = 120.0
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
 
@@ -57,7 +60,7 @@ async def metrics(request: Request) -> Response:
 
 async def stats(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    return JSONResponse(snapshot(serving))
+    return JSONResponse(snapshot(serving, request.state.caller))
 
 
 async def blocks(request: Request) -> Response:
@@ -116,8 +119,8 @@ async def profile(request: Request) -> Response:
     return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
 
 
-def snapshot(serving: "Serving") -> dict[str, Any]:
-    """Everything a person or a script wants to know at a glance."""
+def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
+    """Everything a person or a script wants to know at a glance; of requests, what the caller may know."""
     fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
     engines = [slot.replica.stats for slot in fleet.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
@@ -154,7 +157,7 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
         "engines": [_engine(slot) for slot in fleet.slots],
-        "requests": _requests(serving),
+        "requests": _requests(serving, caller),
         "totals": asdict(serving.llm.totals),
     }
 
@@ -175,8 +178,13 @@ def _engine(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
+def _requests(serving: "Serving", caller: Caller) -> list[dict[str, Any]]:
     now = time.monotonic()
+    shown = (
+        entry
+        for entry in serving.llm.fleet.journal.entries()
+        if caller.is_admin or entry.request.tenant == caller.tenant
+    )
     return [
         {
             "id": entry.request.id,
@@ -189,7 +197,7 @@ def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
             "age_seconds": now - entry.request.arrival,
             "replica": entry.replica,
         }
-        for entry in serving.llm.fleet.journal.entries()[:most]
+        for entry in islice(shown, _MOST_REQUESTS)
     ]
 
 

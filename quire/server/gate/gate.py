@@ -137,6 +137,7 @@ class Gate:
             priority=key.priority,
             cache_salt=key.cache_salt,
             models=key.models,
+            is_admin=key.admin,
             deadline=deadline,
         )
 

@@ -31,7 +31,7 @@ class Key:
     shares_cache: bool = False
     """Its prefixes are found by other keys that share theirs."""
     admin: bool = False
-    """It may use /debug/*."""
+    """It may use /debug/*, and /stats shows it the requests of all."""
 
     @property
     def cache_salt(self) -> str | None:
