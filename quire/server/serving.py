@@ -19,6 +19,7 @@ from quire.observe.start_clock import Parts
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
+from quire.server.block_map import BlockMap
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
@@ -43,6 +44,7 @@ class Serving:
         self.store = store
         self.drain = drain
         self.start_seconds = start_seconds
+        self.blocks = BlockMap(llm)
         self.created = int(time.time())
         self.began = time.monotonic()
 

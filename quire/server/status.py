@@ -1,7 +1,6 @@
 """Routes about the server itself: /health, /ready, /version, /metrics, /stats, and what /debug/ offers."""
 
 import asyncio
-import base64
 import time
 from dataclasses import asdict
 from importlib.metadata import version
@@ -66,22 +65,7 @@ async def stats(request: Request) -> Response:
 async def blocks(request: Request) -> Response:
     """The state of every KV block of every engine, for the console's map."""
     serving: Serving = request.app.state.serving
-    llm = serving.llm
-    slots = [slot for slot in llm.fleet.slots if slot.replica.started is not None]
-    states = await asyncio.gather(*(llm.engine_calls.blocks(slot.replica) for slot in slots))
-    return JSONResponse(
-        {
-            "replicas": [
-                {
-                    "replica": slot.replica.number,
-                    "num_blocks": len(found),
-                    "block_size": slot.replica.stats.block_size,
-                    "states": base64.b64encode(found).decode(),
-                }
-                for slot, found in zip(slots, states, strict=True)
-            ]
-        }
-    )
+    return JSONResponse({"replicas": await serving.blocks.replicas()})
 
 
 async def check(request: Request) -> Response:
