@@ -42,6 +42,7 @@ class Batches:
         self._folder = folder
         self._answers = answers
         self.clock = clock
+        self._lines_at_once = lines_at_once
         self._slots = asyncio.Semaphore(lines_at_once)
         self._runs: dict[str, BatchRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -134,6 +135,7 @@ class Batches:
             files=self.files,
             answer=self._answers[record.endpoint],
             slots=self._slots,
+            lines_at_once=self._lines_at_once,
             journal=self._folder / f"{record.id}.jsonl",
             clock=self.clock,
         )

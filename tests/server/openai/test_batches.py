@@ -20,6 +20,7 @@ from tests.server.openai.storing import (
     storing,
     upload,
 )
+from tests.server.served import PATIENCE
 
 DAY = 86_400
 
@@ -195,6 +196,26 @@ def test_an_overloaded_engine_is_waited_for(tmp_path: Path) -> None:
             ended = await reach(client, batch["id"], "completed")
             assert ended["request_counts"] == {"total": 1, "completed": 1, "failed": 0}
         assert len(answerer.asked) == 4
+
+    asyncio.run(body())
+
+
+def test_a_tenant_at_its_limit_leaves_the_slots_to_others(tmp_path: Path) -> None:
+    async def body() -> None:
+        async def limited(given: dict[str, Any]) -> None:
+            if given["name"].startswith("greedy"):
+                raise Overloaded("this key may use 10 tokens a minute", retry_after=1000)
+
+        answerer = Answerer(limited)
+        async with storing(tmp_path, answerer, lines_at_once=4) as client, asyncio.timeout(PATIENCE):
+            lines = b"".join(request_line(f"greedy-{place}") for place in range(40))
+            for _ in range(2):
+                await start_batch(client, lines)
+            while len(answerer.asked) < 8:
+                await asyncio.sleep(0.005)
+            modest = await start_batch(client, b"".join(request_line(str(place)) for place in range(10)))
+            await reach(client, modest["id"], "completed")
+        assert len(answerer.asked) == 8 + 10, "of a batch that waits, only so many lines are tried"
 
     asyncio.run(body())
 
