@@ -125,6 +125,12 @@ class Serving:
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return await self.llm.texts.encode(text, add_special_tokens=add_special_tokens)
 
+    async def encode_all(self, prompts: Sequence[str | list[int]], add_special_tokens: bool = True) -> list[list[int]]:
+        """The tokens of each prompt; one that is tokens already stays as it is."""
+        texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+        encoded = iter(await self.llm.texts.encode_batch(texts, add_special_tokens=add_special_tokens))
+        return [next(encoded) if isinstance(prompt, str) else prompt for prompt in prompts]
+
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def respond(self, request: Request, call: Call) -> Response:

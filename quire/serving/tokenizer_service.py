@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from quire.text.tokenizer import Tokenizer
 
 _SHORT = 2048
 """Characters that are tokenized in place: it takes less than a hop to a thread and back."""
+_AT_ONCE = 64
+"""Texts that are tokenized in one go."""
 _THREADS = 4
 MOST_WAITING = 64
 """Grammars that may wait to be checked, one after the other; each takes about a second at most."""
@@ -65,9 +68,17 @@ class TokenizerService:
         return await self._in_thread(lambda: self.load_template().render(messages, **options))
 
     async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        if len(text) <= _SHORT:
-            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        return await self._in_thread(lambda: self.tokenizer.encode(text, add_special_tokens=add_special_tokens))
+        return (await self.encode_batch([text], add_special_tokens=add_special_tokens))[0]
+
+    async def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        """The ids of each text. A few at a time, so that others have their turn and whoever stops waiting ends it."""
+        encode = partial(self.tokenizer.encode_batch, add_special_tokens=add_special_tokens)
+        if sum(map(len, texts)) <= _SHORT:
+            return encode(texts)
+        found: list[list[int]] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            found += await self._in_thread(partial(encode, texts[start : start + _AT_ONCE]))
+        return found
 
     def pair_frame(self) -> PairFrame:
         """How two texts are written as one sequence."""
