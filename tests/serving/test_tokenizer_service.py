@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,4 +47,19 @@ def test_many_prompts_are_tokenized_off_the_loop(tiny_chat: Path, monkeypatch: p
     assert found == encode(prompts)
     assert sum(sizes) == 2048
     assert max(sizes) <= 64, "others have their turn"
+    texts.close()
+
+
+def test_slow_templates_leave_tokenizing_its_threads(tiny_chat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = TokenizerService(tiny_chat, None, ParserConfig())
+    go = threading.Event()
+    monkeypatch.setattr(TokenizerService, "load_template", lambda self: SimpleNamespace(render=lambda _: go.wait()))
+
+    async def scenario() -> None:
+        slow = [asyncio.ensure_future(texts.render([])) for _ in range(8)]
+        assert await texts.encode("x" * 5000)
+        go.set()
+        await asyncio.gather(*slow)
+
+    asyncio.run(scenario())
     texts.close()
