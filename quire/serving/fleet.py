@@ -29,6 +29,7 @@ from quire.serving.messages import (
     StartFailed,
     Submit,
     ToEngine,
+    Weights,
 )
 from quire.serving.quarantine import Quarantine
 from quire.serving.replica import Replica
@@ -166,6 +167,12 @@ class Fleet:
     def resume(self, entry: Entry) -> None:
         entry.is_held = False
         self._send(entry, Resume(entry.request.id))
+
+    def set_tenant_weights(self, weights: dict[str, float]) -> None:
+        """In the engines that run or start now, and in those that come after them."""
+        self._weights = weights
+        for slot in self.slots:
+            slot.replica.send(Weights(weights))
 
     def least_loaded(self) -> Replica:
         """For work that leaves nothing behind, such as vectors."""
