@@ -138,6 +138,7 @@ class Gate:
             cache_salt=key.cache_salt,
             models=key.models,
             is_admin=key.admin,
+            revoked=self._keys.revoked(key),
             deadline=deadline,
         )
 
