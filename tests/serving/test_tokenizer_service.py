@@ -57,8 +57,12 @@ def test_slow_templates_leave_tokenizing_its_threads(tiny_chat: Path, monkeypatc
 
     async def scenario() -> None:
         slow = [asyncio.ensure_future(texts.render([])) for _ in range(8)]
-        assert await texts.encode("x" * 5000)
-        go.set()
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(30):
+                assert await texts.encode("x" * 5000)
+        finally:
+            go.set()
         await asyncio.gather(*slow)
 
     asyncio.run(scenario())
