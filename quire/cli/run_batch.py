@@ -71,13 +71,13 @@ def run_batch(
 
         from quire.engine.batch_run import BatchRunner
         from quire.text.load import load_chat_template
-        from quire.text.template_process import TemplateProcess
+        from quire.text.template_pool import TemplatePool
 
-        with closing(TemplateProcess()) as process:
+        with closing(TemplatePool()) as pool:
             assert engine.tokenizer is not None
             tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
             names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
-            template = functools.cache(lambda: load_chat_template(path, tokenizer, process, file=chat_template))
+            template = functools.cache(lambda: load_chat_template(path, tokenizer, pool, file=chat_template))
             runner = BatchRunner(engine, template, results, names, parsers)
             return _run(runner, read_lines(lines), len(covered))
 

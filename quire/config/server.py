@@ -35,6 +35,8 @@ class ServerConfig:
     """YAML file of named keys with limits of their own; `quire key` writes it, SIGHUP reads it again."""
     allowed_origins: str | None = None
     """Origins whose web pages may call the server, separated by commas; * is any. Unset: its own pages only."""
+    allowed_hosts: str | None = None
+    """Host names the server answers for beside its own, separated by commas; * is any. Unset: any where it has keys."""
     max_body_mb: float = 32.0
     """MiB of a request's body at most; files that are uploaded count as bodies."""
     max_header_kb: float = 64.0
@@ -98,6 +100,10 @@ class ServerConfig:
         """Whose pages may call the server, besides its own."""
         return _listed(self.allowed_origins)
 
+    def hosts(self) -> tuple[str, ...]:
+        """Names for which the server answers, beside its own."""
+        return _listed(self.allowed_hosts)
+
     def _check_places(self) -> None:
         check(
             bool(self.host.strip()), "host", self.host, "an address or a host name", "127.0.0.1 stays on this machine"
@@ -111,7 +117,11 @@ class ServerConfig:
             raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
 
     def _check_names(self) -> None:
-        for name, allowed in (("served_model_name", "names"), ("allowed_origins", "origins")):
+        for name, allowed in (
+            ("served_model_name", "names"),
+            ("allowed_origins", "origins"),
+            ("allowed_hosts", "host names"),
+        ):
             value = getattr(self, name)
             if value is not None:
                 listed = _listed(value)
@@ -121,6 +131,11 @@ class ServerConfig:
             ok = origin == "*" or (origin.startswith(("http://", "https://")) and origin.count("/") == 2)
             fix = "write them as a browser does, as in https://example.org, or * for any"
             check(ok, "allowed_origins", self.allowed_origins, "origins with commas between them", fix)
+
+        for host in self.hosts():
+            fix = "write them without scheme and port, as in quire.example.org, or * for any"
+            ok = host == "*" or not set(host) & set("/:*")
+            check(ok, "allowed_hosts", self.allowed_hosts, "host names with commas between them", fix)
 
     def _check_secret(self) -> None:
         key = self.api_key

@@ -31,7 +31,7 @@ from quire.protocol.parsers.style import AnswerStyle
 from quire.text.chat_template import ChatTemplate
 from quire.text.labels import only_pools
 from quire.text.load import load_chat_template
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
@@ -58,7 +58,7 @@ class LLM:
         self._template: ChatTemplate | None = None
         self._parsers = config.parsers
         self._style: AnswerStyle | None = None
-        self._templates = TemplateProcess()
+        self._templates = TemplatePool()
 
     def warm_up(self) -> None:
         """Compile kernels and capture graphs now, so that no answer waits for them.

@@ -9,6 +9,7 @@ tokens those steps will sample (placeholders); `update` fills them in.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.kv_variant import LONG_VARIANT
@@ -66,6 +67,10 @@ class Scheduler:
         self._step = 0
         self._now = 0.0
         self._flights: deque[Flight] = deque()
+
+    def weigh_tenants(self, weights: Mapping[str, float]) -> None:
+        """Tenants have these shares from now on, where the policy knows tenants."""
+        self._queue.weigh(weights)
 
     # -- requests ----------------------------------------------------------------------------------------------
 

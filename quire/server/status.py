@@ -1,11 +1,11 @@
 """Routes about the server itself: /health, /ready, /version, /metrics, /stats, and what /debug/ offers."""
 
 import asyncio
-import base64
 import math
 import time
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+from quire.server.caller import Caller
 from quire.server.operation import Operation
 from quire.serving.supervisor import Slot
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 _MOST_STEPS = 1000
+_MOST_REQUESTS = 200
 _PROFILE_SECONDS = 120.0
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
 
@@ -60,28 +62,13 @@ async def metrics(request: Request) -> Response:
 
 async def stats(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    return JSONResponse(snapshot(serving))
+    return JSONResponse(snapshot(serving, request.state.caller))
 
 
 async def blocks(request: Request) -> Response:
     """The state of every KV block of every engine, for the console's map."""
     serving: Serving = request.app.state.serving
-    llm = serving.llm
-    slots = [slot for slot in llm.fleet.supervisor.slots if slot.client.started is not None]
-    states = await asyncio.gather(*(llm.engine_calls.blocks(slot.client) for slot in slots))
-    return JSONResponse(
-        {
-            "replicas": [
-                {
-                    "replica": slot.client.number,
-                    "num_blocks": len(found),
-                    "block_size": slot.client.stats.block_size,
-                    "states": base64.b64encode(found).decode(),
-                }
-                for slot, found in zip(slots, states, strict=True)
-            ]
-        }
-    )
+    return JSONResponse({"replicas": await serving.blocks.replicas()})
 
 
 async def check(request: Request) -> Response:
@@ -119,8 +106,8 @@ async def profile(request: Request) -> Response:
     return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
 
 
-def snapshot(serving: "Serving") -> dict[str, Any]:
-    """Everything a person or a script wants to know at a glance."""
+def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
+    """Everything a person or a script wants to know at a glance; of requests, what the caller may know."""
     fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
     engines = [slot.client.stats for slot in fleet.supervisor.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
@@ -157,7 +144,7 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
         "engines": [_engine(slot) for slot in fleet.supervisor.slots],
-        "requests": _requests(serving),
+        "requests": _requests(serving, caller),
         "totals": asdict(serving.llm.totals),
     }
 
@@ -178,8 +165,13 @@ def _engine(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
+def _requests(serving: "Serving", caller: Caller) -> list[dict[str, Any]]:
     now = time.monotonic()
+    shown = (
+        entry
+        for entry in serving.llm.fleet.dispatcher.journal.entries()
+        if caller.is_admin or entry.request.tenant == caller.tenant
+    )
     return [
         {
             "id": entry.request.id,
@@ -192,7 +184,7 @@ def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
             "age_seconds": now - entry.request.arrival,
             "replica": entry.replica,
         }
-        for entry in serving.llm.fleet.dispatcher.journal.entries()[:most]
+        for entry in islice(shown, _MOST_REQUESTS)
     ]
 
 

@@ -258,6 +258,10 @@ class AsyncLLM:
             raise InvalidRequest(answer.error, field="input")
         return answer.rows
 
+    def set_tenant_weights(self, weights: dict[str, float]) -> None:
+        """Tenants' shares of a fair schedule from now on; those that are not named weigh 1."""
+        self.fleet.set_tenant_weights(weights)
+
     async def close(self) -> None:
         """End the engines; requests that are still live fail. Safe to call twice."""
         await self.fleet.close()

@@ -16,7 +16,7 @@ from quire.serving.client import EngineClient
 from quire.serving.dispatcher import Dispatcher
 from quire.serving.engine_link import EngineAddress, read_secret
 from quire.serving.inline_client import InlineClient
-from quire.serving.messages import ChildSettings, FromEngine, Report, Started, StartFailed
+from quire.serving.messages import ChildSettings, FromEngine, Report, Started, StartFailed, Weights
 from quire.serving.process_client import ProcessClient
 from quire.serving.remote_client import RemoteClient
 from quire.serving.shares import replica_share
@@ -104,6 +104,12 @@ class Fleet:
         outage = self.supervisor.outage()
         if outage is not None:
             raise Unavailable(f"{outage}; try again later", retry_after=self.supervisor.retry_after())
+
+    def set_tenant_weights(self, weights: dict[str, float]) -> None:
+        """In the engines that run or start now, and in those that come after them."""
+        self._weights = weights
+        for slot in self.supervisor.slots:
+            slot.client.send(Weights(weights))
 
     def least_loaded(self) -> EngineClient:
         """For work that leaves nothing behind, such as vectors."""

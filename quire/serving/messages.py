@@ -60,6 +60,12 @@ class Embed(_Message, frozen=True):
     """Of pairs: which of its two texts a token is of, prompt by prompt; empty where there are no pairs."""
 
 
+class Weights(_Message, frozen=True):
+    """What tenants weigh in a fair schedule from now on; those that are not named weigh 1."""
+
+    of_tenants: dict[str, float]
+
+
 class AskBlocks(_Message, frozen=True):
     """Tell the state of every KV block."""
 
@@ -79,7 +85,7 @@ class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Embed | AskBlocks | AskCheck | Profile | Close
+ToEngine = Submit | End | Hold | Resume | Embed | Weights | AskBlocks | AskCheck | Profile | Close
 
 
 # -- engine to front -------------------------------------------------------------------------------------------

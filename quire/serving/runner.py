@@ -36,6 +36,7 @@ from quire.serving.messages import (
     SequenceNews,
     Started,
     Submit,
+    Weights,
 )
 from quire.serving.probe import Probe, block_states, check_books
 from quire.serving.profiler import StepProfiler
@@ -75,6 +76,7 @@ class Runner:
             Hold: self._hold,
             Resume: self._resume,
             Embed: self._embed,
+            Weights: self._weigh,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
@@ -142,6 +144,10 @@ class Runner:
 
     def _embed(self, message: Embed) -> None:
         self._embeds.add(message)
+
+    def _weigh(self, message: Weights) -> None:
+        if self._loop is not None:
+            self._loop.scheduler.weigh_tenants(message.of_tenants)
 
     def _ask_blocks(self, message: AskBlocks) -> None:
         self._send(Blocks(b"" if self._loop is None else block_states(self._loop.scheduler.kv)))

@@ -17,7 +17,8 @@ def test_lists_are_texts_with_commas() -> None:
     assert config.names() == ("big", "small")
     assert config.origins() == ("https://a.org", "http://b.org:8080")
     assert ServerConfig(allowed_origins="*").origins() == ("*",)
-    assert ServerConfig().names() == ServerConfig().origins() == ()
+    assert ServerConfig(allowed_hosts="a.org, b").hosts() == ("a.org", "b")
+    assert ServerConfig().hosts() == ServerConfig().names() == ServerConfig().origins() == ()
 
 
 def test_the_key_is_never_shown() -> None:

@@ -33,6 +33,7 @@ REQUEST = Request(
         messages.Resume("r"),
         messages.Embed("e", [[1, 2], [3]], "mean", False),
         messages.Embed("p", [[1, 2], [3]], readout="classify", types=[[0, 1], [0]]),
+        messages.Weights({"a": 2.0}),
         messages.AskBlocks(),
         messages.AskCheck(),
         messages.Profile(3, "file"),

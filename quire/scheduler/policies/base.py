@@ -1,7 +1,7 @@
 """Policy: the order of waiting, and who makes way when room runs out. Everything else is the scheduler's."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from quire.core.sequence import Sequence
 from quire.scheduler.queue import Rank, WaitingQueue
@@ -36,6 +36,9 @@ class Policy(ABC):
 
     def finished(self, seq: Sequence) -> None:  # noqa: B027 - optional
         """A sequence has ended."""
+
+    def weigh(self, weights: Mapping[str, float]) -> None:  # noqa: B027 - optional
+        """Tenants have these shares from now on; those that are not named weigh 1."""
 
     def victim(self, candidates: Iterable[Sequence]) -> Sequence:
         """Who of these makes way first."""

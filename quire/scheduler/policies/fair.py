@@ -1,6 +1,6 @@
 """fair: tenants share tokens by weight, whatever they send."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from quire.core.sequence import Sequence
 from quire.scheduler.policies.base import Policy
@@ -22,13 +22,16 @@ class Fair(Policy):
     preempts = True
     charges = True
 
-    def __init__(self, quantum: float, weights: dict[str, float] | None = None) -> None:
+    def __init__(self, quantum: float, weights: Mapping[str, float] | None = None) -> None:
         super().__init__()
         self._quantum = quantum
         self._weights = weights or {}
         self._time: dict[str, float] = {}
         self._live: dict[str, set[int]] = {}
         self._queues: dict[str, WaitingQueue] = {}
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
 
     def rank(self, seq: Sequence) -> Rank:
         return (self._time[seq.request.tenant], seq.arrival)
