@@ -61,6 +61,8 @@ class Scheduler:
         self._granting = Granting(limits, kv)
         self._queue = policy
         self._pacer = pacer
+        self._readout_pacer: Pacer | None = None
+        """Keeps streams going beside readouts, from the first of those on."""
         self._deadlines = Deadlines(queue_timeout)
         self._lookahead = limits.num_lookahead_tokens
         self._step = 0
@@ -72,6 +74,8 @@ class Scheduler:
     def add(self, request: Request) -> list[Sequence]:
         """Accept a request; raises RequestTooLarge when it could never run."""
         sequences = self._roster.enter(request, longest_total(request, self.limits, self.kv))
+        if request.pooling is not None and self._readout_pacer is None:
+            self._readout_pacer = Pacer()
         self._deadlines.watch(sequences[0])
         return sequences
 
@@ -172,8 +176,9 @@ class Scheduler:
         """Take in the tokens of the oldest step that is still in flight."""
         flight = self._flights.popleft()
         assert flight.step == result.step, f"result of step {result.step}, expected {flight.step}"
-        if self._pacer is not None:
-            self._pacer.observe(flight.load, result.elapsed)
+        for pacer in (self._pacer, self._readout_pacer):
+            if pacer is not None:
+                pacer.observe(flight.load, result.elapsed)
         update = take_in(flight, result, self._roster, self.kv)
         for seq in flight.sampling if result.drafts else ():
             # a proposal follows the last token read: with another one in flight behind it, it is out of date
@@ -241,7 +246,8 @@ class Scheduler:
         while kv.num_free < len(running) * most_each:
             needed = 0
             for seq in running:
-                target = seq.num_computed + 1 + len(seq.drafts) + lookahead
+                # a prompt that is read out ends where it is computed
+                target = min(seq.num_computed + 1 + len(seq.drafts), seq.max_total) + lookahead
                 if target > seq.num_slots:
                     kv.trim(seq)
                     needed += kv.cost_of_growth(seq, target)
@@ -251,27 +257,30 @@ class Scheduler:
 
     def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
-        builder.prompt_tokens_left = builder.tokens_left
-        if self._pacer is None:
+        builder.prompt_tokens_left = builder.readout_tokens_left = builder.tokens_left
+        if self._pacer is None and self._readout_pacer is None:
             return
         builder.load.decodes = len(builder.sampling)
         builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
         context = builder.unfinished[0].num_computed if builder.unfinished else 0
-        builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
+        if self._pacer is not None:
+            builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
+        if self._readout_pacer is not None:
+            most = builder.prompt_tokens_left
+            builder.readout_tokens_left = self._readout_pacer.prompt_tokens(builder.load, context, most)
 
     def _grant_prompts(self, builder: StepBuilder) -> None:
         """Go on with prompts that began in earlier steps."""
         for seq in builder.unfinished:
-            if builder.prompt_tokens_left > 0:
-                self._granting.chunk(builder, seq)
+            self._granting.chunk(builder, seq)
             self._granting.promise_rest(builder, seq)
 
     def _admit_waiting(self, builder: StepBuilder) -> None:
         """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
         deferred: list[Sequence] = []
         while self._roster.num_free_rows and builder.prompt_tokens_left > 0:
-            seq = self._queue.peek()
-            if seq is None:
+            seq = self._queue.peek(readouts=builder.readout_tokens_left > 0)
+            if seq is None or (self.limits.whole_prompts and not self._fits_whole(builder, seq)):
                 break
             found = self._find(seq)
             if seq.num_pending or self._is_being_computed(builder, found):
@@ -289,6 +298,10 @@ class Scheduler:
         for seq in deferred:
             self._queue.push(seq)
         self.num_deferred += len(deferred)
+
+    def _fits_whole(self, builder: StepBuilder, seq: Sequence) -> bool:
+        """Whether a prompt that is not cut fits into the step; one beyond the budget has a step of its own."""
+        return seq.num_tokens <= builder.prompt_tokens_left or not builder.others
 
     def _settle(self, builder: StepBuilder) -> None:
         """What follows from the grants: names for computed blocks, siblings of computed prompts, accounts."""
@@ -353,5 +366,6 @@ class Scheduler:
                 stop_ids=list(seq.stop_ids),
                 bad_words=list(seq.request.bad_words),
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
+                pooling=seq.request.pooling,
             )
         )
