@@ -16,8 +16,6 @@ SMALLEST_CHUNK = 16
 """Prompts always move, however tight the target."""
 SLACK = 0.95
 """Share of the target that a predicted step may fill."""
-STRETCH = 1.4
-"""How much longer work that nobody watches may make a step of streams, where nobody says."""
 SCALES = (1.0, 1e-3, 1e-7, 1e-2, 1e-5)
 """Bring the features of a typical step near 1, for numerical health."""
 
@@ -44,11 +42,9 @@ class StepLoad:
 
 
 class Pacer:
-    """Keeps steps with running streams under `target` seconds; without one, within `STRETCH` of what the streams alone
-    would take.
-    """
+    """Keeps steps with running streams under `target` seconds."""
 
-    def __init__(self, target: float | None = None) -> None:
+    def __init__(self, target: float) -> None:
         self._target = target
         size = len(SCALES)
         self._weights = [0.0] * size
@@ -64,14 +60,13 @@ class Pacer:
         """How many prompt tokens to add to `load`, behind `context` tokens, of at most `most`."""
         if not load.decodes:
             return most
-        target = STRETCH * self._predict(load.features()) if self._target is None else self._target
         high = min(most, max(FIRST_CHUNK, int(self._largest * TRUST)))
-        if self._largest == 0 or self._fits(load.with_prompt(high, context), target):
+        if self._largest == 0 or self._fits(load.with_prompt(high, context)):
             return high
         low = 0
         while high - low > SMALLEST_CHUNK:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._fits(load.with_prompt(middle, context), target) else (low, middle)
+            low, high = (middle, high) if self._fits(load.with_prompt(middle, context)) else (low, middle)
         return min(most, max(low, SMALLEST_CHUNK))
 
     def observe(self, load: StepLoad, seconds: float) -> None:
@@ -84,9 +79,9 @@ class Pacer:
         self._best_rate = max(self._best_rate, load.prompt_tokens / seconds if seconds > 0 else 0.0)
         self._learn(features, seconds)
 
-    def _fits(self, load: StepLoad, target: float) -> bool:
+    def _fits(self, load: StepLoad) -> bool:
         fastest = load.prompt_tokens / self._best_rate if self._best_rate else 0.0
-        return max(self._predict(load.features()), fastest) * self._caution <= target * SLACK
+        return max(self._predict(load.features()), fastest) * self._caution <= self._target * SLACK
 
     def _predict(self, features: list[float]) -> float:
         return sum(max(0.0, weight) * feature for weight, feature in zip(self._weights, features, strict=True))

@@ -26,6 +26,7 @@ from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
+from quire.scheduler.readout_pace import ReadoutPace
 from quire.scheduler.roster import Roster, RosterStats
 from quire.scheduler.step_builder import Flight, StepBuilder
 
@@ -61,8 +62,7 @@ class Scheduler:
         self._granting = Granting(limits, kv)
         self._queue = policy
         self._pacer = pacer
-        self._readout_pacer: Pacer | None = None
-        """Keeps streams going beside readouts, from the first of those on."""
+        self._readout_pace = ReadoutPace(limits.max_num_batched_tokens)
         self._deadlines = Deadlines(queue_timeout)
         self._lookahead = limits.num_lookahead_tokens
         self._step = 0
@@ -74,8 +74,6 @@ class Scheduler:
     def add(self, request: Request) -> list[Sequence]:
         """Accept a request; raises RequestTooLarge when it could never run."""
         sequences = self._roster.enter(request, longest_total(request, self.limits, self.kv))
-        if request.pooling is not None and self._readout_pacer is None:
-            self._readout_pacer = Pacer()
         self._deadlines.watch(sequences[0])
         return sequences
 
@@ -176,9 +174,9 @@ class Scheduler:
         """Take in the tokens of the oldest step that is still in flight."""
         flight = self._flights.popleft()
         assert flight.step == result.step, f"result of step {result.step}, expected {flight.step}"
-        for pacer in (self._pacer, self._readout_pacer):
-            if pacer is not None:
-                pacer.observe(flight.load, result.elapsed)
+        self._readout_pace.observe(flight.load, result.elapsed)
+        if self._pacer is not None:
+            self._pacer.observe(flight.load, result.elapsed)
         update = take_in(flight, result, self._roster, self.kv)
         for seq in flight.sampling if result.drafts else ():
             # a proposal follows the last token read: with another one in flight behind it, it is out of date
@@ -257,17 +255,13 @@ class Scheduler:
 
     def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
-        builder.prompt_tokens_left = builder.readout_tokens_left = builder.tokens_left
-        if self._pacer is None and self._readout_pacer is None:
-            return
         builder.load.decodes = len(builder.sampling)
-        builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
-        context = builder.unfinished[0].num_computed if builder.unfinished else 0
+        builder.prompt_tokens_left = builder.tokens_left
         if self._pacer is not None:
+            builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
+            context = builder.unfinished[0].num_computed if builder.unfinished else 0
             builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
-        if self._readout_pacer is not None:
-            most = builder.prompt_tokens_left
-            builder.readout_tokens_left = self._readout_pacer.prompt_tokens(builder.load, context, most)
+        builder.readout_tokens_left = self._readout_pace.tokens(builder.load.decodes, builder.prompt_tokens_left)
 
     def _grant_prompts(self, builder: StepBuilder) -> None:
         """Go on with prompts that began in earlier steps."""
