@@ -16,6 +16,7 @@ from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
 from quire.server.operation import Operation
+from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -51,7 +52,8 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
 
 async def score(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    return json_response(await answer(await read_json(request), serving, request.state.caller))
+    work = answer(await read_json(request), serving, request.state.caller)
+    return json_response(await until_gone(request.receive, work))
 
 
 def _schema() -> Schema:
