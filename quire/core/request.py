@@ -2,10 +2,13 @@
 
 import msgspec
 
+from quire.core.pooling import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.sampling_params import SamplingParams
 
 DEFAULT_TENANT = "default"
+NO_ANSWER = SamplingParams(max_tokens=1, detokenize=False)
+"""The parameters of a request that is read out: nothing is sampled, so only its treatment may differ."""
 
 
 class Emitted(msgspec.Struct, frozen=True, array_like=True):
@@ -21,6 +24,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     prompt: Prompt
     params: SamplingParams
+    pooling: PoolingParams | None = None
+    """What is read off the prompt; then it has no answer, and of `params` only its treatment counts."""
     arrival: float = 0.0
     """Seconds on the engine's clock."""
     tenant: str = DEFAULT_TENANT
@@ -32,6 +37,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What beside its tokens decides its KV: requests of different variants share no prefix."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
+
+    @property
+    def reads_every_token(self) -> bool:
+        """Whether it asks for more of its prompt than the last hidden state: then no token of it may be skipped."""
+        return self.pooling is not None and self.pooling.reads_every_token
 
     def stop_ids(self) -> frozenset[int]:
         """Token ids that end a sequence of this request."""

@@ -30,7 +30,7 @@ class OomBackoff:
         """A step did not fit and was rolled back; the next ones are smaller.
 
         Returns whether that is not enough and a request is to blame: a smaller step did not fit either, or none could
-        be smaller. One request alone is first tried with ever fewer tokens.
+        be smaller. One request alone is first tried with ever fewer tokens, if it can be cut.
         """
         if not num_tokens:  # it moved blocks and computed nothing: there is nothing to make smaller
             return False
@@ -39,7 +39,9 @@ class OomBackoff:
             self._patience = min(MOST_PATIENCE, self._patience * 2)
         self._went_well = 0
         self._scheduler.token_budget = max(1, min(self.num_tokens, num_tokens // 2))
-        return num_tokens == 1 or (is_retry and num_requests > 1)
+        if num_requests == 1:
+            return num_tokens == 1 or self._scheduler.limits.whole_prompts
+        return num_tokens == 1 or is_retry
 
     def relieved(self) -> None:
         """The request that took all the memory is gone: restore the budget."""

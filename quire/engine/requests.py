@@ -4,6 +4,7 @@ import time
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
+from quire.core.pooling import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
@@ -25,7 +26,13 @@ class RequestMaker:
         """Checks structured output; None without a tokenizer."""
 
     def make(
-        self, request_id: str, tokens: list[int], params: SamplingParams, *, tenant: str = DEFAULT_TENANT
+        self,
+        request_id: str,
+        tokens: list[int],
+        params: SamplingParams,
+        *,
+        pooling: PoolingParams | None = None,
+        tenant: str = DEFAULT_TENANT,
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
@@ -35,6 +42,7 @@ class RequestMaker:
             id=request_id,
             prompt=Prompt(tuple(tokens)),
             params=params,
+            pooling=pooling,
             arrival=time.monotonic(),
             tenant=tenant,
             eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,

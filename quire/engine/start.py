@@ -9,14 +9,16 @@ from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolve import resolve
+from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
-from quire.executor.inline import local_device_facts, start_inline
+from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.models.loading.header import read_model_facts
+from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.cache import GrammarCache
@@ -24,6 +26,7 @@ from quire.text.labels import only_pools
 from quire.text.load import load_tokenizer
 
 _log = logging.getLogger(__name__)
+_CLASSIFIER = "ForSequenceClassification"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,7 @@ def start_loop(
             facts.spec.architecture,
         )
     if only_pools(facts):
-        kind = "a classifier" if facts.labels else "an encoder"
-        raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
+        return _start_reading(asked, path, facts, tenant_weights, clock)
     if not facts.spec.generates:
         raise CheckpointError(
             f"{path} lacks lm_head.weight, its output head: it can embed texts but not generate any; the download "
@@ -87,6 +89,27 @@ def start_loop(
             path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
         )
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
+
+
+def _start_reading(
+    asked: EngineConfig,
+    path: Path,
+    facts: ModelFacts,
+    tenant_weights: Mapping[str, float] | None,
+    clock: StartClock,
+) -> StartedLoop:
+    """A model that reads texts and generates none: no KV, no sampler, and whole prompts in every step."""
+    if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
+        raise CheckpointError(
+            f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
+            "family, or an embedding model, which quire also scores texts with."
+        )
+    resolved = resolve_embedding(asked, facts, local_device_facts(), read_sentence_settings(path).max_length)
+    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
+    with LoadingBar(facts.total_weight_bytes, enabled=True) as bar:
+        executor = start_inline_pooling(path, resolved, bar.loaded)
+    clock.done("loading the model")
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

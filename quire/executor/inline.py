@@ -5,15 +5,15 @@ from pathlib import Path
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
-from quire.core.pooling import Pooling
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
-from quire.executor.embedding import EmbeddingExecutor
 from quire.observe.start_clock import StartClock
 from quire.worker.device import device_facts, this_device, used_memory
 from quire.worker.out_of_memory import telling_out_of_memory
+from quire.worker.pooling_worker import PoolingWorker
 from quire.worker.running_step import RunningStep
 from quire.worker.start import Grammars, Progress, start_worker
+from quire.worker.start_pooling import start_pooling_worker
 from quire.worker.worker import Worker
 
 
@@ -30,8 +30,8 @@ class InlineExecutor(Executor):
     is nothing to overlap with.
     """
 
-    def __init__(self, worker: Worker, max_in_flight: int = 1) -> None:
-        self._worker: Worker | None = worker
+    def __init__(self, worker: Worker | PoolingWorker, max_in_flight: int = 1) -> None:
+        self._worker: Worker | PoolingWorker | None = worker
         self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
@@ -49,11 +49,6 @@ class InlineExecutor(Executor):
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"
         self._worker.reset()
-
-    def embedding(self, pooling: Pooling | None) -> EmbeddingExecutor:
-        """Embeds with the worker's model; `pooling` None is what suits it."""
-        assert self._worker is not None, "the executor is closed"
-        return EmbeddingExecutor(self._worker.embedder(pooling))
 
     def close(self) -> None:
         self._worker = None
@@ -73,18 +68,26 @@ def start_inline(
 
     `clock` is told what took how long.
     """
-    device = this_device()
     worker = start_worker(
         path,
         resolved,
-        device=device,
+        device=this_device(),
         seed=seed,
         in_background=in_background,
         progress=progress,
         grammars=grammars,
         clock=clock,
     )
-    return InlineExecutor(worker, max_in_flight=2 if device.type == "cuda" else 1)
+    return _inline(worker)
+
+
+def start_inline_pooling(path: Path, resolved: Resolved, progress: Progress | None = None) -> InlineExecutor:
+    """An executor with the model at `path`, which only reads, on this machine's device."""
+    return _inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
+
+
+def _inline(worker: Worker | PoolingWorker) -> InlineExecutor:
+    return InlineExecutor(worker, max_in_flight=2 if this_device().type == "cuda" else 1)
 
 
 def local_device_facts() -> DeviceFacts:

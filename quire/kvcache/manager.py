@@ -62,11 +62,14 @@ class KVManager:
 
     def find(self, seq: Sequence) -> tuple[BlockTable, Hit]:
         """What the caches hold of a sequence that has no blocks. The last token is always left to compute."""
-        table = BlockTable(seq, len(self.groups), self._caching and seq.request.params.use_prefix_cache)
+        request = seq.request
+        # of a prompt that is read out token by token nothing may be skipped, and such texts seldom begin alike
+        caches = self._caching and request.params.use_prefix_cache and not request.reads_every_token
+        table = BlockTable(seq, len(self.groups), caches)
         if not table.caches:
             return table, Hit(blocks=[[] for _ in self.groups])
         # whoever asks what the model thought of the prompt has it computed, all of it
-        limit = 0 if seq.request.params.prompt_logprobs is not None else len(seq.tokens) - 1
+        limit = 0 if request.params.prompt_logprobs is not None else len(seq.tokens) - 1
         table.name_blocks(seq.tokens, limit // self.block_size, self.block_size)
         return table, self._finder.find(table, seq.tokens, limit, self._step)
 

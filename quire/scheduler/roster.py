@@ -139,6 +139,9 @@ class Roster:
 
     def pause(self, seq: Sequence) -> None:
         """Take a sequence's row but leave it its blocks, until someone needs them."""
+        if seq.request.reads_every_token:  # what its row has gathered goes with it
+            self.drop(seq)
+            return
         self._leave_row(seq)
         seq.become(Status.PAUSED)
         self.paused[seq.id] = seq
@@ -238,7 +241,7 @@ class Roster:
         self._enqueue(child)
 
     def _should_swap(self, seq: Sequence) -> bool:
-        if self._preemption == "recompute" or not self._kv.can_swap_out(seq):
+        if self._preemption == "recompute" or seq.request.reads_every_token or not self._kv.can_swap_out(seq):
             return False
         if self._preemption == "swap":
             return True

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.core.errors import InvalidRequest, Overloaded, Unavailable
+from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
+from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
@@ -32,6 +33,9 @@ from quire.serving.generation import Generation
 from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
+
+_ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooling", "classify": "/classify"}
+"""What requests that are read out go by; a score is an embedding or a classification."""
 
 
 class Serving:
@@ -209,15 +213,23 @@ class Serving:
         types: list[list[int]] | None = None,
     ) -> list[Rows]:
         """What is read off every prompt."""
-        tokens = sum(len(prompt) for prompt in prompts)
-        caller.account.check_tokens(tokens)
-        if not self.llm.fleet.supervisor.is_ready:
-            raise Unavailable("no engine is ready yet; try again in a moment")
-        rows = await self.llm.pool(
-            caller.request_id, prompts, readout, pooling=pooling, normalize=normalize, types=types
-        )
-        caller.account.charge(tokens)
-        return rows
+        caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
+        try:
+            return await self.llm.pool(
+                caller.request_id,
+                prompts,
+                readout,
+                pooling=pooling,
+                normalize=normalize,
+                types=types,
+                params=_as_the_caller_may(NO_ANSWER, caller),
+                tenant=caller.tenant,
+                endpoint=_ROUTES[readout],
+                charge=caller.account.charge,
+            )
+        except Overloaded:
+            self.metrics.refused("overloaded")
+            raise
 
 
 def wants_text(accept: str) -> bool:

@@ -1,27 +1,20 @@
-"""EngineCalls: questions to an engine that have one answer: vectors or scores, its blocks, a check of its books, a
-profile."""
+"""EngineCalls: questions to an engine that have one answer: its blocks, a check of its books, a profile."""
 
 import asyncio
 from collections import deque
 
 from quire.core.errors import RequestFailed
 from quire.serving.client import EngineClient
-from quire.serving.fleet import Fleet
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
     Blocks,
     Checked,
-    Embed,
-    Embedded,
     FromEngine,
     Profile,
     Profiled,
     ToEngine,
 )
-
-_TRIES = 4
-"""Engines that a request for vectors may lose before it fails."""
 
 
 class _Lost(Exception):
@@ -33,22 +26,6 @@ class EngineCalls:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, type], deque[asyncio.Future[FromEngine]]] = {}
-        self._embeds: dict[str, tuple[int, asyncio.Future[Embedded]]] = {}
-
-    async def embed(self, fleet: Fleet, job: Embed) -> Embedded:
-        """Vectors or scores, from another engine if the first is lost."""
-        for _ in range(_TRIES):
-            client = fleet.least_loaded()
-            future: asyncio.Future[Embedded] = asyncio.get_running_loop().create_future()
-            self._embeds[job.id] = (client.number, future)
-            client.send(job)
-            try:
-                return await future
-            except _Lost:
-                await fleet.ready_again()
-            finally:
-                self._embeds.pop(job.id, None)
-        raise RequestFailed(f"request {job.id} could not be completed: {_TRIES} engines were lost computing it")
 
     async def blocks(self, client: EngineClient) -> bytes:
         """The state of every KV block of an engine."""
@@ -70,12 +47,6 @@ class EngineCalls:
 
     def answered(self, client: EngineClient, answer: FromEngine) -> None:
         """An engine said something that is not about a generation."""
-        future: asyncio.Future[FromEngine] | asyncio.Future[Embedded]
-        if isinstance(answer, Embedded):
-            _, future = self._embeds.get(answer.id, (0, None))  # type: ignore[assignment]
-            if future is not None and not future.done():
-                future.set_result(answer)
-            return
         waiting = self._waiting.get((client.number, type(answer)))
         if waiting:
             future = waiting.popleft()
@@ -84,11 +55,10 @@ class EngineCalls:
 
     def lost(self, replica: int) -> None:
         """An engine is gone, and its answers with it."""
-        orphans: list[asyncio.Future[FromEngine] | asyncio.Future[Embedded]] = []
+        orphans: list[asyncio.Future[FromEngine]] = []
         for number, kind in list(self._waiting):
             if number == replica:
                 orphans.extend(self._waiting.pop((number, kind)))
-        orphans.extend(future for number, future in self._embeds.values() if number == replica)
         for future in orphans:
             if not future.done():
                 future.set_exception(_Lost())

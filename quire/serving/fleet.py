@@ -82,12 +82,6 @@ class Fleet:
         assert self._first is not None, "start() comes first"
         return await asyncio.shield(self._first)
 
-    async def ready_again(self) -> None:
-        """Wait until an engine takes requests, after one was lost; raises Unavailable where that takes too long."""
-        while not self.supervisor.is_ready:
-            self.check_outage()
-            await asyncio.sleep(_LOOK_EVERY)
-
     async def close(self) -> None:
         """End every engine; what is still live fails."""
         if self._outages is not None:
@@ -110,14 +104,6 @@ class Fleet:
         self._weights = weights
         for slot in self.supervisor.slots:
             slot.client.send(Weights(weights))
-
-    def least_loaded(self) -> EngineClient:
-        """For work that leaves nothing behind, such as vectors."""
-        ready = self.supervisor.ready()
-        if not ready:
-            self.check_outage()
-            raise Unavailable("no engine is ready yet; try again in a moment")
-        return min(ready, key=lambda client: client.stats.running + client.stats.waiting)
 
     # -- inside ------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from quire.core.errors import QuireError, RequestFailed
 from quire.core.outputs import Delta, RequestOutput
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
@@ -105,6 +106,10 @@ class Generation:
     def outputs(self) -> list[RequestOutput]:
         """All there is so far, in the order of the prompts."""
         return [reader.output() for reader in self._readers]
+
+    def pooled(self) -> list[Rows]:
+        """What was read off the prompts, in their order."""
+        return [reader.pooled for reader in self._readers]
 
     def cancel(self) -> None:
         """The client does not want the rest. Nothing happens if all is finished."""

@@ -7,7 +7,7 @@ import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
-from quire.core.pooling import Pooling, Readout
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.stats import EngineStats
 from quire.core.status import Status
@@ -48,18 +48,6 @@ class Resume(_Message, frozen=True):
     request_id: str
 
 
-class Embed(_Message, frozen=True):
-    """Compute vectors, or a classifier's scores."""
-
-    id: str
-    prompts: list[list[int]]
-    pooling: Pooling | None = None
-    normalize: bool = True
-    readout: Readout = "embed"
-    types: list[list[int]] = []
-    """Of pairs: which of its two texts a token is of, prompt by prompt; empty where there are no pairs."""
-
-
 class Weights(_Message, frozen=True):
     """What tenants weigh in a fair schedule from now on; those that are not named weigh 1."""
 
@@ -85,7 +73,7 @@ class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Embed | Weights | AskBlocks | AskCheck | Profile | Close
+ToEngine = Submit | End | Hold | Resume | Weights | AskBlocks | AskCheck | Profile | Close
 
 
 # -- engine to front -------------------------------------------------------------------------------------------
@@ -141,6 +129,8 @@ class SequenceNews(_Message, frozen=True):
     """Why it failed, where there is more to say than that it did."""
     is_blameless: bool = False
     """Whether that is no fault of its client."""
+    pooled: Rows | None = None
+    """What was read off its prompt; it has ended by it."""
 
 
 class PromptNews(_Message, frozen=True):
@@ -158,17 +148,6 @@ class Report(_Message, frozen=True):
     accepted: list[str] = []
     refused: list[Refused] = []
     prompts: list[PromptNews] = []
-
-
-class Embedded(_Message, frozen=True):
-    """Vectors or scores, in the order of the prompts; or why there are none."""
-
-    id: str
-    rows: list[list[list[float]]]
-    """For every prompt one, or one for each of its tokens."""
-    error: str | None = None
-    is_blameless: bool = False
-    """Whether that is no fault of its client."""
 
 
 class Blocks(_Message, frozen=True):
@@ -191,7 +170,7 @@ class Profiled(_Message, frozen=True):
     problem: str | None = None
 
 
-FromEngine = Started | StartFailed | Lost | Report | Embedded | Blocks | Checked | Profiled
+FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from quire.core.errors import DeadlineExceeded, InvalidRequest, QuireError, RequestFailed, RequestTooLarge
 from quire.core.outputs import Delta, RequestMetrics, RequestOutput
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.status import FinishReason, Status
 from quire.engine.collector import RequestRecord
@@ -36,6 +37,8 @@ class RequestReader:
         self.error: QuireError | None = None
         self.num_unread = 0
         """Tokens that came since the client last read."""
+        self.pooled: Rows = []
+        """What was read off the prompt, where that was asked for; a request without an error has it at its end."""
         self._record = RequestRecord(request, text, tokenizer)
         self._place = place
         self._stop_ids = request.stop_ids()
@@ -68,6 +71,8 @@ class RequestReader:
         metrics, text = self._record.metrics, self._record.sequences[news.index]
         if news.tokens:
             self._note_time(news)
+        if news.pooled is not None:
+            self.pooled = news.pooled
         if news.granted_ago is not None and metrics.first_scheduled_time is None:
             metrics.first_scheduled_time, metrics.cached_tokens = time.monotonic() - news.granted_ago, news.num_cached
         for place, token in enumerate(news.tokens):

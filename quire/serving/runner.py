@@ -8,23 +8,18 @@ import msgspec
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
-from quire.engine.embedding import open_embedder, share_model
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
-from quire.executor.inline import InlineExecutor
-from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
 from quire.serving.channel import Channel
-from quire.serving.embed_jobs import EmbedJobs
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
     Blocks,
     ChildSettings,
     Close,
-    Embed,
     End,
     FromEngine,
     Hold,
@@ -55,27 +50,24 @@ class Runner:
 
     def __init__(
         self,
-        loop: EngineLoop | None,
-        embeds: EmbedJobs,
+        loop: EngineLoop,
         started: Started,
         channel: Channel,
     ) -> None:
         self.started = started
         self._loop = loop
-        self._embeds = embeds
         self._channel = channel
         self._probe = Probe(loop)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
         self._closing = False
-        self._is_warm = loop is None
+        self._is_warm = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
             End: self._end,
             Hold: self._hold,
             Resume: self._resume,
-            Embed: self._embed,
             Weights: self._weigh,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
@@ -89,17 +81,14 @@ class Runner:
         while not self._closing:
             for message in self._channel.receive(self._patience()):
                 self._handlers[type(message)](message)
-            embedded = self._embeds.advance()
-            if embedded is not None:
-                self._send(embedded)
             update, ended = StepUpdate([], []), list[Sequence]()
-            if self._loop is not None and self._loop.has_work:
+            if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
                 done = self._profiler.finished()
                 if done is not None:
                     self._send(done)
-            elif self._loop is not None and not self._is_warm and not self._embeds:
+            elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
 
@@ -107,18 +96,18 @@ class Runner:
 
     def _patience(self) -> int:
         """Milliseconds to wait for a message."""
-        if self._embeds or (self._loop is not None and self._loop.scheduler.can_advance):
+        if self._loop.scheduler.can_advance:
             return 0
-        if self._loop is not None and self._loop.is_preparing:
+        if self._loop.is_preparing:
             return 0  # the loop itself waits, for a moment at a time
-        if self._loop is not None and self._loop.has_work:
+        if self._loop.has_work:
             return _HELD_MS
         return _IDLE_MS if self._is_warm else 0
 
     def _submit(self, message: Submit) -> None:
         request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)
         try:
-            if self._loop is None:
+            if request.pooling is None and not self.started.generates:
                 raise QuireError("the model reads texts and generates none")
             self._loop.add(request)
         except QuireError as error:
@@ -128,29 +117,21 @@ class Runner:
             self._accepted.append(request.id)
 
     def _end(self, message: End) -> None:
-        if self._loop is None:
-            return
         for seq in self._loop.scheduler.sequences_of(message.request_id):
             if message.index is None or seq.index == message.index:
                 self._loop.end(seq, message.status)
 
     def _hold(self, message: Hold) -> None:
-        if self._loop is not None:
-            self._loop.holds.hold(message.request_id, SLOW_READER)
+        self._loop.holds.hold(message.request_id, SLOW_READER)
 
     def _resume(self, message: Resume) -> None:
-        if self._loop is not None:
-            self._loop.holds.resume(message.request_id, SLOW_READER)
-
-    def _embed(self, message: Embed) -> None:
-        self._embeds.add(message)
+        self._loop.holds.resume(message.request_id, SLOW_READER)
 
     def _weigh(self, message: Weights) -> None:
-        if self._loop is not None:
-            self._loop.scheduler.weigh_tenants(message.of_tenants)
+        self._loop.scheduler.weigh_tenants(message.of_tenants)
 
     def _ask_blocks(self, message: AskBlocks) -> None:
-        self._send(Blocks(b"" if self._loop is None else block_states(self._loop.scheduler.kv)))
+        self._send(Blocks(block_states(self._loop.scheduler.kv)))
 
     def _ask_check(self, message: AskCheck) -> None:
         self._send(check_books(self._loop))
@@ -193,6 +174,7 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             seq.num_cached,
             seq.failure,
             seq.is_blameless,
+            update.pooled.get(seq.id),
         )
         for seq, sampled in tokens.values()
     ]
@@ -204,8 +186,6 @@ def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    if only_pools(read_model_facts(str(path), impl=asked.model.model_impl)):
-        return _pooling_runner(settings, channel, clock)
     started = start_loop(
         asked,
         path,
@@ -214,17 +194,13 @@ def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
         memory_share=settings.memory_share,
         clock=clock,
     )
-    limits, executor = started.resolved.limits, started.loop.executor
-    assert isinstance(executor, InlineExecutor)
-    embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))
-    size, block_size = started.facts.spec.hidden_size, started.resolved.kv.block_size
-    told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
-    return Runner(started.loop, embeds, told, channel)
-
-
-def _pooling_runner(settings: ChildSettings, channel: Channel, clock: StartClock) -> Runner:
-    embedder = open_embedder(settings.config)
-    clock.done("loading the model")
-    size = embedder.model.spec.hidden_size
-    told = Started(embedder.max_length, 1, 0, size, generates=False, seconds=list(clock.parts))
-    return Runner(None, EmbedJobs(lambda: embedder), told, channel)
+    limits = started.resolved.limits
+    told = Started(
+        limits.max_model_len,
+        limits.max_num_seqs,
+        started.resolved.kv.block_size,
+        started.facts.spec.hidden_size,
+        generates=not only_pools(started.facts),
+        seconds=list(clock.parts),
+    )
+    return Runner(started.loop, told, channel)

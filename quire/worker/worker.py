@@ -9,7 +9,6 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import Pooling
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
@@ -23,15 +22,14 @@ from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
+from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.shared_prefix import SharedPrefixes
-from quire.worker.start_embedder import embedder_of
 from quire.worker.warmup import warmup_steps
 
 if TYPE_CHECKING:
@@ -55,7 +53,6 @@ class Worker:
         machine: "_core.Machine | None" = None,
     ) -> None:
         """`machine` is the native CPU core's, where that computes."""
-        self._model = model
         self._sampling = sampling
         self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
@@ -77,10 +74,10 @@ class Worker:
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if device.type == "cuda" else None
-        self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
         self._limits = limits
         self._device = device
         self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
+        self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = [0] * limits.max_num_seqs
         """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
         self._prompt_lengths = [0] * limits.max_num_seqs
@@ -103,10 +100,11 @@ class Worker:
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
+        pooled = self._readouts.take(plan, hidden, self._lengths)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained)
+        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained, pooled)
         self._constrained.drawn(plan, running, self._lengths)
         return running
 
@@ -123,15 +121,12 @@ class Worker:
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
         self._prompt_logprobs.reset()
+        self._readouts.reset()
         self._constrained.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
-
-    def embedder(self, pooling: Pooling | None) -> Embedder:
-        """An embedder with this worker's model, to be used between steps."""
-        return embedder_of(self._model, self._kv_dtype, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
         """Whether the step is one token more for each row, drawn in one of the modes that need nothing of the host but
@@ -192,6 +187,7 @@ class Worker:
             self._sampling.release(row)
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
+            self._readouts.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -205,6 +201,9 @@ class Worker:
         self._prompt_logprobs.admit(admission)
         self._lengths[row] = admission.num_computed
         self._prompt_lengths[row] = admission.num_prompt
+        if admission.pooling is not None:  # it samples nothing, and the mode of sampling is not to follow from it
+            self._readouts.admit(admission)
+            return
         self._sampling.admit(
             row,
             params,
@@ -223,7 +222,7 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         longest = max(self._lengths[row] for row in plan.rows)
         max_blocks = -(-longest // self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for
+        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
         prompts = self._tokens_of_prompts(plan)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 

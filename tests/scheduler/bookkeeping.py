@@ -11,6 +11,7 @@ from zlib import crc32
 
 from quire.config.resolved import KVGroup, KVLayout, PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan
+from quire.core.pooling import Pooling, PoolingParams, Rows
 from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -49,10 +50,16 @@ def make_scheduler(
     num_lookahead_tokens: int = 0,
     queue_timeout: float | None = None,
     pacer: Pacer | None = None,
+    whole_prompts: bool = False,
 ) -> Scheduler:
     layout = KVLayout(block_size, num_blocks, num_cpu_blocks, groups, block_bytes=1, bytes_per_token=1, dtype="float32")
     limits = StepLimits(
-        max_num_seqs, max_num_batched_tokens, max_model_len, long_prefill_token_threshold, num_lookahead_tokens
+        max_num_seqs,
+        max_num_batched_tokens,
+        max_model_len,
+        long_prefill_token_threshold,
+        num_lookahead_tokens,
+        whole_prompts=whole_prompts,
     )
     return Scheduler(
         limits,
@@ -66,13 +73,21 @@ def make_scheduler(
 
 
 def make_request(
-    name: str, prompt: list[int], *, arrival: float = 0.0, tenant: str = "default", **params: Any
+    name: str,
+    prompt: list[int],
+    *,
+    arrival: float = 0.0,
+    tenant: str = "default",
+    pooling: Pooling | None = None,
+    **params: Any,
 ) -> Request:
+    """With a pooling, one that is read out."""
     params.setdefault("max_tokens", 8)
     return Request(
         id=name,
         prompt=Prompt(tuple(prompt)),
         params=SamplingParams(**params),
+        pooling=None if pooling is None else PoolingParams("embed", pooling),
         arrival=arrival,
         tenant=tenant,
         eos_token_ids=(EOS,),
@@ -108,6 +123,14 @@ def expected_tokens(request: Request, index: int, max_total: int) -> list[int]:
     return output
 
 
+def expected_readout(request: Request) -> Rows:
+    """What is read off a prompt: the hash of every prefix that counts."""
+    prefixes = [root_of(request.params)]
+    for token in request.prompt.tokens:
+        prefixes.append(mix(prefixes[-1], token))
+    return [prefixes[1:] if request.reads_every_token else prefixes[-1:]]
+
+
 @dataclass
 class Row:
     index: int
@@ -116,6 +139,9 @@ class Row:
     num_computed: int
     tables: list[list[int]]
     prefixes: list[int] = field(default_factory=list)
+    pooling: PoolingParams | None = None
+    gathered: list[int] = field(default_factory=list)
+    """Hashes of the prefixes that were computed in this row."""
 
     def prefix(self, position: int, drafts: list[int]) -> int:
         """Hash of everything up to `position`, drafts included behind the known tokens."""
@@ -174,7 +200,9 @@ class ReferenceDevice:
         assert admission.row not in self._rows, "a row given away twice"
         tables = [list(table) for table in admission.tables]
         root = root_of(admission.params)
-        self._rows[admission.row] = Row(admission.index, root, list(admission.tokens), admission.num_computed, tables)
+        row = Row(admission.index, root, list(admission.tokens), admission.num_computed, tables)
+        row.pooling = admission.pooling
+        self._rows[admission.row] = row
 
     def _write(self, row: Row, count: int, drafts: list[int]) -> None:
         assert count > 0
@@ -198,8 +226,16 @@ class ReferenceDevice:
         tokens: list[int] = []
         counts: list[int] = []
         proposals: dict[int, list[int]] = {}
+        pooled: dict[int, Rows] = {}
         for position, (number, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
             row, drafts = self._rows[number], plan.drafts.get(number, [])
+            if row.pooling is not None:
+                assert position >= plan.num_sampling, "samples though it is only read"
+                row.gathered += [row.prefix(row.num_computed + place, []) for place in range(count)]
+                row.num_computed += count
+                if row.num_computed == len(row.tokens):
+                    pooled[position] = [row.gathered if row.pooling.reads_every_token else row.gathered[-1:]]
+                continue
             if position >= plan.num_sampling:
                 row.num_computed += count
                 assert row.num_computed < len(row.tokens), "reached its last token but was not to sample"
@@ -215,7 +251,12 @@ class ReferenceDevice:
                 proposals[number] = self._propose(row)
         verified = bool(plan.drafts)
         return StepResult(
-            step=plan.step, tokens=tokens, counts=counts if verified else None, drafts=proposals, elapsed=0.01
+            step=plan.step,
+            tokens=tokens,
+            counts=counts if verified else None,
+            drafts=proposals,
+            pooled=pooled,
+            elapsed=0.01,
         )
 
     def _verify(self, row: Row, drafts: list[int]) -> list[int]:

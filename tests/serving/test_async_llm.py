@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from quire.core.errors import ConfigError, InvalidRequest, RequestTooLarge
+from quire.core.errors import ConfigError, DeadlineExceeded, InvalidRequest, Overloaded, RequestTooLarge
 from quire.core.outputs import RequestOutput
+from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
@@ -152,6 +154,44 @@ async def test_vectors_also_when_the_engine_is_lost(llm):
     after = await asking
     assert [pytest.approx(vector) for vector in before] == after[:2]
     assert len(after) == 100
+
+
+async def test_vectors_and_answers_at_once(llm, alone):
+    expected = await llm.embed("v1", [[place, 7, 9] for place in range(40)])
+    asking = asyncio.ensure_future(llm.embed("v2", [[place, 7, 9] for place in range(40)]))
+    outputs = await asyncio.gather(*(last(llm, f"prompt {i}") for i in range(6)))
+    assert [o.outputs[0].token_ids for o in outputs] == [o.outputs[0].token_ids for o in alone]
+    assert await asking == [pytest.approx(vector, abs=1e-4) for vector in expected]
+    assert await books_balance(llm)
+
+
+async def test_readouts_have_deadlines_and_end_with_their_client(llm):
+    late = msgspec.structs.replace(NO_ANSWER, deadline=1e-6)
+    with pytest.raises(DeadlineExceeded, match="was given up after"):
+        await llm.pool("late", [[5, 6]] * 20, "embed", params=late)
+    leaving = asyncio.ensure_future(llm.pool("left", [[5, 6, place] for place in range(500)], "token_embed"))
+    await asyncio.sleep(0.05)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    await llm.embed("next", [[5]])
+    assert await books_balance(llm)
+
+
+async def test_readouts_are_turned_away_where_too_much_waits(llm, monkeypatch):
+    monkeypatch.setattr(llm.admission, "_most_tokens", 10)
+    first = asyncio.ensure_future(llm.embed("first", [[5, 6, 7]] * 4))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="12 tokens are waiting and 3 more would exceed the 10 that may"):
+        await llm.embed("second", [[5, 6, 7]])
+    assert len(await first) == 4
+
+
+async def test_a_readout_beyond_the_context_is_refused(llm):
+    with pytest.raises(RequestTooLarge, match="a prompt has 257 tokens, and the model takes 256"):
+        await llm.embed("long", [[5], [5] * 257])
+    assert len(await llm.embed("whole", [[5] * 256])) == 1
+    assert await books_balance(llm)
 
 
 async def test_settings_that_cannot_work_are_told_once(tiny_chat):

@@ -5,6 +5,7 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.pooling import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
@@ -31,8 +32,7 @@ REQUEST = Request(
         messages.End("r"),
         messages.Hold("r"),
         messages.Resume("r"),
-        messages.Embed("e", [[1, 2], [3]], "mean", False),
-        messages.Embed("p", [[1, 2], [3]], readout="classify", types=[[0, 1], [0]]),
+        messages.Submit(msgspec.structs.replace(REQUEST, pooling=PoolingParams("classify", types=(0, 1)))),
         messages.Weights({"a": 2.0}),
         messages.AskBlocks(),
         messages.AskCheck(),
@@ -52,12 +52,14 @@ def test_to_the_engine(message):
         messages.StartFailed("too large"),
         messages.Report(
             EngineStats(step=3, running=2, kv_waste=0.5),
-            [messages.SequenceNews("r", 0, [1, 2], Status.LENGTH, [LOGPROBS, LOGPROBS], 1.5, 7)],
+            [
+                messages.SequenceNews("r", 0, [1, 2], Status.LENGTH, [LOGPROBS, LOGPROBS], 1.5, 7),
+                messages.SequenceNews("e", 0, [], Status.STOPPED, pooled=[[0.5, 1.5]]),
+            ],
             ["a"],
             [messages.Refused("b", "too long", "prompt", True)],
             [messages.PromptNews("r", PromptSpan(1, [LOGPROBS]))],
         ),
-        messages.Embedded("e", [[[0.5, 1.5]]]),
         messages.Blocks(b"\x00\x01\x02"),
         messages.Checked(None, 0),
         messages.Profiled("file", "no room"),

@@ -47,9 +47,9 @@ class Policy(ABC):
     def push(self, seq: Sequence) -> None:
         self._queue.push(seq, self.rank(seq))
 
-    def peek(self) -> Sequence | None:
-        """Who goes next."""
-        return self._queue.peek()
+    def peek(self, *, readouts: bool = True) -> Sequence | None:
+        """Who goes next; without `readouts`, of those that are to answer."""
+        return self._queue.peek(readouts=readouts)
 
     def remove(self, seq: Sequence) -> None:
         self._queue.remove(seq)

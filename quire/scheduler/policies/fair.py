@@ -66,11 +66,10 @@ class Fair(Policy):
         self._live[tenant].add(seq.id)
         self._queues.setdefault(tenant, WaitingQueue()).push(seq, (seq.arrival,))
 
-    def peek(self) -> Sequence | None:
-        tenants = [tenant for tenant, queue in self._queues.items() if len(queue)]
-        if not tenants:
-            return None
-        return self._queues[min(tenants, key=self._time.__getitem__)].peek()
+    def peek(self, *, readouts: bool = True) -> Sequence | None:
+        first = {tenant: queue.peek(readouts=readouts) for tenant, queue in self._queues.items()}
+        tenants = [tenant for tenant, seq in first.items() if seq is not None]
+        return first[min(tenants, key=self._time.__getitem__)] if tenants else None
 
     def remove(self, seq: Sequence) -> None:
         self._queues[seq.request.tenant].remove(seq)

@@ -1,6 +1,6 @@
 """What the answers about texts that are not continued have in common: one entry for each, in a list."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -11,11 +11,12 @@ from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.head import answer_head
 from quire.server.openai.json_response import json_response
+from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
 
-Answer = Callable[[object, "Serving", Caller], Awaitable[Body]]
+Answer = Callable[[object, "Serving", Caller], Coroutine[Any, Any, Body]]
 """From a body as it came to the answer; raises an InvalidRequest for anything that cannot be honoured."""
 
 
@@ -42,6 +43,7 @@ def handler(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
 
     async def handle(request: Request) -> Response:
         serving: Serving = request.app.state.serving
-        return json_response(await answer(await read_json(request), serving, request.state.caller))
+        work = answer(await read_json(request), serving, request.state.caller)
+        return json_response(await until_gone(request.receive, work))
 
     return handle

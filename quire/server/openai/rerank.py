@@ -16,6 +16,7 @@ from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
 from quire.server.openai.list_answer import usage
 from quire.server.operation import Operation
+from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -63,7 +64,8 @@ def _results(asked: RerankBody, scores: list[float]) -> list[dict[str, Any]]:
 async def rerank(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     version = _VERSIONS[request.url.path]
-    return json_response(await answer(await read_json(request), serving, request.state.caller, version))
+    work = answer(await read_json(request), serving, request.state.caller, version)
+    return json_response(await until_gone(request.receive, work))
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(
