@@ -1,4 +1,4 @@
-"""Hidden states of whole sequences, without rows or a scheduler, and without a cache that outlives them."""
+"""Hidden states of whole sequences, without a cache that outlives the step."""
 
 from collections.abc import Sequence
 
