@@ -67,7 +67,7 @@ def test_steps_that_do_not_fit_change_no_answer(
     assert sizes
     assert llm._engine.loop.num_out_of_memory - before == len(sizes)
     assert "ran out of device memory" in caplog.text
-    assert "tokens at most" in caplog.text
+    assert "the next steps have at most" in caplog.text
     kv = llm._engine.loop.scheduler.kv
     check(kv)
     assert kv.device.pool.num_used == 0

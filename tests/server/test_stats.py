@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from quire.config.observe import ObserveConfig
+from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.observe.logs import RequestLog
@@ -37,7 +38,7 @@ def client(journal: Journal, keys: KeyRing | None) -> TestClient:
 def journal_of(*tenants: str) -> Journal:
     journal = Journal()
     for number, tenant in enumerate(tenants):
-        request = Request(id=f"r{number}", prompt=(1,), params=SamplingParams(), tenant=tenant)
+        request = Request(id=f"r{number}", prompt=Prompt((1,)), params=SamplingParams(), tenant=tenant)
         journal.open(Entry(request, None))  # type: ignore[arg-type]
     return journal
 

@@ -37,7 +37,7 @@ def test_a_load_is_what_an_engine_was_given_and_has_answered():
     journal = Journal()
     for name, replica in (("a", 0), ("b", 1), ("c", 1)):
         one = entry(name)
-        one.replica = replica
+        one.client = FakeClient(replica)
         journal.open(one)
     one.take(SequenceNews("c", 0, [7, 8]))
     assert journal.loads() == {0: 3, 1: 8}
