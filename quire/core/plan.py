@@ -7,7 +7,7 @@ cost two integers.
 
 import msgspec
 
-from quire.core.pooling import PoolingParams
+from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
 
 

@@ -2,8 +2,6 @@
 
 from typing import Literal, get_args
 
-import msgspec
-
 Pooling = Literal["mean", "last", "cls"]
 """The mean over all tokens, the last token's, or the first one's (which encoders call [CLS])."""
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -18,20 +16,3 @@ PoolingTask = Literal["embed", "token_embed", "classify", "score", "reward"]
 """What a client asks for, in vLLM's words. The last three read a classifier: its probabilities, the one of its only
 label, and its scores as they are."""
 POOLING_TASKS: tuple[PoolingTask, ...] = get_args(PoolingTask)
-
-
-class PoolingParams(msgspec.Struct, frozen=True, array_like=True):
-    """What is read off a request's prompt, instead of an answer that continues it."""
-
-    readout: Readout = "embed"
-    pooling: Pooling = "last"
-    """Which hidden states a text's vector is made of."""
-    normalize: bool = True
-    """Whether vectors have the length 1."""
-    types: tuple[int, ...] = ()
-    """Of a pair: which of its two texts each token is of; empty where it is one text."""
-
-    @property
-    def reads_every_token(self) -> bool:
-        """Whether hidden states before the last one count, so that each of them must be computed for it."""
-        return self.readout != "embed" or self.pooling != "last"

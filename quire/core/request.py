@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quire.core.pooling import PoolingParams
+from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.sampling_params import SamplingParams
 

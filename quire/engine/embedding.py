@@ -16,7 +16,8 @@ from quire.core.outputs import (
     ScoringOutput,
     ScoringRequestOutput,
 )
-from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingParams, PoolingTask, Readout, Rows
+from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingTask, Readout, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.text.labels import labels_of
 from quire.text.pairs import PairTokens

@@ -11,7 +11,8 @@ from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
-from quire.core.pooling import PoolingParams, Rows
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence

@@ -4,7 +4,7 @@ import time
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
-from quire.core.pooling import PoolingParams
+from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams

@@ -177,7 +177,11 @@ def _engine() -> Row:
             Panel("Preemptions", "short", (_rate(catalog.PREEMPTIONS, "engine", "mode"),)),
             Panel("Failed steps", "short", failed),
             Panel("Engines lost and requests moved", "short", losses),
-            Panel("Engines up", "short", (_now(catalog.ENGINE_UP, legend="engines"),)),
+            Panel(
+                "Engines up",
+                "short",
+                (_now(catalog.ENGINE_UP, legend="engines"), _now(catalog.ENGINE_GIVEN_UP, legend="given up")),
+            ),
         ),
     )
 

@@ -15,7 +15,8 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
-from quire.core.pooling import Pooling, PoolingParams, Readout, Rows
+from quire.core.pooling import Pooling, Readout, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, segment_reduce
 
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import PoolingParams, Rows
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
 from quire.layers.pooling import normalize
 from quire.ops.upload import towards_host, upload
 

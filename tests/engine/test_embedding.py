@@ -10,7 +10,8 @@ from tokenizers.processors import BertProcessing
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
-from quire.core.pooling import PoolingParams, Rows
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
 from quire.engine.embedding import Embeddings
 from quire.engine.llm import LLM
 from quire.models.loading.sentence_settings import SentenceSettings

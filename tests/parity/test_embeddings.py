@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
-from quire.core.pooling import POOLINGS, Pooling, PoolingParams, Readout, Rows
+from quire.core.pooling import POOLINGS, Pooling, Readout, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.engine.assemble import make_scheduler
 from quire.engine.engine import Engine
 from quire.engine.loop import EngineLoop

@@ -11,7 +11,8 @@ from zlib import crc32
 
 from quire.config.resolved import KVGroup, KVLayout, PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import Pooling, PoolingParams, Rows
+from quire.core.pooling import Pooling, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult

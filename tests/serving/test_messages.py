@@ -5,7 +5,7 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
-from quire.core.pooling import PoolingParams
+from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quire.config.resolved import StepLimits
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import PoolingParams
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
 from quire.layers.batch import Batch
 from quire.models.registry import describe

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import POOLINGS, PoolingParams
+from quire.core.pooling import POOLINGS
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
 from quire.worker.readouts import Readouts
 
