@@ -148,6 +148,8 @@ class ServerConfig:
 
     def _check_counts(self) -> None:
         check(self.replicas >= 1, "replicas", self.replicas, "1 or more", "1 is a single engine")
+        fix = "leave --replicas out, or --engines, which says how many there are"
+        check(self.engines == "process" or self.replicas == 1, "replicas", self.replicas, "1 with --engines", fix)
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"

@@ -115,6 +115,8 @@ class Fleet:
         elif isinstance(message, Started):
             _log.info("engine %d is ready (%s)", client.number, _phases(message))
             self.supervisor.engine_ready(client)
+            if self._addresses:  # engines that start here read them with their settings
+                client.send(Weights(self._weights))
             if self._first is not None and not self._first.done():
                 self._first.set_result(message)
             self.dispatcher.engine_ready()
