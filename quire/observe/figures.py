@@ -43,7 +43,7 @@ class FrontFigures(msgspec.Struct, array_like=True):
 
     def totals(self) -> dict[str, int]:
         """Counts of finished requests, for /stats."""
-        ends = self.samples.numbers[catalog.FINISHED.name]
+        ends = self.samples.numbers.get(catalog.FINISHED.name, {})
         counts = {
             "requests": sum(ends.values()),
             "prompt_tokens": self._sum(catalog.REQUEST_PROMPT),
@@ -54,10 +54,10 @@ class FrontFigures(msgspec.Struct, array_like=True):
 
     def memory_bytes(self) -> int:
         """Resident memory of the fronts' processes."""
-        return int(sum(self.samples.numbers[catalog.FRONT_MEMORY.name].values()))
+        return int(sum(self.samples.numbers.get(catalog.FRONT_MEMORY.name, {}).values()))
 
     def _sum(self, metric: catalog.Metric) -> float:
-        return sum(each.sum for each in self.samples.histograms[metric.name].values())
+        return sum(each.sum for each in self.samples.histograms.get(metric.name, {}).values())
 
 
 def merged(figures: Iterable[FrontFigures]) -> FrontFigures:

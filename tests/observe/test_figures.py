@@ -124,6 +124,8 @@ def test_the_retired_retire_again() -> None:
 
 def test_nobody_is_nothing(clock: Clock) -> None:
     assert merged([]) == FrontFigures()
+    assert merged([]).totals() == front(clock).figures().totals()
+    assert busy_metrics().figures().retired().memory_bytes() == 0
     assert front(clock).snapshot(merged([]))["requests_per_second"] == 0
 
 
