@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
-from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.operation import Operation
@@ -109,7 +107,8 @@ async def profile(request: Request) -> Response:
 
 def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
     """Everything a person or a script wants to know at a glance; of requests, what the caller may know."""
-    fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
+    fleet, figures = serving.llm.fleet, serving.metrics.figures()
+    rates = serving.metrics.snapshot(figures)
     engines = [slot.client.stats for slot in fleet.supervisor.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
     asked = sum(each.total_prefix_tokens for each in engines)
@@ -128,7 +127,7 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
             f"{name}_{share}": rates[f"{name}_seconds"][share] for name in ("ttft", "itl") for share in ("p50", "p95")
         },
         "memory": {
-            "front_bytes": resident_bytes(),
+            "front_bytes": figures.memory_bytes(),
             "engine_bytes": sum(each.memory_bytes for each in engines),
             "device_bytes": sum(each.device_memory_bytes for each in engines),
             "device_total": sum(each.device_memory_total for each in engines),
@@ -146,7 +145,7 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
         },
         "engines": [_engine(slot) for slot in fleet.supervisor.slots],
         "requests": _requests(serving, caller),
-        "totals": asdict(serving.llm.totals),
+        "totals": figures.totals(),
     }
 
 
