@@ -56,7 +56,7 @@ def _serve(settings: ChildSettings, channel: SocketChannel, began: float) -> Non
     imported = time.monotonic()
     runner = start_runner(settings, channel)
     seconds = [("importing torch", imported - began), *runner.started.seconds]
-    channel.send(msgspec.structs.replace(runner.started, seconds=seconds))
+    channel.send(msgspec.structs.replace(runner.started, seconds=seconds, pid=os.getpid()))
     gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
     runner.run()
 
