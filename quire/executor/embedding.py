@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from quire.config.resolve_embedding import ResolvedEmbedding
 from quire.core.errors import OutOfDeviceMemory
 from quire.core.pooling import Pooling
 from quire.worker.device import this_device
-from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory, telling_out_of_memory
-from quire.worker.start_embedder import start_embedder
+
+if TYPE_CHECKING:
+    from quire.worker.embedder import Embedder
 
 _T = TypeVar("_T")
 
@@ -18,7 +19,7 @@ _T = TypeVar("_T")
 class EmbeddingExecutor:
     """Embeds and classifies where it is asked to."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: "Embedder") -> None:
         self._embedder: Embedder | None = embedder
 
     def embed(
@@ -41,7 +42,7 @@ class EmbeddingExecutor:
         """Free the device. Safe to call twice."""
         self._embedder = None
 
-    def _run(self, work: Callable[[Embedder], _T]) -> _T:
+    def _run(self, work: Callable[["Embedder"], _T]) -> _T:
         assert self._embedder is not None, "the executor is closed"
         embedder = self._embedder
         try:
@@ -53,4 +54,6 @@ class EmbeddingExecutor:
 
 def start_embedding(path: Path, resolved: ResolvedEmbedding, pooling: Pooling | None = None) -> EmbeddingExecutor:
     """An executor with the model at `path` on this machine's device."""
+    from quire.worker.start_embedder import start_embedder
+
     return EmbeddingExecutor(start_embedder(path, resolved, device=this_device(), pooling=pooling))

@@ -1,6 +1,7 @@
 """The worker inside the engine's own thread."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
@@ -10,15 +11,20 @@ from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
 from quire.observe.start_clock import StartClock
-from quire.worker.device import device_facts, this_device, used_memory
+from quire.worker.cpu_core import start_core
+from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
 from quire.worker.out_of_memory import telling_out_of_memory
-from quire.worker.running_step import RunningStep
-from quire.worker.start import Grammars, Progress, start_worker
-from quire.worker.worker import Worker
+from quire.worker.start_core_worker import start_core_worker
+
+if TYPE_CHECKING:
+    from quire.worker.core_worker import CoreStepDone, CoreWorker
+    from quire.worker.running_step import RunningStep
+    from quire.worker.start import Grammars, Progress
+    from quire.worker.worker import Worker
 
 
 class _Started(StepHandle):
-    def __init__(self, step: RunningStep) -> None:
+    def __init__(self, step: "RunningStep | CoreStepDone") -> None:
         self._step = step
 
     def result(self) -> StepResult:
@@ -30,8 +36,8 @@ class InlineExecutor(Executor):
     is nothing to overlap with.
     """
 
-    def __init__(self, worker: Worker, max_in_flight: int = 1) -> None:
-        self._worker: Worker | None = worker
+    def __init__(self, worker: "Worker | CoreWorker", max_in_flight: int = 1) -> None:
+        self._worker: Worker | CoreWorker | None = worker
         self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
@@ -44,7 +50,7 @@ class InlineExecutor(Executor):
         return telling_out_of_memory(self._worker.warm_up)
 
     def device_memory(self) -> tuple[int, int]:
-        return used_memory(this_device())
+        return used_memory(this_device()) if may_have_gpu() else (0, 0)
 
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"
@@ -65,16 +71,24 @@ def start_inline(
     *,
     seed: int = 0,
     in_background: bool = False,
-    progress: Progress | None = None,
-    grammars: Grammars | None = None,
+    progress: "Progress | None" = None,
+    grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
 ) -> InlineExecutor:
     """An executor with the model at `path` on this machine's device; `grammars` are those of structured output.
 
     `clock` is told what took how long.
     """
+    core = start_core(path, resolved) if resolved.cpu_core else None
+    if core is not None:
+        worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
+        if worker is not None:
+            clock.done("weights and memory") if clock is not None else None
+            return InlineExecutor(worker)
+    from quire.worker.start import start_worker
+
     device = this_device()
-    worker = start_worker(
+    whole = start_worker(
         path,
         resolved,
         device=device,
@@ -83,10 +97,11 @@ def start_inline(
         progress=progress,
         grammars=grammars,
         clock=clock,
+        core=core,
     )
-    return InlineExecutor(worker, max_in_flight=2 if device.type == "cuda" else 1)
+    return InlineExecutor(whole, max_in_flight=2 if device.type == "cuda" else 1)
 
 
 def local_device_facts() -> DeviceFacts:
     """The facts of the device that `start_inline` would use."""
-    return device_facts(this_device())
+    return device_facts(this_device()) if may_have_gpu() else cpu_facts()

@@ -50,12 +50,12 @@ def main() -> int:
 
 
 def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, began: float) -> None:
-    # torch is imported here, behind the sockets, so that a bad address is known at once
+    # most modules are imported here, behind the sockets, so that a bad address is known at once
     from quire.serving.runner import start_runner
 
     imported = time.monotonic()
     runner = start_runner(settings, inbox, outbox)
-    seconds = [("importing torch", imported - began), *runner.started.seconds]
+    seconds = [("importing modules", imported - began), *runner.started.seconds]
     outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
     gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
     runner.run()

@@ -1,0 +1,117 @@
+"""CoreWorker: a worker on the native core alone, which is ready before torch could be imported. No torch.
+
+It runs what most requests ask for. The first that asks for more (penalties, logprobs, grammars, vectors) makes it
+import torch and build the whole worker, which goes on with the same memory.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quire.core.plan import StepPlan
+from quire.core.pooling import Pooling
+from quire.core.result import StepResult
+from quire.sampling.core_sampler import CoreSampler, can_draw
+from quire.worker.core_memory import CoreMemory
+from quire.worker.core_model import CoreModel, step_arrays
+
+if TYPE_CHECKING:
+    from quire.worker.embedder import Embedder
+    from quire.worker.running_step import RunningStep
+    from quire.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class CoreStepDone:
+    """A step that is over when it is returned, as every step of a CPU is."""
+
+    def __init__(self, result: StepResult) -> None:
+        self._result = result
+
+    def result(self) -> StepResult:
+        return self._result
+
+
+class CoreWorker:
+    """Runs plans one after the other, in the order they come."""
+
+    def __init__(
+        self, model: CoreModel, sampler: CoreSampler, memory: CoreMemory, block_size: int, whole: Callable[[], "Worker"]
+    ) -> None:
+        """`whole` builds the worker that goes on with the same memory."""
+        self._model = model
+        self._sampler = sampler
+        self._memory = memory
+        self._block_size = block_size
+        self._build = whole
+        self._whole: Worker | None = None
+
+    def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
+        """Run a step."""
+        if self._whole is None and not all(can_draw(admission.params) for admission in plan.admitted):
+            self._make_whole()
+        return CoreStepDone(self._run(plan)) if self._whole is None else self._whole.start(plan)
+
+    def warm_up(self) -> bool:
+        """There is nothing to warm up."""
+        return False
+
+    def reset(self) -> None:
+        """Forget every row."""
+        self._sampler.reset()
+        self._memory.admitted.clear()
+        if self._whole is not None:
+            self._whole.reset()
+
+    def embedder(self, pooling: Pooling | None) -> "Embedder":
+        """An embedder with this worker's model, to be used between steps."""
+        return self._make_whole().embedder(pooling)
+
+    def _make_whole(self) -> "Worker":
+        if self._whole is None:
+            begun = time.monotonic()
+            self._whole = self._build()
+            _log.info("torch and the model's modules were loaded in %.2f s, for the first request that needs them",
+                      time.monotonic() - begun)  # fmt: skip
+        return self._whole
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        begun = time.perf_counter()
+        self._apply_changes(plan)
+        if not plan.rows:
+            return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
+        memory, lengths = self._memory, self._memory.lengths
+        lengths.count(plan)
+        max_blocks = lengths.most_blocks(plan, self._block_size)
+        step = step_arrays(memory, plan.rows, plan.counts, self._block_size, max_blocks)
+        hidden = self._model.hidden(step, lengths.tokens_of_prompts(plan))
+        samples = plan.num_sampling
+        if not samples:
+            memory.rows.finish_step(step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), 0, 0)
+            return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
+        last = hidden if samples == len(hidden) else hidden.take(step.starts[1 : samples + 1] - 1, axis=0)
+        logits = self._model.logits(last, lengths.ends_of_prompts(plan))
+        tokens, invalid = self._sampler.draw(logits, plan.rows[:samples], step.lengths)
+        memory.rows.finish_step(
+            step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), tokens.ctypes.data, samples
+        )
+        return StepResult(
+            step=plan.step,
+            tokens=tokens.tolist(),
+            invalid=invalid.nonzero()[0].tolist(),
+            elapsed=time.perf_counter() - begun,
+        )
+
+    def _apply_changes(self, plan: StepPlan) -> None:
+        assert not [*plan.swap_out, *plan.swap_in], "there is no CPU tier"
+        memory = self._memory
+        memory.copy(plan.copies)
+        for row in plan.released:
+            self._sampler.release(row)
+            memory.admitted.pop(row, None)
+        for admission in plan.admitted:
+            memory.admit(admission)
+            self._sampler.admit(admission)
+        memory.change(plan.table_deltas)
