@@ -12,7 +12,6 @@ from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
-from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline
@@ -20,8 +19,8 @@ from quire.models.loading.header import read_model_facts
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.cache import GrammarCache
+from quire.sampling.grammar.vocabulary import GrammarVocabulary
 from quire.text.labels import only_pools
-from quire.text.load import load_tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +38,18 @@ def start_loop(
     asked: EngineConfig,
     path: Path,
     *,
+    facts: ModelFacts | None = None,
     seed: int = 0,
     tenant_weights: Mapping[str, float] | None = None,
     clock: StartClock | None = None,
 ) -> StartedLoop:
-    """Load the model whose files are at `path`; `clock` is told what took how long."""
+    """Load the model whose files are at `path`; `facts` are what its header says, if that was read already.
+
+    `clock` is told what took how long.
+    """
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = facts or read_model_facts(str(path), impl=asked.model.model_impl)
     if not facts.spec.is_described and asked.model.model_impl == "auto":
         _log.warning(
             "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "
@@ -77,12 +80,19 @@ def start_loop(
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
-        # reads the tokenizer when the first request wants structured output
-        grammar_cache = GrammarCache(lambda: grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size))
+        grammar_cache = GrammarCache(lambda: _grammar_vocabulary(path, facts))
         executor = start_inline(
             path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
         )
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
+
+
+def _grammar_vocabulary(path: Path, facts: ModelFacts) -> GrammarVocabulary:
+    """Reads the tokenizer, when the first request wants structured output."""
+    from quire.engine.grammar.vocabulary import grammar_vocabulary
+    from quire.text.load import load_tokenizer
+
+    return grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

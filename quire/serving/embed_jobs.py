@@ -3,11 +3,14 @@
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from quire.core.errors import OutOfDeviceMemory, QuireError
 from quire.core.pooling import Rows
-from quire.engine.embedding import Embeddings
 from quire.serving.messages import Embed, Embedded
+
+if TYPE_CHECKING:
+    from quire.engine.embedding import Embeddings
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +23,7 @@ _TOO_LARGE = (
 class EmbedJobs:
     """Jobs in the order they came. Running streams wait for one prompt at most."""
 
-    def __init__(self, open_embeddings: Callable[[], Embeddings]) -> None:
+    def __init__(self, open_embeddings: "Callable[[], Embeddings]") -> None:
         """`open_embeddings` is called once, for the first job."""
         self._open = open_embeddings
         self._embeddings: Embeddings | None = None

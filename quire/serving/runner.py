@@ -1,13 +1,12 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
-from quire.engine.embedding import open_embedder, share_model
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
 from quire.executor.inline import InlineExecutor
@@ -40,6 +39,9 @@ from quire.serving.messages import (
 from quire.serving.probe import Probe, block_states, check_books
 from quire.serving.profiler import StepProfiler
 from quire.text.labels import only_pools
+
+if TYPE_CHECKING:
+    from quire.engine.embedding import Embeddings
 
 SLOW_READER = "reader"
 """The reason for which the front has a request held."""
@@ -209,20 +211,30 @@ def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.Syn
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    if only_pools(read_model_facts(str(path), impl=asked.model.model_impl)):
+    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    if only_pools(facts):
         return _pooling_runner(settings, inbox, outbox, clock)
-    started = start_loop(asked, path, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock)
+    started = start_loop(
+        asked, path, facts=facts, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock
+    )
     limits, executor = started.resolved.limits, started.loop.executor
     assert isinstance(executor, InlineExecutor)
-    embeds = EmbedJobs(lambda: share_model(executor, path, None, started.facts, limits.max_model_len))
+
+    def embeddings() -> "Embeddings":
+        from quire.engine.embedding import share_model
+
+        return share_model(executor, path, None, started.facts, limits.max_model_len)
+
     size, block_size = started.facts.spec.hidden_size, started.resolved.kv.block_size
     told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
-    return Runner(started.loop, embeds, told, inbox, outbox)
+    return Runner(started.loop, EmbedJobs(embeddings), told, inbox, outbox)
 
 
 def _pooling_runner(
     settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, clock: StartClock
 ) -> Runner:
+    from quire.engine.embedding import open_embedder
+
     embedder = open_embedder(settings.config)
     clock.done("loading the model")
     size = embedder.model.spec.hidden_size

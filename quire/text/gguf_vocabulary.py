@@ -81,7 +81,7 @@ class GGUFVocabulary:
         found = {
             token: token_id
             for token_id, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
-            if kind == PieceType.CONTROL and token in _END_OF_TURN
+            if token in _END_OF_TURN and kind == PieceType.CONTROL
         }
         if found.keys() >= _HARMONY:
             found.pop("<|end|>", None)
@@ -94,14 +94,12 @@ def read_vocabulary(header: GGUFHeader) -> GGUFVocabulary:
     kind, pre = metadata.get(_PREFIX + "model"), metadata.get(_PREFIX + "pre", "default")
     if not isinstance(kind, str) or not isinstance(pre, str):
         raise CheckpointError(f"{source} does not give {_PREFIX}model; it carries no tokenizer, give one as a folder.")
-    tokens = [
-        str(token) or f"[EMPTY_{token_id}]"
-        for token_id, token in enumerate(_array(metadata, _PREFIX + "tokens", str, source))
-    ]
+    found = _array(metadata, _PREFIX + "tokens", str, source)
+    tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(found)]
     _refuse_repeats(tokens, source)
     types = [int(PieceType.NORMAL)] * len(tokens)
     if _PREFIX + "token_type" in metadata:
-        types = [int(value) for value in _array(metadata, _PREFIX + "token_type", int, source)]
+        types = list(map(int, _array(metadata, _PREFIX + "token_type", int, source)))
         _same_length(types, tokens, "token_type", source)
     return GGUFVocabulary(tokens, types, kind, pre, dict(metadata), source)
 
@@ -111,7 +109,8 @@ def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], so
     if not isinstance(value, GGUFArray):
         raise CheckpointError(f"{source} does not give {key} as an array; convert the model again.")
     values = value.read()
-    if not all(isinstance(item, kind) for item in values):
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not all(issubclass(found, kinds) for found in set(map(type, values))):
         raise CheckpointError(f"{source} gives {key} with elements of another type; convert the model again.")
     return values
 
@@ -132,6 +131,8 @@ def _same_length(values: Sequence[object], tokens: Sequence[str], name: str, sou
 
 
 def _refuse_repeats(tokens: Sequence[str], source: str) -> None:
+    if len(set(tokens)) == len(tokens):
+        return
     first: dict[str, int] = {}
     for token_id, token in enumerate(tokens):
         if first.setdefault(token, token_id) != token_id:

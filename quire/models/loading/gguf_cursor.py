@@ -1,6 +1,7 @@
 """Reading a GGUF header value by value, each checked against the end of the file before it is touched."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import NoReturn
@@ -101,8 +102,8 @@ class Cursor:
         if element_type in _NUMBERS:
             self.skip(count * _NUMBERS[element_type].size)
         elif element_type == STRING:
-            for _ in range(count):
-                self.skip(self.u64())
+            for _, end in self._strings(count):
+                self.position = end
         elif depth == _DEEPEST_ARRAY:
             self.fail(f"arrays are nested deeper than {_DEEPEST_ARRAY}")
         else:
@@ -113,4 +114,29 @@ class Cursor:
         """The elements of an array whose bytes `skip_elements` has been over before."""
         if element_type == ARRAY:
             return [self.elements(*self.array_head()) for _ in range(count)]
-        return [self.scalar(element_type) for _ in range(count)]
+        if element_type == STRING:
+            data, found = self.data, list[object]()
+            for start, end in self._strings(count):
+                found.append(data[start:end].decode("utf-8", errors="replace"))
+                self.position = end
+            return found
+        if element_type == BOOL:
+            return [self.scalar(BOOL) for _ in range(count)]
+        number = _NUMBERS[element_type]
+        start = self.skip(count * number.size)
+        return [value for (value,) in number.iter_unpack(self.data[start : self.position])]
+
+    def _strings(self, count: int) -> Iterator[tuple[int, int]]:
+        """Where each of `count` strings lies, the cursor being moved to its end before the next is looked at.
+
+        A vocabulary has a hundred thousand of them, and a start waits for it: nothing is called for each but `unpack`.
+        """
+        unpack, data, size, end = _U64.unpack_from, self.data, self.size, self.position
+        for _ in range(count):
+            start = end + _U64.size
+            if start > size:
+                self.skip(_U64.size)  # says what is wrong
+            end = start + unpack(data, start - _U64.size)[0]
+            if end > size:
+                self.skip(self.u64())
+            yield start, end
