@@ -56,7 +56,15 @@ class GGUFVocabulary:
 
     def merges(self) -> list[tuple[str, str]]:
         """The pairs of tokens that merge, first the one that merges first."""
-        return [_pair(merge, self.source) for merge in _array(self.metadata, _PREFIX + "merges", str, self.source)]
+        merges = _array(self.metadata, _PREFIX + "merges", str, self.source)
+        # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
+        pairs = [(merge[:at], merge[at + 1 :]) for merge in merges if (at := merge.find(" ", 1)) > 0]
+        if len(pairs) < len(merges):
+            wrong = next(merge for merge in merges if merge.find(" ", 1) < 0)
+            raise CheckpointError(
+                f"{self.source} gives the merge {wrong!r}, which is not two tokens; convert the model again."
+            )
+        return pairs
 
     def scores(self) -> list[float]:
         """How good each token is; all alike where the file does not say."""
@@ -113,14 +121,6 @@ def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], so
     if not all(issubclass(found, kinds) for found in set(map(type, values))):
         raise CheckpointError(f"{source} gives {key} with elements of another type; convert the model again.")
     return values
-
-
-def _pair(merge: str, source: str) -> tuple[str, str]:
-    # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
-    at = merge.find(" ", 1)
-    if at < 0:
-        raise CheckpointError(f"{source} gives the merge {merge!r}, which is not two tokens; convert the model again.")
-    return merge[:at], merge[at + 1 :]
 
 
 def _same_length(values: Sequence[object], tokens: Sequence[str], name: str, source: str) -> None:

@@ -1,7 +1,6 @@
 """Reading a GGUF header value by value, each checked against the end of the file before it is touched."""
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import NoReturn
@@ -102,8 +101,7 @@ class Cursor:
         if element_type in _NUMBERS:
             self.skip(count * _NUMBERS[element_type].size)
         elif element_type == STRING:
-            for _, end in self._strings(count):
-                self.position = end
+            self._pass_strings(count)
         elif depth == _DEEPEST_ARRAY:
             self.fail(f"arrays are nested deeper than {_DEEPEST_ARRAY}")
         else:
@@ -115,28 +113,33 @@ class Cursor:
         if element_type == ARRAY:
             return [self.elements(*self.array_head()) for _ in range(count)]
         if element_type == STRING:
-            data, found = self.data, list[object]()
-            for start, end in self._strings(count):
-                found.append(data[start:end].decode("utf-8", errors="replace"))
-                self.position = end
-            return found
+            before, data = self.position, self.data
+            ends = self._pass_strings(count)
+            starts = [before, *ends[:-1]]
+            spans = zip(starts, ends, strict=True) if ends else ()
+            return [data[start + _U64.size : end].decode("utf-8", errors="replace") for start, end in spans]
         if element_type == BOOL:
             return [self.scalar(BOOL) for _ in range(count)]
         number = _NUMBERS[element_type]
         start = self.skip(count * number.size)
         return [value for (value,) in number.iter_unpack(self.data[start : self.position])]
 
-    def _strings(self, count: int) -> Iterator[tuple[int, int]]:
-        """Where each of `count` strings lies, the cursor being moved to its end before the next is looked at.
+    def _pass_strings(self, count: int) -> list[int]:
+        """Move past `count` strings; returns where each ends.
 
-        A vocabulary has a hundred thousand of them, and a start waits for it: nothing is called for each but `unpack`.
+        A vocabulary has a hundred thousand of them, and a start waits for it: of what `skip` does for one, only the
+        reading of its length is done here. Where that leads past the end, `skip` finds out and says where.
         """
-        unpack, data, size, end = _U64.unpack_from, self.data, self.size, self.position
-        for _ in range(count):
-            start = end + _U64.size
-            if start > size:
-                self.skip(_U64.size)  # says what is wrong
-            end = start + unpack(data, start - _U64.size)[0]
-            if end > size:
+        unpack, data, end = _U64.unpack_from, self.data, self.position
+        ends: list[int] = []
+        try:
+            for _ in range(count):
+                end += _U64.size + unpack(data, end)[0]
+                ends.append(end)
+        except (struct.error, OverflowError):
+            end = self.size + 1
+        if end > self.size:
+            for _ in range(count):
                 self.skip(self.u64())
-            yield start, end
+        self.position = end
+        return ends
