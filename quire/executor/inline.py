@@ -1,5 +1,6 @@
 """The worker inside the engine's own thread."""
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.pooling import Pooling
 from quire.core.result import StepResult
+from quire.core.sampling_params import SamplingParams
 from quire.executor.base import Executor, StepHandle
 from quire.executor.embedding import EmbeddingExecutor
 from quire.observe.start_clock import StartClock
@@ -44,6 +46,10 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         worker = self._worker
         return _Started(telling_out_of_memory(lambda: worker.start(plan)))
+
+    def prepare(self, params: SamplingParams) -> "Future[None] | None":
+        assert self._worker is not None, "the executor is closed"
+        return self._worker.prepare(params)
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from quire.core.plan import Admission
 from quire.core.sampling_params import SamplingParams
-from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
+from quire.sampling.mode import INVALID_TOKEN, SamplingMode, is_random, num_reported, sampling_mode
 from quire.sampling.seeds import seed_for
 from quire.sampling.token_ids import check_token_ids
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
 
-INVALID_TOKEN = 0
-"""Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""
 _SERVED = frozenset({"n", "best_of", "temperature", "top_p", "top_k", "min_p", "seed"})
 """Parameters that this sampler follows."""
 _NOT_OURS = frozenset(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quire.ops.cpu.layouts import core_matrix
 from quire.ops.cpu.packed_file import Bytes, PackedFile
-from quire.ops.cpu.recording import Address, Memory, link
+from quire.ops.cpu.recording import LinkedProgram, Memory, link
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_record import CoreRecord, RecordedMatrix
 
@@ -68,37 +68,37 @@ class CoreModel:
         self._head = link(record.head, linked, owners)
         self._words = matrices[record.words]
         self._ropes = [(_aligned(rope.frequencies), rope.factor) for rope in record.ropes]
-        self._num_sequences = np.zeros(1, dtype=np.int64)
 
     def hidden(self, step: CoreStep, prompts: range) -> Floats:
         """Hidden states [tokens, hidden] after the last norm; `prompts` are the tokens of prompts."""
-        x, hidden = (
-            self._embedded(step.input_ids),
-            np.empty((len(step.input_ids), self._record.hidden_size), np.float32),
-        )
-        self._num_sequences[0] = len(step.lengths)
-        given = {
-            "x": _address(x),
-            "hidden": _address(hidden),
-            "starts": _address(step.starts),
-            "lengths": _address(step.lengths),
-            "num_sequences": _address(self._num_sequences),
+        x = self._embedded(step.input_ids)
+        hidden = np.empty_like(x)
+        given: dict[str, NDArray[Any]] = {
+            "x": x,
+            "hidden": hidden,
+            "starts": step.starts,
+            "lengths": step.lengths,
+            "num_sequences": np.array([len(step.lengths)]),
         }
         for number, (cos, sin) in enumerate(self._angles(step.positions)):
-            given[f"cos {number}"], given[f"sin {number}"] = _address(cos), _address(sin)
+            given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(step.tables, step.slots, strict=True)):
-            given[f"table {number}"], given[f"slots {number}"] = _address(table), _address(slots)
-        self._layers.run(self._machine, len(x), given, prompts)
+            given[f"table {number}"], given[f"slots {number}"] = table, slots
+        self._run(self._layers, given, len(x), prompts)
         return hidden
 
     def logits(self, hidden: Floats, prompts: range) -> Floats:
         """[rows, vocabulary] of hidden states; `prompts` of them are of prompts."""
         logits = np.empty((len(hidden), self._record.num_logits), np.float32)
-        given = {"hidden": _address(hidden), "logits": _address(logits)}
-        self._head.run(self._machine, len(hidden), given, prompts)
+        self._run(self._head, {"hidden": hidden, "logits": logits}, len(hidden), prompts)
         if self._record.logit_scale != 1.0:
             logits *= np.float32(self._record.logit_scale)
         return logits
+
+    def _run(self, program: LinkedProgram, given: dict[str, NDArray[Any]], rows: int, prompts: range) -> None:
+        """`given` holds on to the arrays whose addresses the program gets."""
+        addresses = {name: (array.ctypes.data, array.strides[0] // array.itemsize) for name, array in given.items()}
+        program.run(self._machine, rows, addresses, prompts)
 
     def _embedded(self, ids: Integers) -> Floats:
         x = np.empty((len(ids), self._record.hidden_size), np.float32)
@@ -134,7 +134,3 @@ def _aligned(floats: bytes) -> Floats:
     start = -room.ctypes.data % _ALIGNMENT
     room[start : start + len(floats)] = np.frombuffer(floats, dtype=np.uint8)
     return room[start : start + len(floats)].view(np.float32)
-
-
-def _address(array: NDArray[Any]) -> Address:
-    return array.ctypes.data, array.strides[0] // array.itemsize

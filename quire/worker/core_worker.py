@@ -7,11 +7,15 @@ import torch and build the whole worker, which goes on with the same memory.
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.core.plan import StepPlan
 from quire.core.pooling import Pooling
 from quire.core.result import StepResult
+from quire.core.sampling_params import SamplingParams
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, step_arrays
@@ -47,12 +51,22 @@ class CoreWorker:
         self._block_size = block_size
         self._build = whole
         self._whole: Worker | None = None
+        self._importing: Future[None] | None = None
 
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""
         if self._whole is None and not all(can_draw(admission.params) for admission in plan.admitted):
             self._make_whole()
         return CoreStepDone(self._run(plan)) if self._whole is None else self._whole.start(plan)
+
+    def prepare(self, params: SamplingParams) -> "Future[None] | None":
+        """Begin to import torch where a request needs it: other requests go on meanwhile."""
+        if self._whole is not None or can_draw(params):
+            return None
+        if self._importing is None:
+            self._importing = Future()
+            Thread(target=_import_whole, args=(self._importing,), name="quire-import", daemon=True).start()
+        return None if self._importing.done() else self._importing
 
     def warm_up(self) -> bool:
         """There is nothing to warm up."""
@@ -73,8 +87,8 @@ class CoreWorker:
         if self._whole is None:
             begun = time.monotonic()
             self._whole = self._build()
-            _log.info("torch and the model's modules were loaded in %.2f s, for the first request that needs them",
-                      time.monotonic() - begun)  # fmt: skip
+            seconds = time.monotonic() - begun
+            _log.info("the model was built from its modules in %.2f s, as a request needs them", seconds)
         return self._whole
 
     def _run(self, plan: StepPlan) -> StepResult:
@@ -115,3 +129,12 @@ class CoreWorker:
             memory.admit(admission)
             self._sampler.admit(admission)
         memory.change(plan.table_deltas)
+
+
+def _import_whole(imported: "Future[None]") -> None:
+    try:
+        import_module("quire.worker.start")
+    except BaseException as error:  # whoever waits is to know, whatever it was
+        imported.set_exception(error)
+    else:
+        imported.set_result(None)

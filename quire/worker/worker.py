@@ -8,6 +8,7 @@ from torch import Tensor
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Pooling
+from quire.core.sampling_params import SamplingParams
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
@@ -111,6 +112,9 @@ class Worker:
         running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Everything is there."""
 
     @torch.inference_mode()
     def warm_up(self) -> bool:

@@ -55,3 +55,20 @@ def test_importing_bookkeeping_loads_nothing_heavy(room: str) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     assert heavy_modules_after(RUN_HELP) == []
+
+
+def test_a_front_loads_nothing_heavy() -> None:
+    """It talks to clients and to engines; tensors are the engines'."""
+    modules = [
+        module.name
+        for module in rules.read_package(ROOT).modules.values()
+        if module.place.startswith(("server.", "serving."))
+    ]
+    fronts = [name for name in modules if not name.endswith(("serving.child", "serving.runner"))]
+    assert "quire.server.run" in fronts
+    assert heavy_modules_after(IMPORT_ALL, *fronts) == []
+
+
+def test_an_engine_loads_torch_only_when_a_model_needs_it() -> None:
+    assert "torch" not in heavy_modules_after(IMPORT_ALL, "quire.serving.runner", "quire.worker.start_core_worker")
+    assert "torch" not in heavy_modules_after(IMPORT_ALL, "quire.worker.core_worker", "quire.engine.start")
