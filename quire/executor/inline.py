@@ -85,14 +85,16 @@ def start_inline(
 
     `clock` is told what took how long.
     """
+    clock = clock or StartClock()
     core = start_core(path, resolved) if resolved.cpu_core else None
     if core is not None:
         worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
         if worker is not None:
-            clock.done("weights and memory") if clock is not None else None
+            clock.done("weights and memory")
             return InlineExecutor(worker)
     from quire.worker.start import start_worker
 
+    clock.done("importing torch")
     device = this_device()
     whole = start_worker(
         path,

@@ -24,6 +24,7 @@ def run_server(config: EngineConfig) -> int:
     """Serve until a signal; returns the exit code."""
     import uvloop
 
+    gc.disable()  # until routes are made: all that a start makes stays
     configure_logging(config.observe)
     return uvloop.run(_Run(config).serve())
 
@@ -77,6 +78,7 @@ class _Run:
         )
         app = make_app(serving, batches, ring, self._config)
         self._startup.done("making routes")
+        gc.enable()
         await batches.start()
         told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))
         serving_task = asyncio.create_task(

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 def main() -> int:
     """Serve as the settings on standard input say; 0 when told to stop."""
     began = time.monotonic()
+    gc.disable()  # imports make a hundred thousand objects that stay: looking for garbage among them is a waste
     (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
     settings = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=ChildSettings)
     _follow_the_front()
@@ -58,6 +59,7 @@ def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocke
     seconds = [("importing modules", imported - began), *runner.started.seconds]
     outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
     gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
+    gc.enable()
     runner.run()
 
 
