@@ -56,7 +56,7 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def load(url: str, clients: int) -> Iterator[None]:
-    """Clients that ask one question after the other, each with the same long beginning."""
+    """Clients that ask one question after the other, all with the same long prefix."""
     over = Event()
     with urlopen(f"{url}/v1/models") as answer:
         model = json.load(answer)["data"][0]["id"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from tests.tiny_chat import write_tiny_chat
 
 if not torch.cuda.is_available():
@@ -42,7 +42,7 @@ def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def template_process() -> Iterator[TemplateProcess]:
-    process = TemplateProcess()
+def template_pool() -> Iterator[TemplatePool]:
+    process = TemplatePool()
     yield process
     process.close()

@@ -19,7 +19,7 @@ class Case:
     counts: Literal["decode", "prompt", "output"]
     """decode: tokens after the first; prompt: tokens until the first; output: all answers over the whole time."""
     shared: int = 0
-    """Tokens at the beginning that all prompts of one run have in common; prefix caches are on where there are any."""
+    """Tokens of the prefix that all prompts of one run share; prefix caches are on where there are any."""
 
     def rate(self, first: float, total: float) -> float:
         """Tokens a second, from the seconds to the first token and to the last."""
@@ -30,7 +30,7 @@ class Case:
         return self.streams * self.output / total
 
     def prompts(self, seed: int) -> list[list[int]]:
-        """Random ones, of which no two begin alike beyond what they share: no cache of prefixes can help with more."""
+        """Random ones, of which no two share more of a prefix than this: no prefix cache can help with more."""
         draw = random.Random(seed)
         head = draw.choices(VOCABULARY, k=self.shared)
         return [head + draw.choices(VOCABULARY, k=self.prompt - self.shared) for _ in range(self.streams)]

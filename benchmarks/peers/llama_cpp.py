@@ -41,7 +41,7 @@ class LlamaCpp:
         return case.rate(told["t_pp"], told["t"])
 
     def server(self, case: Case, port: int) -> ServerCommand:
-        """As many slots as there are streams; each keeps its last prompt where a case is about shared beginnings."""
+        """As many slots as there are streams; each keeps its last prompt where a case is about shared prefixes."""
         threads = ["-t", self._threads, "-tb", self._threads]
         slots = ["-np", str(case.streams), "-c", _context(case), "--port", str(port)]
         caching = ["--cache-prompt"] if case.shared else ["--no-cache-prompt", "--cache-ram", "0"]

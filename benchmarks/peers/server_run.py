@@ -50,7 +50,7 @@ def _loads(case: Case, seed: int) -> tuple[list[list[int]], list[list[int]]]:
     """What is shown before, and what is measured: prompts that nothing before has shown the server, as some keep
     prefixes whatever they are told.
 
-    Where a beginning is shared, as many streams at once have shown it before, with other ends: a system prompt is not
+    Where a prefix is shared, as many streams at once have shown it before, with other ends: a system prompt is not
     new to a server, and one that keeps a prompt for each of its slots then has it in every slot.
     """
     if not case.shared:

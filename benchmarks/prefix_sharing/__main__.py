@@ -1,4 +1,4 @@
-"""What sharing the beginnings of prompts is worth: two real servers, prefix caching on and off, asked in turns.
+"""What shared prefixes of prompts are worth: two real servers, prefix caching on and off, asked in turns.
 
 python -m benchmarks.prefix_sharing --json benchmarks/results/prefix_sharing_x86_64.json
 

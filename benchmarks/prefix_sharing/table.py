@@ -80,7 +80,7 @@ def picture(record: Mapping[str, Any]) -> bytes:
     panels = [_bars(CHAT[0], chat, CHAT_NAMES, "chat"), _bars(CHAT[3], chat, CHAT_NAMES, "chat")]
     names = sample_names(record)
     panels += [_bars(SAMPLES[0], samples, names, "samples"), _bars(SAMPLES[3], samples, names, "samples")]
-    title = f"Sharing beginnings: {record['model']}, {record['threads']} threads, {record['date']}"
+    title = f"Shared prefixes: {record['model']}, {record['threads']} threads, {record['date']}"
     return bars_picture(title, panels)
 
 

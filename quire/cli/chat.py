@@ -55,11 +55,11 @@ def chat(
     engine, path = start(EngineConfig(model, cache, scheduler))
 
     from quire.text.load import load_chat_template
-    from quire.text.template_process import TemplateProcess
+    from quire.text.template_pool import TemplatePool
 
-    with closing(TemplateProcess()) as process:
+    with closing(TemplatePool()) as pool:
         assert engine.tokenizer is not None
-        template = load_chat_template(path, engine.tokenizer, process, file=chat_template)
+        template = load_chat_template(path, engine.tokenizer, pool, file=chat_template)
         session = _session(
             engine,
             template,

@@ -11,7 +11,7 @@ from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
 
 Command = Callable[[ChatSession, str], bool]
-"""Takes what stands behind its name; false ends the chat."""
+"""Takes what follows its name; false ends the chat."""
 
 _RETRY_TEMPERATURE = 0.5
 
@@ -28,7 +28,7 @@ def run_command(session: ChatSession, line: str) -> bool:
         )
     usage, _, command = found
     if "TEXT" not in usage and "FILE" not in usage and "NAME" not in usage and rest.strip():
-        raise InvalidRequest(f"/{name} takes nothing behind it")
+        raise InvalidRequest(f"/{name} takes no argument")
     return command(session, rest.strip())
 
 
@@ -37,7 +37,7 @@ def _help(session: ChatSession, rest: str) -> bool:
     lines = [f"{usage:<{width}}  {meaning}" for usage, meaning, _ in _COMMANDS.values()]
     lines += [
         "",
-        "Ctrl-C stops an answer, Ctrl-D leaves. A line that ends in \\ goes on in the next one.",
+        "Ctrl-C stops an answer, Ctrl-D leaves. A line that ends in \\ continues in the next one.",
     ]
     session.terminal.say("\n".join(lines) + "\n")
     return True
@@ -65,7 +65,7 @@ def _system(session: ChatSession, rest: str) -> bool:
 
 def _retry(session: ChatSession, rest: str) -> bool:
     if not session.conversation.turns:
-        raise InvalidRequest("nothing has been said yet that could be answered again")
+        raise InvalidRequest("there is no message yet to answer again")
     before = list(session.conversation.turns)
     question = session.conversation.take_back()
     assert question is not None, "every conversation begins with a question"
@@ -78,7 +78,7 @@ def _retry(session: ChatSession, rest: str) -> bool:
 
 
 def _freer(session: ChatSession) -> SamplingSettings:
-    """At temperature 0, or with a seed, the same answer would come again."""
+    """At temperature 0, or with a seed, the answer would be the same."""
     sampling = session.sampling
     if sampling.temperature and sampling.seed is None:
         return sampling

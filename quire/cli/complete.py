@@ -1,4 +1,4 @@
-"""`quire complete`: goes on with a text, printed as it comes."""
+"""`quire complete`: continues a text, printed as it comes."""
 
 import re
 import sys
@@ -16,15 +16,15 @@ _LOOKS_LIKE_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 
 
 def _is_text(hint: object, value: str) -> None:
-    """A lone hyphen must get through to the prompt, and so would a misspelt option."""
+    """Refuses a misspelt option, which would pass as a prompt because a lone hyphen must."""
     if _LOOKS_LIKE_OPTION.fullmatch(value):
-        raise ValueError("There is no such option; a text that looks like one goes through standard input.")
+        raise ValueError("There is no such option; give a text that looks like one on standard input.")
 
 
 Prompt = Annotated[
     str,
     Parameter(
-        help='The text to go on with; "-" reads it from standard input.', allow_leading_hyphen=True, validator=_is_text
+        help='The text to continue; "-" reads it from standard input.', allow_leading_hyphen=True, validator=_is_text
     ),
 ]
 Json = Annotated[
@@ -54,7 +54,7 @@ def complete(
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
 ) -> int:
-    """Go on with a text. Standard output gets the text and nothing else."""
+    """Continue a text. Standard output gets the text and nothing else."""
     if logprobs is not None and not as_json:
         raise ConfigError("--logprobs is given without --json, and only that prints them; add --json.")
     params = sampling.params(logprobs=logprobs)

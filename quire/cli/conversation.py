@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 from quire.core.errors import RequestTooLarge
 from quire.text.chat_template import ChatTemplate
+from quire.text.room import room_for_prompt
 from quire.text.tokenizer import Tokenizer
 
 Message = dict[str, str]
-
-_SHARE_FOR_ANSWER = 4
-"""At least one part in so many of the context is kept free for the answer, even when it may be shorter."""
 
 
 class Conversation:
@@ -47,7 +45,7 @@ class Conversation:
 
     def prompt(self, max_tokens: int | None) -> tuple[list[int], int]:
         """Tokens to answer to, and how many old messages were forgotten to leave room for `max_tokens`."""
-        room = self._room(max_tokens)
+        room = room_for_prompt(self._context, max_tokens)
         starts = [place for place, message in enumerate(self.turns) if message["role"] == "user"]
         tokens: list[int] = []
         for start in starts:
@@ -60,10 +58,6 @@ class Conversation:
             f"the message makes a prompt of {len(tokens):,} tokens and the context holds {self._context:,}; shorten it",
             field="messages",
         )
-
-    def _room(self, max_tokens: int | None) -> int:
-        least = self._context // _SHARE_FOR_ANSWER
-        return self._context - min(max(max_tokens or least, least), self._context // 2)
 
     def _tokens(self, turns: list[Message]) -> list[int]:
         self.rendered = self._template.render([*self._system(), *turns])

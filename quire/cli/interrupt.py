@@ -1,4 +1,4 @@
-"""Ctrl-C as a question and not as an exception: a step of the engine is never torn in the middle."""
+"""Ctrl-C as a flag instead of an exception: it never interrupts a step of the engine."""
 
 import signal
 from types import FrameType, TracebackType

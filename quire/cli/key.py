@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from quire.server.gate.new_key import append_entry, new_key
 
 Name = Annotated[str, Parameter(help="Whose key it is: its name in logs, metrics and the fair schedule.")]
-Append = Annotated[Path | None, Parameter(help="Keys file to add the entry to; it is made when it is not there.")]
+Append = Annotated[Path | None, Parameter(help="Keys file to add the entry to; it is created if it is missing.")]
 PerMinute = Annotated[int | None, Parameter(help="Requests a minute. Unset: no limit.")]
 Tokens = Annotated[int | None, Parameter(help="Tokens a minute, prompts and answers together. Unset: no limit.")]
 Concurrency = Annotated[int | None, Parameter(help="Requests at once. Unset: no limit.")]

@@ -13,13 +13,14 @@ from quire.core.errors import QuireError
 # Name → where its function is and its line in `quire --help`. Nothing is imported until the command runs.
 _COMMANDS = {
     "chat": ("quire.cli.chat:chat", "Talk with a model in the terminal."),
-    "complete": ("quire.cli.complete:complete", "Go on with a text."),
+    "complete": ("quire.cli.complete:complete", "Continue a text."),
     "run-batch": ("quire.cli.run_batch:run_batch", "Answer a file of requests in OpenAI's batch format."),
     "pull": ("quire.cli.pull:pull", "Download a model."),
-    "plan": ("quire.cli.plan:plan", "Tell what a model takes of a device's memory, from its header alone."),
-    "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on devices that nobody has."),
+    "plan": ("quire.cli.plan:plan", "Show how much of a device's memory a model takes, from its header alone."),
+    "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on simulated devices."),
     "bench": ("quire.cli.bench.group:bench", "Measure a server, a model, a start or the kernels."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
+    "engine": ("quire.cli.engine:engine", "Run an engine for servers on other hosts."),
     "key": ("quire.cli.key:key", "Make an API key for the server."),
 }
 

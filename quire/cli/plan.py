@@ -1,4 +1,4 @@
-"""`quire plan`: what a model takes of a device's memory, before anything is downloaded or loaded."""
+"""`quire plan`: how much of a device's memory a model takes, before anything is downloaded or loaded."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ def plan(
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
 ) -> int:
-    """Tell what a model takes of a device's memory, from its header alone."""
+    """Show how much of a device's memory a model takes, from its header alone."""
     from quire.cli.plan_report import plan_as_json, print_plan
     from quire.cli.planning import plan_checkpoint
 

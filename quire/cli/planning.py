@@ -1,4 +1,4 @@
-"""What a model takes of a device, from its header alone, and what to change when it does not fit."""
+"""How much of a device's memory a model takes, from its header alone, and what to change if it does not fit."""
 
 from dataclasses import dataclass, replace
 

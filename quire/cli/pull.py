@@ -9,12 +9,12 @@ from quire.config.sizes import decimal_size
 from quire.models.loading.fetch import DEFAULT_MODEL, SeveralModels, fetch, find_here
 
 _SEVERAL = 2
-"""The exit code where a file must be chosen first."""
+"""The exit code if a file must be chosen first."""
 
 Model = Annotated[
     str,
     Parameter(
-        help="A hub id such as meta-llama/Meta-Llama-3-8B, with :Q4_K_M behind it for one of several GGUF files, or "
+        help="A hub id such as meta-llama/Meta-Llama-3-8B, with :Q4_K_M after it for one of several GGUF files, or "
         "smollm2 for SmolLM2-135M-Instruct."
     ),
 ]
@@ -23,7 +23,7 @@ File = Annotated[str | None, Parameter(help="The GGUF file to take of several; i
 
 
 def pull(model: Model = DEFAULT_MODEL, *, revision: Revision = None, file: File = None) -> int:
-    """Download a model, or say where it lies when it is here already."""
+    """Download a model, or say where it is if it is here already."""
     verb = "Checking" if find_here(model, revision, file) else "Downloading"
     try:
         with status(f"{verb} {model} …"):

@@ -1,4 +1,4 @@
-"""`quire run-batch`: answers a file of requests in OpenAI's batch format; run again, it goes on where it stopped."""
+"""`quire run-batch`: answers a file of requests in OpenAI's batch format; run again, it continues where it stopped."""
 
 import functools
 import sys
@@ -71,13 +71,13 @@ def run_batch(
 
         from quire.engine.batch_run import BatchRunner
         from quire.text.load import load_chat_template
-        from quire.text.template_process import TemplateProcess
+        from quire.text.template_pool import TemplatePool
 
-        with closing(TemplateProcess()) as process:
+        with closing(TemplatePool()) as pool:
             assert engine.tokenizer is not None
             tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
             names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
-            template = functools.cache(lambda: load_chat_template(path, tokenizer, process, file=chat_template))
+            template = functools.cache(lambda: load_chat_template(path, tokenizer, pool, file=chat_template))
             runner = BatchRunner(engine, template, results, names, parsers)
             return _run(runner, read_lines(lines), len(covered))
 
@@ -92,7 +92,7 @@ def _run(runner: "BatchRunner", lines: "Iterator[BatchLine | BadLine]", total: i
                 break
     print(f"quire: {progress.summary(runner.counts)}", file=sys.stderr)
     if stopped:
-        print("quire: stopped; the same command goes on from here.", file=sys.stderr)
+        print("quire: stopped; run the same command again to continue.", file=sys.stderr)
         return _INTERRUPTED
     return _SOME_FAILED if runner.counts.failed else 0
 

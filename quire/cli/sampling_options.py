@@ -29,11 +29,11 @@ class SamplingSettings:
     seed: int | None = None
     """The same seed gives the same answer. Unset: another one each time."""
     presence_penalty: float = 0.0
-    """Lower tokens that have come, from -2 to 2."""
+    """Lower the scores of tokens that have occurred, from -2 to 2."""
     frequency_penalty: float = 0.0
-    """Lower tokens for each time they have come, from -2 to 2."""
+    """Lower the scores of tokens for each time they have occurred, from -2 to 2."""
     repetition_penalty: float = 1.0
-    """Divide the scores of tokens that have come, prompt included. 1: leave them."""
+    """Divide the scores of tokens that have occurred, prompt included. 1: no change."""
     stop: tuple[str, ...] = ()
     """Text that ends the answer; may be given several times."""
 
@@ -44,10 +44,10 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChatSampling(SamplingSettings):
-    """The same, for answers that people read: small models turn in circles without a penalty."""
+    """The same, for answers that people read: small models repeat themselves without a penalty."""
 
     repetition_penalty: float = 1.1
-    """Divide the scores of tokens that have come, prompt included. 1: leave them."""
+    """Divide the scores of tokens that have occurred, prompt included. 1: no change."""
 
 
 _PANEL = Parameter(name="*", group=Group("Sampling", sort_key=0.5, help_formatter=wide_panel), negative="")

@@ -1,4 +1,4 @@
-"""`quire simulate`: a workload on a cluster that nobody has to own, with the real scheduler and KV bookkeeping."""
+"""`quire simulate`: a workload on a simulated cluster, with the real scheduler and KV bookkeeping."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,9 @@ from quire.config.devices import DEVICES, find_device
 from quire.config.engine import EngineConfig
 from quire.config.model import ModelConfig
 from quire.config.scheduler import Policy
+from quire.config.server import RoutingStrategy
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
-from quire.simulation.limits import RouterName
 from quire.simulation.workload_config import WorkloadConfig
 
 
@@ -45,9 +45,9 @@ Workload = Annotated[WorkloadConfig, _section("Workload", 0.5)]
 Device = Annotated[str, Parameter(help=f"Device to simulate: {', '.join(DEVICES)}.")]
 DeviceMemory = Annotated[str | None, Parameter(help="Memory of that device instead of its own, such as 24GB or 80GiB.")]
 Replicas = Annotated[int, Parameter(help="Copies of the model, each on its own device (or tensor parallel group).")]
-RouterOption = Annotated[
-    RouterName,
-    Parameter(help="How requests find a replica: in turn, to the one with least tokens to do, or to the same prefix."),
+Routing = Annotated[
+    RoutingStrategy,
+    Parameter(help="Which replica gets a request: by cached prefix and load, by load alone, or each in turn."),
 ]
 AsyncSteps = Annotated[
     bool,
@@ -68,7 +68,7 @@ def simulate(
     device: Device = "h200",
     device_memory: DeviceMemory = None,
     replicas: Replicas = 1,
-    router: RouterOption = "least-tokens",
+    routing: Routing = "prefix",
     async_steps: AsyncSteps = True,
     compare: Compare = None,
     processes: Processes = None,
@@ -88,7 +88,7 @@ def simulate(
     _check_outputs(json, plot)
     asked = EngineConfig(model, cache, scheduler, parallel)
     simulated, policies = find_device(device, device_memory), _policies(scheduler.scheduling_policy, compare)
-    experiment = Experiment(asked, workload, simulated, policies, replicas, router, async_steps, processes)
+    experiment = Experiment(asked, workload, simulated, policies, replicas, routing, async_steps, processes)
     with ProgressLine() as line:
         reports = run_experiment(experiment, line.expect)
     print_reports(reports)

@@ -23,7 +23,7 @@ class ProgressLine:
         self._start = self._written = time.monotonic()
 
     def expect(self, total: int) -> OnProgress:
-        """So many will come; returns who counts them."""
+        """`total` requests will come; returns what counts them."""
         self._total = total
         return self._count
 

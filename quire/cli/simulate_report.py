@@ -52,7 +52,7 @@ def _heading(setting: Setting) -> Text:
     if setting.target_itl_ms is not None:
         notes.append(f"{setting.target_itl_ms:g} ms between tokens aimed for")
     if setting.replicas > 1:
-        notes.append(f"router {setting.router}")
+        notes.append(f"{setting.routing} routing")
     if not setting.async_steps:
         notes.append("synchronous steps")
     return Text.assemble(

@@ -15,7 +15,7 @@ _SHOW = 60
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that a key given twice is an error and not the last one's win."""
+    """PyYAML's safe loader, except that a key given twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]

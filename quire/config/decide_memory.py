@@ -164,8 +164,8 @@ def _check_free(device: DeviceFacts, budget: MemoryBudget, kv: int) -> None:
     most = (device.free_bytes + budget.runtime) / budget.total
     raise ConfigError(
         f"quire would take {decimal_size(needed)} of {device.name}, but {decimal_size(device.free_bytes)} of its "
-        f"{decimal_size(budget.total)} are free, as others use the rest; end them (`nvidia-smi` lists who they are), "
-        f"or use --gpu-memory-utilization {int(100 * most) / 100} at most."
+        f"{decimal_size(budget.total)} are free, because other processes use the rest; end them (`nvidia-smi` lists "
+        f"them), or use --gpu-memory-utilization {int(100 * most) / 100} at most."
     )
 
 

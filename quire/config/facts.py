@@ -5,7 +5,7 @@ Nothing here is asked for by a user and nothing is decided here.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from quire.config.dtypes import DTYPE_BYTES
@@ -43,7 +43,7 @@ class ModelFacts:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What a classifier sorts texts into; empty: the model is none."""
+        """What a classifier sorts texts into; empty if the model is no classifier."""
         return () if self.spec.classifier is None else self.spec.classifier.labels
 
     @property
@@ -98,3 +98,9 @@ class DeviceFacts:
     """Whether that core multiplies bfloat16 in tiles (AMX)."""
     free_bytes: int | None = None
     """Bytes of a GPU's memory that nobody uses; None where there is no GPU to ask."""
+
+    def shared(self, share: float) -> "DeviceFacts":
+        """What one of several engines on this device may plan with."""
+        memory, host = int(self.memory_bytes * share), int(self.host_memory_bytes * share)
+        free = None if self.free_bytes is None else min(self.free_bytes, memory)
+        return replace(self, memory_bytes=memory, host_memory_bytes=host, free_bytes=free)

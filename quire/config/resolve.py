@@ -18,6 +18,7 @@ from quire.config.decide_memory import (
     decide_packed,
     memory_budget,
 )
+from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -25,7 +26,6 @@ from quire.config.kv_layout import KVShape
 from quire.config.resolved import (
     Choice,
     KVLayout,
-    PolicySettings,
     PreemptionCosts,
     PreemptionMode,
     Resolved,
@@ -35,7 +35,7 @@ from quire.config.scheduler import SchedulerConfig
 
 
 def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Resolved:
-    """Decide everything that was left open; a ConfigError says what cannot be and what to change."""
+    """Decide everything that was left open; a ConfigError says what is impossible and what to change."""
     choices: list[Choice] = []
     check_parallel(asked.parallel, model)
     uses_transformers = decide_impl(asked, model, choices)
@@ -64,11 +64,11 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
         preemption_costs=_preemption_costs(model, device, shape, asked.parallel.tensor_parallel_size),
-        policy=_policy(asked.scheduler, choices),
-        policy_settings=_policy_settings(asked.scheduler),
+        policy=decide_policy(asked.scheduler, choices),
+        policy_settings=policy_settings(asked.scheduler),
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
         target_itl_ms=_target_itl(asked.scheduler, choices),
-        queue_timeout=_queue_timeout(asked.scheduler, choices),
+        queue_timeout=decide_queue_timeout(asked.scheduler, choices),
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
         choices=tuple(choices),
@@ -116,29 +116,8 @@ def _preemption_costs(
     )
 
 
-def _policy(asked: SchedulerConfig, choices: list[Choice]) -> str:
-    settings = _policy_settings(asked)
-    detail = {
-        "fcfs": "requests run in the order they came",
-        "sjf": "requests that are nearly done run first",
-        "round-robin": f"every sequence in turn, {settings.round_robin_slice} tokens at a time",
-        "priority": f"by priority; {settings.priority_ageing:g} s of waiting are worth one step",
-        "fair": "tenants get equal shares of tokens",
-    }
-    choices.append(Choice("scheduling_policy", asked.scheduling_policy, detail[asked.scheduling_policy]))
-    return asked.scheduling_policy
-
-
-def _policy_settings(asked: SchedulerConfig) -> PolicySettings:
-    usual = PolicySettings()
-    return PolicySettings(
-        round_robin_slice=usual.round_robin_slice if asked.round_robin_slice is None else asked.round_robin_slice,
-        priority_ageing=usual.priority_ageing if asked.priority_ageing is None else asked.priority_ageing,
-    )
-
-
 def _prefix_caching(asked: bool, choices: list[Choice]) -> bool:
-    reason = "prompts that begin alike are computed once" if asked else "turned off"
+    reason = "shared prefixes of prompts are computed once" if asked else "turned off"
     choices.append(Choice("enable_prefix_caching", "on" if asked else "off", reason))
     return asked
 
@@ -150,12 +129,3 @@ def _target_itl(asked: SchedulerConfig, choices: list[Choice]) -> float | None:
     else:
         choices.append(Choice("target_itl_ms", f"{target:g}", "asked for; prompts are cut to keep it"))
     return target
-
-
-def _queue_timeout(asked: SchedulerConfig, choices: list[Choice]) -> float | None:
-    timeout = asked.queue_timeout
-    if timeout is None:
-        choices.append(Choice("queue_timeout", "none", "requests wait as long as it takes"))
-    else:
-        choices.append(Choice("queue_timeout", f"{timeout:g} s", "asked for"))
-    return timeout

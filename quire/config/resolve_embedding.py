@@ -1,32 +1,20 @@
-"""What embedding texts takes: `resolve` for a model that has no KV, no sampler and no scheduler."""
-
-from dataclasses import dataclass
+"""What reading texts takes: `resolve` for a model that has neither KV nor a sampler."""
 
 from quire.config.decide_compute import decide_dtype, decide_step_size
 from quire.config.decide_cpu import check_cpu_settings
+from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.resolved import Choice
+from quire.config.resolved import Choice, KVGroup, KVLayout, PreemptionCosts, Resolved, StepLimits
 from quire.core.errors import ConfigError
 
-
-@dataclass(frozen=True, slots=True)
-class ResolvedEmbedding:
-    """Everything an embedder needs to start, and why."""
-
-    dtype: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    """Tokens of one batch; a longer text is a batch of its own."""
-    max_model_len: int
-    choices: tuple[Choice, ...]
-    cpu_threads: int | None = None
-    """Threads of a CPU; None: torch's own choice."""
+_NO_PREEMPTION = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
+"""Nothing is ever preempted: a text that has a row is done with the step."""
 
 
 def resolve_embedding(
     asked: EngineConfig, model: ModelFacts, device: DeviceFacts, trained_length: int | None = None
-) -> ResolvedEmbedding:
+) -> Resolved:
     """`trained_length` is what the checkpoint was trained to embed, where that is less than its positions."""
     choices: list[Choice] = []
     check_cpu_settings(asked, device)
@@ -40,7 +28,27 @@ def resolve_embedding(
     dtype = decide_dtype(asked.model.dtype, model, device, choices)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
     longest = _longest(asked.model.max_model_len, model, trained_length, choices)
-    return ResolvedEmbedding(dtype, seqs, tokens, longest, tuple(choices), asked.model.cpu_threads)
+    return Resolved(
+        dtype=dtype,
+        kv=_places(seqs, longest, dtype),
+        limits=StepLimits(seqs, tokens, longest, whole_prompts=True),
+        preemption="recompute",
+        preemption_costs=_NO_PREEMPTION,
+        policy=decide_policy(asked.scheduler, choices),
+        policy_settings=policy_settings(asked.scheduler),
+        enable_prefix_caching=False,
+        target_itl_ms=None,
+        queue_timeout=decide_queue_timeout(asked.scheduler, choices),
+        weight_bytes=model.total_weight_bytes,
+        choices=tuple(choices),
+        cpu_threads=asked.model.cpu_threads,
+    )
+
+
+def _places(seqs: int, longest: int, dtype: str) -> KVLayout:
+    """No KV is kept, so a text is one block without bytes, and there are more of them than rows."""
+    group = KVGroup(layers=())
+    return KVLayout(longest, 2 * seqs, 0, (group,), block_bytes=0, bytes_per_token=0, dtype=dtype)
 
 
 def _refuse_measuring(asked: EngineConfig) -> None:

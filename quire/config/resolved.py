@@ -68,6 +68,8 @@ class StepLimits:
     """Slots kept ready beyond a sequence's tokens, for drafts."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
+    whole_prompts: bool = False
+    """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 
 
 @dataclass(frozen=True, slots=True)

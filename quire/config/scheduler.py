@@ -23,7 +23,8 @@ class SchedulerConfig:
     scheduling_policy: Policy = "fcfs"
     """Order of waiting: first come, shortest job, equal slices in turn, by priority, or fair by tokens a tenant."""
     preemption_mode: AskedPreemption = "auto"
-    """What a sequence that must yield loses: its KV (recompute) or its place (swap). auto: whichever costs less."""
+    """What happens to the KV of a preempted sequence: it is dropped and computed again (recompute) or moved to host
+    memory and back (swap). auto: whichever costs less."""
     target_itl_ms: float | None = None
     """Milliseconds between tokens to aim for; prompts are cut into chunks that keep it. Unset: no target."""
     queue_timeout: float | None = None

@@ -1,17 +1,19 @@
-"""Where the HTTP server listens, who may use it, and what it bears."""
+"""Where the HTTP server listens, who may use it, and its limits."""
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
 
+RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Where the HTTP server listens, who may use it, and what it bears."""
+    """Where the HTTP server listens, who may use it, and its limits."""
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 opens the server to the network."""
@@ -22,9 +24,9 @@ class ServerConfig:
     ssl_certfile: str | None = None
     """PEM file of the TLS certificate, with its chain. Unset: plain HTTP."""
     ssl_keyfile: str | None = None
-    """PEM file of the certificate's private key. Unset: it stands in --ssl-certfile."""
+    """PEM file of the certificate's private key. Unset: it is in --ssl-certfile."""
     served_model_name: str | None = None
-    """Names by which clients ask for the model, with commas between; the first is canonical. Unset: the model's own."""
+    """Names by which clients ask for the model, separated by commas; the first is canonical. Unset: the model's own."""
     chat_template: str | None = None
     """File with a Jinja chat template to use instead of the model's own."""
     api_key: str | None = field(default=None, repr=False, metadata={"secret": True})
@@ -33,6 +35,8 @@ class ServerConfig:
     """YAML file of named keys with limits of their own; `quire key` writes it, SIGHUP reads it again."""
     allowed_origins: str | None = None
     """Origins whose web pages may call the server, separated by commas; * is any. Unset: its own pages only."""
+    allowed_hosts: str | None = None
+    """Host names the server answers for beside its own, separated by commas; * is any. Unset: any where it has keys."""
     max_body_mb: float = 32.0
     """MiB of a request's body at most; files that are uploaded count as bodies."""
     max_header_kb: float = 64.0
@@ -43,16 +47,28 @@ class ServerConfig:
     """Seconds an idle connection stays open."""
     replicas: int = 1
     """Engines that share the work, each with a copy of the model."""
+    engines: str = "process"
+    """Where engines run: `process` starts --replicas of them here; `inline` runs one inside the server's process; else
+    addresses of engines that `quire engine` offers, with commas between them, as in tcp://10.0.0.5:7700."""
+    engine_secret_file: str | None = None
+    """File with the secret that a server and its engines on other hosts share."""
+    engine_ca_file: str | None = None
+    """Certificates that engines at tls:// addresses must be signed by. Unset: those the system trusts."""
+    routing: RoutingStrategy = "prefix"
+    """Which engine gets a request: the one with most of its prefix cached unless another has far less to do, the one
+    with the fewest tokens to do, or each in turn."""
     max_waiting_tokens: int | None = None
     """Tokens that may wait for an engine; more work is refused with 429. Unset: 1,024 whole contexts."""
     max_predicted_wait: float = 600.0
     """Seconds; a request that would wait longer for its first token is refused with 429."""
     step_timeout: float = 300.0
     """Seconds a step may take before its engine counts as stuck and is replaced."""
+    outage_timeout: float = 60.0
+    """Seconds that requests wait while no engine is ready; after that they end with 503, and /health says why."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
-    """Seconds that running work may go on after SIGTERM. Unset: as long as it takes."""
+    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
     store: str | None = None
     """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
     enable_docs: bool = True
@@ -66,12 +82,27 @@ class ServerConfig:
         self._check_seconds()
 
     def names(self) -> tuple[str, ...]:
-        """What clients may call the model, as far as it was said."""
+        """What clients may call the model, as far as they were given."""
         return _listed(self.served_model_name)
 
+    def engine_addresses(self) -> tuple[str, ...]:
+        """Where engines listen that others run; empty when this server runs its own."""
+        return () if self.engines in ("process", "inline") else _listed(self.engines)
+
+    @property
+    def num_engines(self) -> int:
+        """How many engines share the work."""
+        if self.engines == "inline":
+            return 1
+        return len(self.engine_addresses()) or self.replicas
+
     def origins(self) -> tuple[str, ...]:
-        """Whose pages may call the server, beside its own."""
+        """Whose pages may call the server, besides its own."""
         return _listed(self.allowed_origins)
+
+    def hosts(self) -> tuple[str, ...]:
+        """Names for which the server answers, beside its own."""
+        return _listed(self.allowed_hosts)
 
     def _check_places(self) -> None:
         check(
@@ -86,7 +117,11 @@ class ServerConfig:
             raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
 
     def _check_names(self) -> None:
-        for name, allowed in (("served_model_name", "names"), ("allowed_origins", "origins")):
+        for name, allowed in (
+            ("served_model_name", "names"),
+            ("allowed_origins", "origins"),
+            ("allowed_hosts", "host names"),
+        ):
             value = getattr(self, name)
             if value is not None:
                 listed = _listed(value)
@@ -96,6 +131,11 @@ class ServerConfig:
             ok = origin == "*" or (origin.startswith(("http://", "https://")) and origin.count("/") == 2)
             fix = "write them as a browser does, as in https://example.org, or * for any"
             check(ok, "allowed_origins", self.allowed_origins, "origins with commas between them", fix)
+
+        for host in self.hosts():
+            fix = "write them without scheme and port, as in quire.example.org, or * for any"
+            ok = host == "*" or not set(host) & set("/:*")
+            check(ok, "allowed_hosts", self.allowed_hosts, "host names with commas between them", fix)
 
     def _check_secret(self) -> None:
         key = self.api_key
@@ -108,16 +148,19 @@ class ServerConfig:
 
     def _check_counts(self) -> None:
         check(self.replicas >= 1, "replicas", self.replicas, "1 or more", "1 is a single engine")
+        fix = "leave --replicas out, or --engines, which says how many there are"
+        check(self.engines == "process" or self.replicas == 1, "replicas", self.replicas, "1 with --engines", fix)
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"
             check(self.max_waiting_tokens >= 1, "max_waiting_tokens", self.max_waiting_tokens, "1 or more", fix)
-        ok = 0.001 <= self.max_body_mb <= 4096  # NaN is no number that this holds for
+        ok = 0.001 <= self.max_body_mb <= 4096  # NaN fails this too
         check(ok, "max_body_mb", self.max_body_mb, "from 0.001 to 4096 MiB", "32 is the default")
         check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
 
     def _check_seconds(self) -> None:
-        for name in ("keep_alive", "max_predicted_wait", "step_timeout", "slow_reader_timeout", "drain_timeout"):
+        names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
+        for name in (*names, "drain_timeout"):
             value = getattr(self, name)
             if value is not None:
                 ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT

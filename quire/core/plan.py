@@ -7,6 +7,7 @@ cost two integers.
 
 import msgspec
 
+from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
 
 
@@ -34,6 +35,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     bad_words: list[tuple[int, ...]] = []
     length_for_angles: int = 0
     """A model whose position angles depend on the length takes the longer of this and a token's own position."""
+    pooling: PoolingParams | None = None
+    """What is read off its prompt; it samples nothing then."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +52,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `rows` is the batch in order; row i computes `counts[i]` tokens from its own `num_computed` on. The first
     `num_sampling` rows reach their last known token and each yield a sampled one; the others are chunks that do not
-    end in this step. A chunk is part of a prompt or of an answer, never of both, and those of prompts stand together.
+    end in this step, and prompts that are read out. A chunk is part of a prompt or of an answer, never of both, and
+    those of prompts stand together.
     """
 
     step: int

@@ -2,17 +2,13 @@
 
 import msgspec
 
-from quire.core.errors import InvalidRequest
+from quire.core.pooling_params import PoolingParams
+from quire.core.prompt import Prompt
 from quire.core.sampling_params import SamplingParams
 
 DEFAULT_TENANT = "default"
-
-
-class MediaKey(msgspec.Struct, frozen=True, array_like=True):
-    """Media whose first placeholder token stands at `position`; `digest` names its content for the prefix cache."""
-
-    position: int
-    digest: bytes
+NO_ANSWER = SamplingParams(max_tokens=1, detokenize=False)
+"""The parameters of a request that is read out: nothing is sampled, so only its treatment may differ."""
 
 
 class Emitted(msgspec.Struct, frozen=True, array_like=True):
@@ -26,8 +22,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Its sequences (`params.n` of them) live in the scheduler."""
 
     id: str
-    prompt: tuple[int, ...]
+    prompt: Prompt
     params: SamplingParams
+    pooling: PoolingParams | None = None
+    """What is read off the prompt; then it has no answer, and of `params` only its treatment counts."""
     arrival: float = 0.0
     """Seconds on the engine's clock."""
     tenant: str = DEFAULT_TENANT
@@ -35,17 +33,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_ids: tuple[int, ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     """The parameters' bad words as tokens."""
-    media: tuple[MediaKey, ...] = ()
     kv_variant: str = ""
     """What beside its tokens decides its KV: requests of different variants share no prefix."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
 
-    def __post_init__(self) -> None:
-        if not self.prompt:
-            raise InvalidRequest("the prompt is empty; it needs at least one token", field="prompt")
-        if min(self.prompt) < 0:
-            raise InvalidRequest(f"token id {min(self.prompt)} in the prompt is negative", field="prompt")
+    @property
+    def reads_every_token(self) -> bool:
+        """Whether it asks for more of its prompt than the last hidden state: then no token of it may be skipped."""
+        return self.pooling is not None and self.pooling.reads_every_token
 
     def stop_ids(self) -> frozenset[int]:
         """Token ids that end a sequence of this request."""

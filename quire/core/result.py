@@ -3,6 +3,7 @@
 import msgspec
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.pooling import Rows
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,5 +28,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By place among the sampling rows, where they were asked for."""
     prompt_logprobs: dict[int, PromptSpan] = {}
     """By place in the batch, where they were asked for."""
+    pooled: dict[int, Rows] = {}
+    """By place in the batch: what was read off prompts that end in this step."""
     elapsed: float = 0.0
     """Seconds the device was busy with this step."""

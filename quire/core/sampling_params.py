@@ -82,8 +82,6 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Requests share cached prefixes only with requests of the same salt."""
     use_prefix_cache: bool = True
     """False neither reads nor fills the prefix cache."""
-    adapter: str | None = None
-    """The LoRA adapter to apply, by name."""
 
     def __post_init__(self) -> None:
         for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids", "shown_tokens"):
@@ -153,7 +151,6 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             check_token_ids("logit_bias", tuple(self.logit_bias), MAX_LOGIT_BIAS)
             for token, bias in self.logit_bias.items():
                 check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
-        for name in ("cache_salt", "adapter"):
-            text = getattr(self, name)
-            if text is not None and (not isinstance(text, str) or not 0 < len(text) <= MAX_NAME_LENGTH):
-                raise invalid(name, text, f"text of 1 to {MAX_NAME_LENGTH} characters")
+        salt = self.cache_salt
+        if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= MAX_NAME_LENGTH):
+            raise invalid("cache_salt", salt, f"text of 1 to {MAX_NAME_LENGTH} characters")

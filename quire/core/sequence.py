@@ -53,8 +53,8 @@ class Sequence:
         self.index = index
         self.arrival = request.arrival
         self.status = Status.WAITING
-        self.tokens: list[int] = [*request.prompt, *emitted]
-        self.num_prompt = len(request.prompt)
+        self.tokens: list[int] = [*request.prompt.tokens, *emitted]
+        self.num_prompt = len(request.prompt.tokens)
         self.max_total = max_total
         """Tokens, prompt included, at which it ends for length."""
         self.min_total = self.num_prompt + params.min_tokens

@@ -40,8 +40,6 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     device_memory_bytes: int = 0
     """Memory in use on the device; 0 where the device is the CPU."""
     device_memory_total: int = 0
-    device_utilization: float | None = None
-    """Share of the time that the device computed, from 0 to 1, as its driver says; None where nobody asks it."""
 
 
 class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +62,6 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     first_token: float | None = None
     finished: float = 0.0
     moves: int = 0
-    """Engines that were lost under it."""
+    """Engines that were lost with it."""
     traceparent: str | None = None
     """The W3C header it came with, which names the trace it belongs to."""

@@ -36,7 +36,7 @@ class BatchCounts:
     answered: int = 0
     failed: int = 0
     skipped: int = 0
-    """They had their result already."""
+    """They already had a result."""
     prompt_tokens: int = 0
     output_tokens: int = 0
 
@@ -74,7 +74,7 @@ class BatchRunner:
         self.counts = BatchCounts()
 
     def run(self, lines: Iterator[BatchLine | BadLine]) -> Iterator[BatchCounts]:
-        """Run all; yields after every step, and whoever asks no more leaves the rest for another time."""
+        """Run all lines; yields after every step. A caller that stops iterating leaves the rest for another run."""
         exhausted = False
         while not exhausted or self._engine.has_work:
             finished: list[dict[str, Any]] = []
@@ -106,9 +106,7 @@ class BatchRunner:
     def _add(self, line: BatchLine) -> None:
         body = read_chat_body(line.body) if line.url == CHAT else read_completion_body(line.body)
         if body.model is not None and body.model not in self._names:
-            raise _UnknownModel(
-                f"the model {body.model!r} is not the one that runs, which is {self._names[0]!r}", field="model"
-            )
+            raise _UnknownModel(f"the model {body.model!r} is not served here; use {self._names[0]!r}", field="model")
         if body.stream:
             raise InvalidRequest("stream is true; it must be false or left out in a batch", field="stream")
         # all are encoded before any is added, so that a bad prompt leaves nothing running
@@ -120,7 +118,7 @@ class BatchRunner:
         except QuireError as error:
             for request_id in job.waiting:
                 self._engine.abort(request_id)
-            if isinstance(error, InvalidRequest) and error.field == "structured":  # the engine's word
+            if isinstance(error, InvalidRequest) and error.field == "structured":  # the engine's name for it
                 error.field = body.structured_field
             raise
         self._jobs |= dict.fromkeys(job.waiting, job)

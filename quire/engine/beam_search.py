@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from quire.core.errors import InvalidRequest
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from quire.core.sequence import Sequence
@@ -75,7 +76,9 @@ def _start(
         ignore_eos=True,
         detokenize=False,
     )
-    request = Request(id=f"beam-{number}-{time.monotonic_ns()}", prompt=prompt, params=asked, arrival=time.monotonic())
+    request = Request(
+        id=f"beam-{number}-{time.monotonic()}", prompt=Prompt(prompt), params=asked, arrival=time.monotonic()
+    )
     return _Search(beams, loop.add(request))
 
 

@@ -1,7 +1,7 @@
 """Blame: finds the requests that make steps throw, so that they fail alone.
 
 A step that threw says only that one of its requests is bad. Half of them are tried while all others wait; a half
-that throws is halved again, a half that gets on is cleared, and one that throws alone is the one to blame.
+that throws is halved again, a half that makes progress is cleared, and one that throws alone is the one to blame.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ TRIAL = "trial"
 
 @dataclass(slots=True)
 class _Trial:
-    """Requests that run by themselves until each of them has got further."""
+    """Requests that run by themselves until each of them has made progress."""
 
     waiting: dict[str, int]
     """Request id → tokens it had when the trial began."""
 
 
 class Blame:
-    """The suspects of one engine. Empty, and in nobody's way, as long as no step throws."""
+    """The suspects of one engine. Empty as long as no step throws."""
 
     def __init__(self, scheduler: Scheduler, holds: Holds) -> None:
         self._scheduler = scheduler
@@ -31,10 +31,6 @@ class Blame:
         self._untried: list[list[str]] = []
         """Groups still to be tried, the next one last."""
         self._trial: _Trial | None = None
-
-    @property
-    def is_trying(self) -> bool:
-        return self._trial is not None
 
     def step_threw(self, sequences: list[Sequence]) -> list[str]:
         """A step with these sequences threw and was rolled back; returns the request that is to blame, once known."""
@@ -54,7 +50,7 @@ class Blame:
         return guilty
 
     def stepped(self) -> None:
-        """A step went well: the trial is over once all its requests have got further, or ended."""
+        """A step went well: the trial is over once all its requests have made progress or ended."""
         if self._trial is None:
             return
         for request, had in list(self._trial.waiting.items()):

@@ -30,7 +30,7 @@ class SequenceText:
         self._detokenizer = None
         if tokenizer is not None and params.detokenize:
             self._detokenizer = tokenizer.detokenizer(
-                skip_special_tokens=params.skip_special_tokens, shown=params.shown_tokens, prompt=request.prompt
+                skip_special_tokens=params.skip_special_tokens, shown=params.shown_tokens, prompt=request.prompt.tokens
             )
         self._stops = StopStrings(params.stop, include_stop=params.include_stop_str_in_output)
 
@@ -93,7 +93,7 @@ class RequestRecord:
         return RequestOutput(
             request_id=self.request.id,
             prompt=self._prompt,
-            prompt_token_ids=list(self.request.prompt),
+            prompt_token_ids=list(self.request.prompt.tokens),
             prompt_logprobs=self._prompt_logprobs(),
             outputs=outputs,
             finished=finished,
@@ -103,8 +103,8 @@ class RequestRecord:
     def _prompt_logprobs(self) -> list[NamedLogprobs | None] | None:
         if self.request.params.prompt_logprobs is None:
             return None
-        found = (self._spans.get(position) for position in range(1, len(self.request.prompt)))
-        # nothing stands before the first token that could have predicted it
+        found = (self._spans.get(position) for position in range(1, len(self.request.prompt.tokens)))
+        # nothing before the first token could have predicted it
         return [None, *(None if one is None else named_logprobs(one, self._tokenizer) for one in found)]
 
 
@@ -126,7 +126,7 @@ class Collector:
             metrics = record.metrics
             if metrics.first_token_time is None:
                 metrics.first_token_time, metrics.first_scheduled_time = now, seq.first_granted
-            if seq in stopped:  # by one of several tokens of this step, and this one stands behind it
+            if seq in stopped:  # an earlier token of this step ended it
                 continue
             ends_here = seq.status is Status.STOPPED and token in seq.stop_ids
             if record.sequences[seq.index].add(token, ends_here, update.logprobs.get(seq.id)):

@@ -1,14 +1,11 @@
-"""Embeddings: texts in; vectors, their likeness and scores of labels out. Knows text and limits; the executor knows the
+"""Embeddings: texts in; vectors, their likeness and scores of labels out. Knows text and limits; the engine knows the
 model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from pathlib import Path
 
-from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
-from quire.config.resolve_embedding import resolve_embedding
-from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
+from quire.core.errors import InvalidRequest, RequestTooLarge
 from quire.core.outputs import (
     ClassificationOutput,
     ClassificationRequestOutput,
@@ -20,37 +17,34 @@ from quire.core.outputs import (
     ScoringRequestOutput,
 )
 from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingTask, Readout, Rows
-from quire.executor.embedding import EmbeddingExecutor, start_embedding
-from quire.executor.inline import InlineExecutor, local_device_facts
-from quire.models.loading.header import read_model_facts
-from quire.models.loading.locate import locate
-from quire.models.loading.sentence_settings import SentenceSettings, read_sentence_settings
+from quire.core.pooling_params import PoolingParams
+from quire.models.loading.sentence_settings import SentenceSettings
 from quire.text.labels import labels_of
-from quire.text.load import load_tokenizer
 from quire.text.pairs import PairTokens
 from quire.text.tokenizer import Tokenizer
 from quire.text.truncation import encode_truncated
 
 TextPrompt = str | list[int]
-_CLASSIFIER = "ForSequenceClassification"
+Pool = Callable[[Sequence[list[int]], Sequence[PoolingParams]], list[Rows]]
+"""Prompts and what each is asked for to what was read off them."""
 
 
 class Embeddings:
-    """A model that is ready to embed or to classify, in the caller's thread."""
+    """A model that is ready to embed or to classify."""
 
     def __init__(
         self,
-        executor: EmbeddingExecutor,
+        pool: Pool,
         tokenizer: Tokenizer | None,
         model: ModelFacts,
         max_length: int,
         settings: SentenceSettings | None = None,
     ) -> None:
-        """`settings` are those that the files beside the model give."""
+        """`pool` reads out what it is given; `settings` are those that the files beside the model give."""
         self.tokenizer = tokenizer
         self.model = model
         self.max_length = max_length
-        self._executor = executor
+        self._pool = pool
         self._settings = settings or SentenceSettings()
         self._labels = labels_of(model, self._settings)
         self._numbers = count()
@@ -167,15 +161,9 @@ class Embeddings:
             )
         for ids in tokens:
             self._check(ids)
-        if readout == "token_embed":
-            return self._executor.embed_tokens(tokens, normalized=normalize)
-        if readout == "classify":
-            return [[scores] for scores in self._executor.classify(tokens, types)]
-        return [[vector] for vector in self._executor.embed(tokens, pooling, normalized=normalize)]
-
-    def close(self) -> None:
-        """Free the model's memory. Safe to call twice."""
-        self._executor.close()
+        usual = pooling or self._settings.pooling_of(self.model.spec)
+        of_pairs = [()] * len(tokens) if types is None else [tuple(each) for each in types]
+        return self._pool(tokens, [PoolingParams(readout, usual, normalize, each) for each in of_pairs])
 
     def _score_pairs(
         self, first: list[TextPrompt], second: list[TextPrompt], truncate: int | None, use_activation: bool
@@ -268,30 +256,6 @@ class Embeddings:
                 f"token id {wrong} is not in the vocabulary, which goes from 0 to {self.model.spec.vocab_size - 1}",
                 field="prompt",
             )
-
-
-def open_embedder(asked: EngineConfig) -> Embeddings:
-    """Load the model that was asked for, encoder or decoder, to embed or to classify and for nothing else."""
-    path = locate(asked.model.model, asked.model.revision)
-    facts = read_model_facts(str(path), impl="quire")
-    if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
-        raise CheckpointError(
-            f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
-            "family, or an embedding model, which quire also scores texts with."
-        )
-    settings = read_sentence_settings(path)
-    resolved = resolve_embedding(asked, facts, local_device_facts(), settings.max_length)
-    executor = start_embedding(path, resolved, settings.pooling)
-    tokenizer = load_tokenizer(path)
-    return Embeddings(executor, tokenizer, facts, resolved.max_model_len, settings)
-
-
-def share_model(
-    executor: InlineExecutor, path: Path, tokenizer: Tokenizer | None, model: ModelFacts, max_length: int
-) -> Embeddings:
-    """Embeddings by the model at `path` that `executor` already runs; the weights are there once."""
-    settings = read_sentence_settings(path)
-    return Embeddings(executor.embedding(settings.pooling), tokenizer, model, max_length, settings)
 
 
 def _as_list(texts: str | Sequence[TextPrompt]) -> list[TextPrompt]:

@@ -2,26 +2,33 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
-from quire.core.errors import InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
+from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
+from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.engine.collector import Collector
-from quire.engine.embedding import Embeddings, share_model
+from quire.engine.embedding import Embeddings
 from quire.engine.loop import EngineLoop
 from quire.engine.requests import RequestMaker
 from quire.engine.start import start_loop
-from quire.executor.inline import InlineExecutor
+from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.start_clock import StartClock, parts_table
 from quire.protocol.parsers.tool_schemas import check_schemas
 from quire.protocol.parsers.tools import Tools
+from quire.text.labels import only_pools
 from quire.text.load import load_tokenizer
 from quire.text.tokenizer import Tokenizer
 
@@ -44,20 +51,24 @@ class Engine:
         self.tokenizer = tokenizer
         self.resolved = resolved
         self.loop = loop
-        self._model = model
+        self.model = model
         self._collector = Collector(tokenizer)
         self._requests = RequestMaker(tokenizer, model)
         self._numbers = count()
+        self._early: list[RequestOutput] = []
+        """Requests that became complete while something was read out."""
+        self._read: dict[str, tuple[Sequence, Rows | None]] = {}
+        """By request id: what was read out, and how that ended."""
 
     @property
     def has_work(self) -> bool:
-        return self.loop.has_work
+        return self.loop.has_work or bool(self._early)
 
     def add(self, prompt: str | list[int], params: SamplingParams, *, request_id: str | None = None) -> str:
         """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run."""
         text = prompt if isinstance(prompt, str) else None
         tokens = self.encode(prompt)
-        request = self._requests.make(request_id or str(next(self._numbers)), tokens, params)
+        request = self._requests.make(request_id or self._next_id(), tokens, params)
         self.loop.add(request)
         self._collector.open(request, text)
         return request.id
@@ -77,12 +88,25 @@ class Engine:
 
     def step(self) -> list[RequestOutput]:
         """Run one step; returns the requests that are complete by it."""
-        update, finished = self.loop.step()
-        now = time.monotonic()
-        for seq in self._collector.take(update, now):
-            self.loop.end(seq, Status.STOPPED)
-        finished += self.loop.scheduler.take_finished()
-        return self._collector.finish(finished, now)
+        complete = [*self._early, *self._step()]
+        self._early = []
+        return complete
+
+    def pool(self, prompts: Iterable[list[int]], params: Iterable[PoolingParams]) -> list[Rows]:
+        """What is read off each prompt. All or nothing: raises what is wrong with one of them, or that one failed."""
+        ids: list[str] = []
+        try:
+            for tokens, asked in zip(prompts, params, strict=True):
+                request = self._requests.make(self._next_id(), tokens, NO_ANSWER, pooling=asked)
+                self.loop.add(request)
+                ids.append(request.id)
+            while any(request_id not in self._read for request_id in ids):
+                self._early += self._step()
+            return [_rows_of(*self._read[request_id]) for request_id in ids]
+        finally:
+            for request_id in ids:
+                self.loop.abort(request_id)
+                self._read.pop(request_id, None)
 
     def partial_outputs(self) -> list[RequestOutput]:
         """Requests that are not complete, as far as they have come."""
@@ -93,20 +117,50 @@ class Engine:
 
     def embeddings(self, path: Path) -> Embeddings:
         """Embeddings by the same model, whose files are at `path`."""
-        executor = self.loop.executor
-        assert isinstance(executor, InlineExecutor)
-        return share_model(executor, path, self.tokenizer, self._model, self.resolved.limits.max_model_len)
+        longest = self.resolved.limits.max_model_len
+        return Embeddings(self.pool, self.tokenizer, self.model, longest, read_sentence_settings(path))
 
     def close(self) -> None:
         self._requests.close()
         self.loop.close()
 
+    def _next_id(self) -> str:
+        return str(next(self._numbers))
 
-def start_engine(asked: EngineConfig, *, seed: int = 0) -> tuple[Engine, Path]:
-    """Load the model that was asked for; returns the engine and where its files are."""
+    def _step(self) -> list[RequestOutput]:
+        update, finished = self.loop.step()
+        now = time.monotonic()
+        for seq in self._collector.take(update, now):
+            self.loop.end(seq, Status.STOPPED)
+        finished += self.loop.scheduler.take_finished()
+        answers: list[Sequence] = []
+        for seq in finished:
+            if seq.request.pooling is None:
+                answers.append(seq)
+            else:
+                self._read[seq.request.id] = (seq, update.pooled.get(seq.id))
+        return self._collector.finish(answers, now)
+
+
+def _rows_of(seq: Sequence, rows: Rows | None) -> Rows:
+    if rows is None:
+        why = seq.failure or "the engine could not compute it; its log has the details"
+        raise RequestFailed(f"a prompt of {seq.num_prompt} tokens could not be read: {why}")
+    return rows
+
+
+def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = False) -> tuple[Engine, Path]:
+    """Load the model that was asked for; returns the engine and where its files are.
+
+    `may_only_read` takes encoders and classifiers too, which generate nothing.
+    """
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
+    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    if not may_only_read and only_pools(facts):
+        kind = "a classifier" if facts.labels else "an encoder"
+        raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
     started = start_loop(asked, path, seed=seed, clock=clock)
     tokenizer = None
     if not asked.model.skip_tokenizer:

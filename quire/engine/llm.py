@@ -1,6 +1,7 @@
 """LLM: the offline interface. Names and shapes follow vLLM's, so that its examples run after changing the import."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,9 @@ from quire.core.outputs import (
 from quire.core.pooling import Pooling, PoolingTask
 from quire.core.sampling_params import SamplingParams
 from quire.engine.beam_search import BeamSearchParams, beam_search
-from quire.engine.embedding import Embeddings, open_embedder
+from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
-from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
@@ -31,7 +31,7 @@ from quire.protocol.parsers.style import AnswerStyle
 from quire.text.chat_template import ChatTemplate
 from quire.text.labels import only_pools
 from quire.text.load import load_chat_template
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
@@ -47,25 +47,19 @@ class LLM:
     ) -> None:
         config = EngineConfig.from_flat(model=model, **settings)
         self._path = locate(config.model.model, config.model.revision)
-        self._started: Engine | None = None
-        """None: an encoder or a classifier, which generates nothing."""
-        self._embedder: Embeddings | None = None
-        if only_pools(read_model_facts(str(self._path), impl=config.model.model_impl)):
-            self._embedder = open_embedder(config)
-        else:
-            self._started, _ = start_engine(config, seed=seed)
+        self._started, _ = start_engine(config, seed=seed, may_only_read=True)
         self._template_file = None if chat_template is None else Path(chat_template)
         self._template: ChatTemplate | None = None
         self._parsers = config.parsers
         self._style: AnswerStyle | None = None
-        self._templates = TemplateProcess()
+        self._templates = TemplatePool()
 
     def warm_up(self) -> None:
         """Compile kernels and capture graphs now, so that no answer waits for them.
 
         Takes half a minute on a GPU and nothing on a CPU; a server does it while it has no requests.
         """
-        while self._started is not None and self._started.loop.warm_up():
+        while self._started.loop.warm_up():
             pass
 
     def generate(
@@ -243,7 +237,7 @@ class LLM:
         )
 
     def get_tokenizer(self) -> Tokenizer:
-        tokenizer = self._embeddings.tokenizer if self._started is None else self._started.tokenizer
+        tokenizer = self._started.tokenizer
         if tokenizer is None:
             raise ConfigError("the model was loaded without its tokenizer; leave skip_tokenizer out")
         return tokenizer
@@ -264,25 +258,21 @@ class LLM:
 
     def close(self) -> None:
         """Free the model's memory. Safe to call twice."""
-        if self._embedder is not None:
-            self._embedder.close()
-        if self._started is not None:
-            self._started.close()
+        self._started.close()
         self._templates.close()
+
+    @cached_property
+    def _embeddings(self) -> Embeddings:
+        return self._started.embeddings(self._path)
 
     @property
     def _engine(self) -> Engine:
-        if self._started is None:
-            kind = "a classifier: it sorts" if self._embeddings.model.labels else "an encoder: it embeds"
-            use = "classify or score" if self._embeddings.model.labels else "embed or score"
+        model = self._started.model
+        if only_pools(model):
+            kind = "a classifier: it sorts" if model.labels else "an encoder: it embeds"
+            use = "classify or score" if model.labels else "embed or score"
             raise InvalidRequest(f"{self._path} is {kind} texts and generates none; use {use}")
         return self._started
-
-    @property
-    def _embeddings(self) -> Embeddings:
-        if self._embedder is None:
-            self._embedder = self._engine.embeddings(self._path)
-        return self._embedder
 
     def _run(self, progress: Progress) -> dict[str, RequestOutput]:
         outputs: dict[str, RequestOutput] = {}

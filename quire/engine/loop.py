@@ -35,7 +35,7 @@ class StepFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class _Flight:
+class _StartedStep:
     plan: StepPlan
     handle: StepHandle
 
@@ -47,7 +47,7 @@ class EngineLoop:
         """`grammars` is the worker's too; without it there is no structured output."""
         self._scheduler = scheduler
         self._executor = executor
-        self._in_flight: deque[_Flight] = deque()
+        self._in_flight: deque[_StartedStep] = deque()
         self._most_in_flight = executor.max_in_flight
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
@@ -99,11 +99,11 @@ class EngineLoop:
             if not plan.is_empty:
                 handle = self._executor.execute(plan)
                 if plan.rows:
-                    self._in_flight.append(_Flight(plan, handle))
+                    self._in_flight.append(_StartedStep(plan, handle))
             if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.rows):
-                flight = self._in_flight.popleft()
-                due = flight.plan
-                update = self._read(flight)
+                started = self._in_flight.popleft()
+                due = started.plan
+                update = self._read(started)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
             update = self._step_threw(due, error)
         finished = self._scheduler.take_finished()
@@ -115,7 +115,7 @@ class EngineLoop:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         try:
             return self._executor.warm_up()
-        except Exception:  # requests that need it will find out, with someone to tell
+        except Exception:  # a request that needs it will fail by itself, and its client will be told
             _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
@@ -132,27 +132,27 @@ class EngineLoop:
     def close(self) -> None:
         self._executor.close()
 
-    def _read(self, flight: _Flight) -> StepUpdate:
-        result = flight.handle.result()
+    def _read(self, started: _StartedStep) -> StepUpdate:
+        result = started.handle.result()
         update = self._scheduler.update(result)
         self._blame.stepped()
         self._oom_backoff.stepped()
-        plan = flight.plan
+        plan = started.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
         return update
 
     def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:
-        """Take the step back and find out who is to blame; raises where the device itself is gone.
+        """Roll the step back and find the request to blame; raises if the device itself is gone.
 
-        A step before it is read first: what that one computed counts, or, if it threw too, it is to be taken back.
+        An earlier step is read first: what it computed counts, or, if it threw too, it is rolled back.
         """
         update = StepUpdate([], [])
         if self._in_flight and self._in_flight[0].plan.step < plan.step:
-            flight = self._in_flight.popleft()
+            started = self._in_flight.popleft()
             try:
-                update = self._read(flight)
+                update = self._read(started)
             except Exception as earlier:
-                plan, error = flight.plan, earlier
+                plan, error = started.plan, earlier
         self.num_failed_steps += 1
         sequences = self._scheduler.rollback(plan.step)
         self._in_flight.clear()
@@ -170,12 +170,12 @@ class EngineLoop:
         return update
 
     def _ran_out(self, plan: StepPlan, sequences: list[Sequence]) -> None:
-        """Go on with smaller steps; a request that does not fit even alone ends."""
+        """Continue with smaller steps; a request that does not fit even alone ends."""
         self.num_out_of_memory += 1
         tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
         is_someone = self._oom_backoff.ran_out(tokens, requests)
         _log.warning(
-            "step %d had %d tokens of %d requests and was taken back; the next ones have %d tokens at most",
+            "step %d had %d tokens of %d requests and was rolled back; the next steps have at most %d tokens",
             *(plan.step, tokens, requests, self._oom_backoff.num_tokens),
         )
         for request_id in self._blame.step_threw(sequences) if is_someone else ():

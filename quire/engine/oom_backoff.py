@@ -1,6 +1,6 @@
 """OomBackoff: how many tokens a step may have on a device that has run out of memory.
 
-A step that did not fit is taken back and tried again with half its tokens; as running sequences take one each, that
+A step that did not fit is rolled back and tried again with half its tokens; as running sequences take one each, that
 also bounds how many of them there are. Steps that go well win the room back, more slowly each time it proves too much.
 """
 
@@ -12,7 +12,7 @@ MOST_PATIENCE = 4096
 
 
 class OomBackoff:
-    """The token budget of one scheduler. Its own limit, and in nobody's way, as long as memory suffices."""
+    """The token budget of one scheduler. The scheduler's own limit as long as memory suffices."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -29,8 +29,8 @@ class OomBackoff:
     def ran_out(self, num_tokens: int, num_requests: int) -> bool:
         """A step did not fit and was rolled back; the next ones are smaller.
 
-        Returns whether that is not enough, and it is to be found out who is to blame: a smaller step did not fit
-        either, or none could be smaller. One request alone is tried with ever fewer tokens first.
+        Returns whether that is not enough and a request is to blame: a smaller step did not fit either, or none could
+        be smaller. One request alone is first tried with ever fewer tokens, if it can be cut.
         """
         if not num_tokens:  # it moved blocks and computed nothing: there is nothing to make smaller
             return False
@@ -39,10 +39,12 @@ class OomBackoff:
             self._patience = min(MOST_PATIENCE, self._patience * 2)
         self._went_well = 0
         self._scheduler.token_budget = max(1, min(self.num_tokens, num_tokens // 2))
-        return num_tokens == 1 or (is_retry and num_requests > 1)
+        if num_requests == 1:
+            return num_tokens == 1 or self._scheduler.limits.whole_prompts
+        return num_tokens == 1 or is_retry
 
     def relieved(self) -> None:
-        """Who took all the memory is gone, and the room is what it was."""
+        """The request that took all the memory is gone: restore the budget."""
         self._scheduler.token_budget = self._scheduler.limits.max_num_batched_tokens
 
     def stepped(self) -> None:
@@ -56,5 +58,5 @@ class OomBackoff:
             return
         self._went_well = 0
         if self.num_tokens == most:
-            self._patience = FIRST_PATIENCE  # it has held: what comes next is another story
+            self._patience = FIRST_PATIENCE  # memory has sufficed for long: the next shortage starts over
         self._scheduler.token_budget = min(most, self.num_tokens * 2)

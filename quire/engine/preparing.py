@@ -35,7 +35,7 @@ class Preparing:
 
     def begin(self, request: Request) -> "list[Future[Any]]":
         """Start what a request needs first; raises what is known to be wrong."""
-        found = (self._grammar(request), self._executor.prepare(request.params))
+        found = (self._grammar(request), self._executor.prepare(request))
         return [each for each in found if each is not None]
 
     def _grammar(self, request: Request) -> "Future[Any] | None":
@@ -43,7 +43,7 @@ class Preparing:
         if structured is None:
             return None
         if self._grammar_cache is None:
-            raise InvalidRequest("structured is set, and this engine has no grammars; leave it out", field="structured")
+            raise InvalidRequest("structured is set, but this engine has no grammars; leave it out", field="structured")
         compiling = self._grammar_cache.prepare(structured)
         if not compiling.done():
             return compiling

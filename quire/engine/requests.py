@@ -4,6 +4,8 @@ import time
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
+from quire.core.pooling_params import PoolingParams
+from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
@@ -24,16 +26,23 @@ class RequestMaker:
         """Checks structured output; None without a tokenizer."""
 
     def make(
-        self, request_id: str, tokens: list[int], params: SamplingParams, *, tenant: str = DEFAULT_TENANT
+        self,
+        request_id: str,
+        tokens: list[int],
+        params: SamplingParams,
+        *,
+        pooling: PoolingParams | None = None,
+        tenant: str = DEFAULT_TENANT,
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
-        Waits for the check of a grammar that is not known; whoever must not wait has it checked before.
+        Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
         request = Request(
             id=request_id,
-            prompt=tuple(tokens),
+            prompt=Prompt(tuple(tokens)),
             params=params,
+            pooling=pooling,
             arrival=time.monotonic(),
             tenant=tenant,
             eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,
@@ -49,7 +58,7 @@ class RequestMaker:
             self.grammars.close()
 
     def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:
-        """A word is bad at the start of a text and behind a space."""
+        """A word is bad at the start of a text and after a space."""
         if not params.bad_words:
             return []
         if self._tokenizer is None:
@@ -59,15 +68,13 @@ class RequestMaker:
         return list(dict.fromkeys(tuple(tokens) for tokens in encoded if tokens))
 
     def _check(self, request: Request) -> None:
-        largest, last = max(request.prompt), self._model.spec.vocab_size - 1
+        largest, last = max(request.prompt.tokens), self._model.spec.vocab_size - 1
         if largest > last:
             raise InvalidRequest(
                 f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
                 field="prompt",
             )
         check_token_ids(request.params, self._model.spec.vocab_size, request.bad_words)
-        if request.params.adapter is not None:
-            raise InvalidRequest("adapter is set, but LoRA adapters are not built yet; leave it out", field="adapter")
         if request.params.structured is not None:
             if self.grammars is None:
                 raise InvalidRequest("structured output needs the tokenizer, which was not loaded", field="structured")

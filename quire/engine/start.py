@@ -9,13 +9,15 @@ from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolve import resolve
+from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
-from quire.executor.inline import local_device_facts, start_inline
+from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.models.loading.header import read_model_facts
+from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.cache import GrammarCache
@@ -23,6 +25,7 @@ from quire.sampling.grammar.vocabulary import GrammarVocabulary
 from quire.text.labels import only_pools
 
 _log = logging.getLogger(__name__)
+_CLASSIFIER = "ForSequenceClassification"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +41,18 @@ def start_loop(
     asked: EngineConfig,
     path: Path,
     *,
-    facts: ModelFacts | None = None,
     seed: int = 0,
     tenant_weights: Mapping[str, float] | None = None,
+    memory_share: float = 1.0,
     clock: StartClock | None = None,
 ) -> StartedLoop:
-    """Load the model whose files are at `path`; `facts` are what its header says, if that was read already.
+    """Load the model whose files are at `path`.
 
-    `clock` is told what took how long.
+    `memory_share` is what this engine may plan with of its device's memory; `clock` is told what took how long.
     """
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
-    facts = facts or read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = read_model_facts(str(path), impl=asked.model.model_impl)
     if not facts.spec.is_described and asked.model.model_impl == "auto":
         _log.warning(
             "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "
@@ -58,22 +61,21 @@ def start_loop(
             facts.spec.architecture,
         )
     if only_pools(facts):
-        kind = "a classifier" if facts.labels else "an encoder"
-        raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
+        return _start_reading(asked, path, facts, tenant_weights, clock)
     if not facts.spec.generates:
         raise CheckpointError(
-            f"{path} lacks lm_head.weight, its output head: it can embed texts and generate none; the download may be "
-            "incomplete."
+            f"{path} lacks lm_head.weight, its output head: it can embed texts but not generate any; the download "
+            "may be incomplete."
         )
     clock.done("reading the model's header")
-    device = local_device_facts()
+    device = local_device_facts().shared(memory_share)
     clock.done("finding the device")
     resolved = resolve(asked, facts, device)
     lacking = slow_for_lack_of(asked, facts, device)
     if lacking is not None:
         _log.warning(
-            "quire's native core for CPUs has no %s, which %s needs: torch's operations compute, which is slower; "
-            "--cpu-compute exact asks for that",
+            "quire's native core for CPUs has no %s, which %s needs: torch computes instead, which is slower; "
+            "--cpu-compute exact chooses torch",
             lacking,
             facts.name,
         )
@@ -93,6 +95,27 @@ def _grammar_vocabulary(path: Path, facts: ModelFacts) -> GrammarVocabulary:
     from quire.text.load import load_tokenizer
 
     return grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size)
+
+
+def _start_reading(
+    asked: EngineConfig,
+    path: Path,
+    facts: ModelFacts,
+    tenant_weights: Mapping[str, float] | None,
+    clock: StartClock,
+) -> StartedLoop:
+    """A model that reads texts and generates none: no KV, no sampler, and whole prompts in every step."""
+    if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
+        raise CheckpointError(
+            f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
+            "family, or an embedding model, which quire also scores texts with."
+        )
+    resolved = resolve_embedding(asked, facts, local_device_facts(), read_sentence_settings(path).max_length)
+    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
+    with LoadingBar(facts.total_weight_bytes, enabled=True) as bar:
+        executor = start_inline_pooling(path, resolved, bar.loaded, clock)
+    clock.done("loading the model")
+    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
 
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:

@@ -1,4 +1,4 @@
-"""The text of one request as it is generated. Runs the engine itself, so it has the engine for itself meanwhile."""
+"""The text of one request as it is generated. Runs the engine itself, so nothing else can use the engine meanwhile."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -13,7 +13,7 @@ class TextStream:
     """Iterate for a piece of text a step; `output` is all of it so far.
 
     A piece is empty while the prompt is read or a character is incomplete, so that a reader can leave at any step.
-    Leaving the `with` block early ends the request: nothing goes on being generated for nobody.
+    Leaving the `with` block early ends the request: nothing is generated that nobody reads.
     """
 
     def __init__(self, engine: Engine, prompt: str | list[int], params: SamplingParams) -> None:

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Future
 
 from quire.core.plan import StepPlan
+from quire.core.request import Request
 from quire.core.result import StepResult
-from quire.core.sampling_params import SamplingParams
 
 
 class StepHandle(ABC):
@@ -26,8 +26,8 @@ class Executor(ABC):
     def execute(self, plan: StepPlan) -> StepHandle:
         """Start a step; raises an OutOfDeviceMemory, at once or by its result, where the device is full."""
 
-    def prepare(self, params: SamplingParams) -> "Future[None] | None":
-        """Begin to load what requests with these parameters need and others do not; None: they can run at once."""
+    def prepare(self, request: Request) -> "Future[None] | None":
+        """Begin to load what this request needs and others do not; None: it can run at once."""
         return None
 
     def warm_up(self) -> bool:

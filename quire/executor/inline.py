@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
-from quire.core.pooling import Pooling
+from quire.core.request import Request
 from quire.core.result import StepResult
-from quire.core.sampling_params import SamplingParams
 from quire.executor.base import Executor, StepHandle
-from quire.executor.embedding import EmbeddingExecutor
 from quire.observe.start_clock import StartClock
 from quire.worker.cpu_core import start_core
 from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
@@ -20,6 +18,7 @@ from quire.worker.start_core_worker import start_core_worker
 
 if TYPE_CHECKING:
     from quire.worker.core_worker import CoreStepDone, CoreWorker
+    from quire.worker.pooling_worker import PoolingWorker
     from quire.worker.running_step import RunningStep
     from quire.worker.start import Grammars, Progress
     from quire.worker.worker import Worker
@@ -38,8 +37,8 @@ class InlineExecutor(Executor):
     is nothing to overlap with.
     """
 
-    def __init__(self, worker: "Worker | CoreWorker", max_in_flight: int = 1) -> None:
-        self._worker: Worker | CoreWorker | None = worker
+    def __init__(self, worker: "Worker | CoreWorker | PoolingWorker", max_in_flight: int = 1) -> None:
+        self._worker: Worker | CoreWorker | PoolingWorker | None = worker
         self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
@@ -47,9 +46,9 @@ class InlineExecutor(Executor):
         worker = self._worker
         return _Started(telling_out_of_memory(lambda: worker.start(plan)))
 
-    def prepare(self, params: SamplingParams) -> "Future[None] | None":
+    def prepare(self, request: Request) -> "Future[None] | None":
         assert self._worker is not None, "the executor is closed"
-        return self._worker.prepare(params)
+        return self._worker.prepare(request)
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"
@@ -61,11 +60,6 @@ class InlineExecutor(Executor):
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"
         self._worker.reset()
-
-    def embedding(self, pooling: Pooling | None) -> EmbeddingExecutor:
-        """Embeds with the worker's model; `pooling` None is what suits it."""
-        assert self._worker is not None, "the executor is closed"
-        return EmbeddingExecutor(self._worker.embedder(pooling))
 
     def close(self) -> None:
         self._worker = None
@@ -88,18 +82,17 @@ def start_inline(
     clock = clock or StartClock()
     core = start_core(path, resolved) if resolved.cpu_core else None
     if core is not None:
-        worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
-        if worker is not None:
+        core_worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
+        if core_worker is not None:
             clock.done("weights and memory")
-            return InlineExecutor(worker)
+            return InlineExecutor(core_worker)
     from quire.worker.start import start_worker
 
     clock.done("importing torch")
-    device = this_device()
-    whole = start_worker(
+    worker = start_worker(
         path,
         resolved,
-        device=device,
+        device=this_device(),
         seed=seed,
         in_background=in_background,
         progress=progress,
@@ -107,7 +100,21 @@ def start_inline(
         clock=clock,
         core=core,
     )
-    return InlineExecutor(whole, max_in_flight=2 if device.type == "cuda" else 1)
+    return _inline(worker)
+
+
+def start_inline_pooling(
+    path: Path, resolved: Resolved, progress: "Progress | None" = None, clock: StartClock | None = None
+) -> InlineExecutor:
+    """An executor with the model at `path`, which only reads, on this machine's device."""
+    from quire.worker.start_pooling import start_pooling_worker
+
+    (clock or StartClock()).done("importing torch")
+    return _inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
+
+
+def _inline(worker: "Worker | PoolingWorker") -> InlineExecutor:
+    return InlineExecutor(worker, max_in_flight=2 if this_device().type == "cuda" else 1)
 
 
 def local_device_facts() -> DeviceFacts:

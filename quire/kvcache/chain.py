@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from struct import pack
 
-from quire.core.request import MediaKey
-from quire.core.sampling_params import SamplingParams
+from quire.core.prompt import MediaKey
 
 
-def chain_root(params: SamplingParams, kv_variant: str) -> bytes:
+def chain_root(adapter: str | None, cache_salt: str | None, kv_variant: str) -> bytes:
     """Where the chain of a sequence's blocks starts."""
-    parts = (params.adapter, params.cache_salt, kv_variant or None)
+    parts = (adapter, cache_salt, kv_variant or None)
     if parts == (None, None, None):
         return b""
     digest = sha256()

@@ -28,7 +28,7 @@ class HostTier(Tier):
         self._swapped: dict[int, tuple[BlockTable, int]] = {}
         """By sequence id: its table of CPU blocks, and the step that moved it here."""
 
-    def keep(self, entry: CachedBlock, moves: StepMoves, step: int, now: float) -> None:
+    def keep(self, entry: CachedBlock, moves: StepMoves, step: int) -> None:
         """Take in a full block that the device evicts, when there is room and time and it is not here already."""
         if not self._keeps_prefixes or entry.name is None or self.pool.num_free == 0:
             return
@@ -40,10 +40,10 @@ class HostTier(Tier):
             return
         [block] = self.pool.allocate()
         moves.swap_out(entry.block, block)
-        self._name(block, entry.group, entry.parent, entry.name, entry.tokens, step, now)
+        self._name(block, entry.group, entry.parent, entry.name, entry.tokens, step)
         self.pool.release([block])
 
-    def store(self, seq: Sequence, table: BlockTable, moves: StepMoves, block_size: int, step: int, now: float) -> None:
+    def store(self, seq: Sequence, table: BlockTable, moves: StepMoves, block_size: int, step: int) -> None:
         """Move a sequence here; the caller releases its device blocks. Blocks that are here by name are shared."""
         stored = table.share(seq, len(table))
         for group, blocks in enumerate(table.blocks):
@@ -62,7 +62,7 @@ class HostTier(Tier):
                 if name is not None:
                     start = position * block_size
                     tokens = tuple(seq.tokens[start : start + block_size])
-                    self._name(target, group, table.parent_of(position), name, tokens, step, now)
+                    self._name(target, group, table.parent_of(position), name, tokens, step)
         self._swapped[seq.id] = (stored, step)
 
     def table_of(self, seq: Sequence) -> BlockTable:
@@ -83,8 +83,6 @@ class HostTier(Tier):
     def swapped_tables(self) -> list[BlockTable]:
         return [table for table, _ in self._swapped.values()]
 
-    def _name(
-        self, block: int, group: int, parent: bytes, name: bytes, tokens: tuple[int, ...], step: int, now: float
-    ) -> None:
+    def _name(self, block: int, group: int, parent: bytes, name: bytes, tokens: tuple[int, ...], step: int) -> None:
         # only whole blocks come back from here, so they are not offered token by token
-        self.add(CachedBlock(block, group, parent, name, tokens, step, now, offered=False))
+        self.add(CachedBlock(block, group, parent, name, tokens, step, offered=False))

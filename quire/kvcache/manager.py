@@ -32,7 +32,6 @@ class KVManager:
         self._tables: dict[int, BlockTable] = {}
         self._sequences: dict[int, Sequence] = {}
         self._step = 0
-        self._now = 0.0
         self.device = Tier(layout.num_blocks, len(self.groups), self._evicted)
         self.host = HostTier(layout.num_cpu_blocks, layout.num_blocks, len(self.groups))
         self._moves = StepMoves(self.device.pool, self.host.pool)
@@ -40,10 +39,9 @@ class KVManager:
 
     # -- the step ------------------------------------------------------------------------------------------
 
-    def begin_step(self, step: int, now: float) -> None:
+    def begin_step(self, step: int) -> None:
         """What follows is planned for `step`."""
         self._step = step
-        self._now = now
 
     def take_moves(self) -> tuple[list[Move], list[Move], list[Move]]:
         """The (swaps out, swaps in, copies) collected since the last call."""
@@ -64,11 +62,14 @@ class KVManager:
 
     def find(self, seq: Sequence) -> tuple[BlockTable, Hit]:
         """What the caches hold of a sequence that has no blocks. The last token is always left to compute."""
-        table = BlockTable(seq, len(self.groups), self._caching and seq.request.params.use_prefix_cache)
+        request = seq.request
+        # of a prompt that is read out token by token nothing may be skipped, and such texts seldom begin alike
+        caches = self._caching and request.params.use_prefix_cache and not request.reads_every_token
+        table = BlockTable(seq, len(self.groups), caches)
         if not table.caches:
             return table, Hit(blocks=[[] for _ in self.groups])
         # whoever asks what the model thought of the prompt has it computed, all of it
-        limit = 0 if seq.request.params.prompt_logprobs is not None else len(seq.tokens) - 1
+        limit = 0 if request.params.prompt_logprobs is not None else len(seq.tokens) - 1
         table.name_blocks(seq.tokens, limit // self.block_size, self.block_size)
         return table, self._finder.find(table, seq.tokens, limit, self._step)
 
@@ -219,7 +220,7 @@ class KVManager:
         table = self._tables[seq.id]
         if table.caches:
             self.register(seq)
-        self.host.store(seq, table, self._moves, self.block_size, self._step, self._now)
+        self.host.store(seq, table, self._moves, self.block_size, self._step)
         del self._tables[seq.id], self._sequences[seq.id]
         self.device.pool.release(table.held())
         seq.num_slots = 0
@@ -252,7 +253,7 @@ class KVManager:
 
     def usage(self) -> KVUsage:
         """How full the pools are and how much of what is allocated holds no token."""
-        return measure_usage(self.device.pool, self.host.pool, self.block_size, self.sequences_and_tables())
+        return measure_usage(self.device.pool, self.block_size, self.sequences_and_tables())
 
     def sequences_and_tables(self) -> list[tuple[Sequence, BlockTable]]:
         return [(self._sequences[seq_id], table) for seq_id, table in self._tables.items()]
@@ -272,8 +273,7 @@ class KVManager:
 
     def _evicted(self, entry: CachedBlock) -> None:
         self.stats.evictions += 1
-        self.stats.lifetime += self._now - entry.born
-        self.host.keep(entry, self._moves, self._step, self._now)
+        self.host.keep(entry, self._moves, self._step)
 
     def _bring_in(self, table: BlockTable, group: int, position: int, block: int, seq: Sequence) -> int:
         """Turn a referenced CPU block into a referenced device block with the same content."""
@@ -364,7 +364,5 @@ class KVManager:
         if name is None and not self._is_news(block, len(tokens)):
             return
         offered = not table.extra(position, self.block_size)
-        entry = CachedBlock(
-            block, group, table.parent_of(position), name, tuple(tokens), self._step, self._now, offered
-        )
+        entry = CachedBlock(block, group, table.parent_of(position), name, tuple(tokens), self._step, offered)
         self.device.add(entry)

@@ -26,7 +26,6 @@ class CachedBlock(msgspec.Struct, eq=False, gc=False):
     tokens: tuple[int, ...]
     step: int
     """The step that computes it. Same-tier copies run before the model, so only earlier steps can be copied from."""
-    born: float
     offered: bool = True
     """Whether it may be reused token by token (not when media begin inside it)."""
     older: "CachedBlock | None" = None
@@ -43,17 +42,6 @@ class PrefixStats:
     tokens_asked: int = 0
     tokens_saved: int = 0
     evictions: int = 0
-    lifetime: float = 0.0
-    """Seconds from naming to eviction, summed over evictions."""
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of the tokens asked for that did not have to be computed."""
-        return self.tokens_saved / self.tokens_asked if self.tokens_asked else 0.0
-
-    @property
-    def mean_lifetime(self) -> float:
-        return self.lifetime / self.evictions if self.evictions else 0.0
 
 
 class PrefixIndex:

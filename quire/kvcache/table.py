@@ -16,12 +16,12 @@ class BlockTable:
         """Logical blocks at the start of each group that fell out of its window; they are null."""
         self.caches = caches
         """Whether this sequence reads and fills the prefix cache."""
-        self.root = chain_root(seq.request.params, seq.kv_variant)
+        self.root = chain_root(seq.request.prompt.adapter, seq.request.params.cache_salt, seq.kv_variant)
         self.names = seq.block_names
         """Chain names of full blocks, as far as they were needed; the sequence's own list."""
         self.num_registered = 0
         """Full blocks that were offered to the prefix cache."""
-        self._media = seq.request.media
+        self._media = seq.request.prompt.media
 
     def __len__(self) -> int:
         return len(self.blocks[0])

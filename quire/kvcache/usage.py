@@ -1,4 +1,4 @@
-"""How full the pools are, and how much allocated room holds no token."""
+"""How full the device's pool is, and how much allocated room holds no token."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,13 +12,9 @@ from quire.kvcache.table import BlockTable
 class KVUsage:
     """A snapshot in blocks and slots (one token's place in one group)."""
 
-    num_blocks: int
     used_blocks: int
-    cached_blocks: int
     shared_blocks: int
     """Used blocks with more than one reference."""
-    cpu_blocks: int
-    used_cpu_blocks: int
     allocated_slots: int
     """Slots of used blocks that belong to sequences."""
     wasted_slots: int
@@ -31,14 +27,8 @@ class KVUsage:
         """(allocated − used) over allocated."""
         return self.wasted_slots / self.allocated_slots if self.allocated_slots else 0.0
 
-    @property
-    def utilisation(self) -> float:
-        return self.used_blocks / self.num_blocks if self.num_blocks else 0.0
 
-
-def measure_usage(
-    device: BlockPool, host: BlockPool, block_size: int, sequences: Iterable[tuple[Sequence, BlockTable]]
-) -> KVUsage:
+def measure_usage(device: BlockPool, block_size: int, sequences: Iterable[tuple[Sequence, BlockTable]]) -> KVUsage:
     """Count over all tables. A block shared by several sequences counts once, by its fullest view."""
     filled: dict[int, int] = {}
     references = 0
@@ -54,12 +44,8 @@ def measure_usage(
                     filled[block] = tokens
     allocated = len(filled) * block_size
     return KVUsage(
-        num_blocks=device.num_blocks,
         used_blocks=device.num_used,
-        cached_blocks=device.num_cached,
         shared_blocks=sum(1 for block in filled if device.refs[block] > 1),
-        cpu_blocks=host.num_blocks,
-        used_cpu_blocks=host.num_used,
         allocated_slots=allocated,
         wasted_slots=allocated - sum(filled.values()),
         unshared_blocks=references,

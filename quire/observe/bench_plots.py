@@ -116,7 +116,7 @@ def bars_picture(title: str, cases: Sequence[PeerBars]) -> bytes:
         above = [case.values[name][2] - middle for middle, name in zip(medians, names, strict=True)]
         colours = [_COLOURS[0], *["#9aa7b4"] * (len(names) - 1)]
         axis.barh(names, medians, xerr=(below, above), color=colours, error_kw={"elinewidth": 1, "ecolor": _TEXT})
-        for place, name in enumerate(names):  # behind the end of the spread, where it hides nothing
+        for place, name in enumerate(names):  # past the end of the spread, where it hides nothing
             value, _, most = case.values[name]
             shown = f" {value:,.0f}" if value >= 1000 else f" {value:.3g}"
             axis.annotate(shown, (most, place), va="center", fontsize=9, color=_TEXT)

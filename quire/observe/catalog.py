@@ -54,15 +54,15 @@ CACHE_CONFIG = _gauge("cache_config_info", "Always 1; the labels say how the KV 
                       "num_gpu_blocks", "num_cpu_blocks")  # fmt: skip
 DEVICE_MEMORY = _gauge("device_memory_bytes", "Memory in use on the device; 0 where that is the CPU.", *_ENGINE)
 DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has.", *_ENGINE)
-DEVICE_USE = _gauge("device_utilization_perc", "Share of the time the device computed, as its driver says.", *_ENGINE)
 ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
+ENGINE_GIVEN_UP = _gauge("engine_given_up", "1 while the engine was lost too often in a row to count on it.", *_ENGINE)
 ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
 STEPS = _counter("engine_steps", "Steps the engine took.", *_ENGINE)
 STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed on their requests.", *_ENGINE)
-OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps the device had not enough memory for; taken back.", *_ENGINE)
+OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps that ran out of device memory and were rolled back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
 LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason")
 STEP_TOKENS = _histogram("iteration_tokens_total", "Tokens computed in a step, prompts and answers together.",
@@ -94,15 +94,15 @@ PARAMS_MAX_TOKENS = _histogram("request_params_max_tokens", "max_tokens, where a
 HTTP_REQUESTS = _counter("http_requests", "HTTP requests answered.", "handler", "method", "status")
 HTTP_SECONDS = _histogram("http_request_duration_seconds", "From an HTTP request to the last byte of its answer.",
                           _WAITS, "handler", "method")  # fmt: skip
-REFUSED = _counter("requests_refused", "Requests turned away before any work, by why.", "reason")
+REFUSED = _counter("requests_refused", "Requests refused before any work, by reason.", "reason")
 CONNECTIONS = _gauge("http_connections", "Open client connections.")
 READERS_PAUSED = _counter("slow_readers_paused", "Times a sequence was held because its client reads too slowly.")
-READERS_DROPPED = _counter("slow_readers_dropped", "Clients dropped because they did not go on reading.")
+READERS_DROPPED = _counter("slow_readers_dropped", "Clients dropped because they stopped reading.")
 FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's process.")
 
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
-    *(DEVICE_MEMORY_TOTAL, DEVICE_USE, ENGINE_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
+    *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (

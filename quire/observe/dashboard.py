@@ -177,7 +177,11 @@ def _engine() -> Row:
             Panel("Preemptions", "short", (_rate(catalog.PREEMPTIONS, "engine", "mode"),)),
             Panel("Failed steps", "short", failed),
             Panel("Engines lost and requests moved", "short", losses),
-            Panel("Engines up", "short", (_now(catalog.ENGINE_UP, legend="engines"),)),
+            Panel(
+                "Engines up",
+                "short",
+                (_now(catalog.ENGINE_UP, legend="engines"), _now(catalog.ENGINE_GIVEN_UP, legend="given up")),
+            ),
         ),
     )
 
@@ -196,7 +200,6 @@ def _memory() -> Row:
             Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Device memory", "bytes", device),
-            Panel("Device utilisation", "percentunit", (_now(catalog.DEVICE_USE, "engine"),), top=1),
             Panel("Memory of processes", "bytes", processes),
         ),
     )

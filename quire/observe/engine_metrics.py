@@ -35,7 +35,7 @@ _MAX_REASONS = 16
 class _Engine:
     """One replica: the engine it has now, and what those before it left."""
 
-    __slots__ = ("batch_size", "before", "busy", "lost", "stats", "step_seconds", "step_tokens", "up")
+    __slots__ = ("batch_size", "before", "busy", "given_up", "lost", "stats", "step_seconds", "step_tokens", "up")
 
     def __init__(self) -> None:
         self.stats = EngineStats()
@@ -43,6 +43,7 @@ class _Engine:
         self.busy = 0.0
         self.lost: dict[str, int] = {}
         self.up = False
+        self.given_up = False
         self.step_tokens = Histogram(catalog.STEP_TOKENS.buckets)
         self.batch_size = Histogram(catalog.BATCH_SIZE.buckets)
         self.step_seconds = Histogram(catalog.STEP_SECONDS.buckets)
@@ -76,21 +77,14 @@ class EngineMetrics(Collector):
             engine.step_seconds.observe(stats.step_seconds)
             engine.busy += stats.step_seconds
         engine.stats = stats
-        engine.up = True
+        engine.up, engine.given_up = True, False
 
-    def lost(self, replica: int, reason: str) -> None:
+    def lost(self, replica: int, reason: str, *, given_up: bool) -> None:
         engine = self._engine(replica)
         engine.retire()
-        engine.up = False
+        engine.up, engine.given_up = False, given_up
         label = self._reasons(reason)
         engine.lost[label] = engine.lost.get(label, 0) + 1
-
-    def latest(self) -> dict[int, EngineStats]:
-        """The last stats of each replica; all zeros for one that was lost or has not begun."""
-        return {replica: engine.stats for replica, engine in self._engines.items()}
-
-    def is_up(self, replica: int) -> bool:
-        return self._engine(replica).up
 
     def collect(self) -> Iterator[Family]:
         """What prometheus_client calls to read everything."""
@@ -98,13 +92,13 @@ class EngineMetrics(Collector):
             yield numbers(metric, self._model, self._each(name))
         rows = [((str(replica),), engine) for replica, engine in self._engines.items()]
         yield numbers(catalog.ENGINE_UP, self._model, [(labels, engine.up) for labels, engine in rows])
+        yield numbers(catalog.ENGINE_GIVEN_UP, self._model, [(labels, engine.given_up) for labels, engine in rows])
         for metric, name in _TOTALS.items():
             yield numbers(metric, self._model, [(labels, engine.total(name)) for labels, engine in rows])
         yield numbers(catalog.BUSY_SECONDS, self._model, [(labels, engine.busy) for labels, engine in rows])
         yield numbers(catalog.PREEMPTIONS, self._model, self._preemptions())
         yield numbers(catalog.LOST, self._model, self._losses())
         yield from self._blocks()
-        yield from self._device()
         yield histograms(catalog.STEP_TOKENS, self._model, [(labels, engine.step_tokens) for labels, engine in rows])
         yield histograms(catalog.BATCH_SIZE, self._model, [(labels, engine.batch_size) for labels, engine in rows])
         yield histograms(catalog.STEP_SECONDS, self._model, [(labels, engine.step_seconds) for labels, engine in rows])
@@ -133,8 +127,8 @@ class EngineMetrics(Collector):
         ]
 
     def _blocks(self) -> Iterator[Family]:
-        rows = [(str(replica), stats) for replica, stats in self.latest().items()]
-        yield numbers(catalog.KV_USAGE, self._model, [((name,), kv_usage(stats)) for name, stats in rows])
+        rows = [(str(replica), engine.stats) for replica, engine in self._engines.items()]
+        yield numbers(catalog.KV_USAGE, self._model, [((name,), _kv_usage(stats)) for name, stats in rows])
         yield numbers(catalog.KV_BLOCKS, self._model, _by_state(rows, _block_states))
         yield numbers(catalog.HOST_USAGE, self._model, [((name,), _host_usage(stats)) for name, stats in rows])
         yield numbers(catalog.HOST_BLOCKS, self._model, _by_state(rows, _host_block_states))
@@ -143,17 +137,8 @@ class EngineMetrics(Collector):
         ]
         yield numbers(catalog.CACHE_CONFIG, self._model, [(tuple(map(str, layout)), 1) for layout in layouts])
 
-    def _device(self) -> Iterator[Family]:
-        used = [
-            ((str(replica),), stats.device_utilization)
-            for replica, stats in self.latest().items()
-            if stats.device_utilization is not None
-        ]
-        yield numbers(catalog.DEVICE_USE, self._model, used)
 
-
-def kv_usage(stats: EngineStats) -> float:
-    """Share of the KV blocks in use, from 0 to 1."""
+def _kv_usage(stats: EngineStats) -> float:
     return stats.used_blocks / stats.num_blocks if stats.num_blocks else 0.0
 
 

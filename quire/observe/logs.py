@@ -34,7 +34,7 @@ def configure_logging(config: ObserveConfig, stream: TextIO | None = None) -> No
     for old in [old for old in root.handlers if type(old) in (logging.StreamHandler, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(max(level, logging.WARNING))  # libraries tell much that is no news to a user of quire
+    root.setLevel(max(level, logging.WARNING))  # libraries log much that users of quire do not need
     logging.getLogger("quire").setLevel(level)
     for name in _SERVER_LOGGERS:
         logger = logging.getLogger(name)

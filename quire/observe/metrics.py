@@ -1,4 +1,4 @@
-"""Metrics: what the front tells, in plain numbers, of everything that happens; answers /metrics and figures of /stats.
+"""Metrics: plain numbers about everything that the front sees; answers /metrics and gives /stats its rates.
 
 It lives on the front's event loop and takes no locks; its registry is its own.
 """
@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from quire.core.stats import EngineStats, FinishedRequest
-from quire.observe.engine_metrics import EngineMetrics, kv_usage
+from quire.observe.engine_metrics import EngineMetrics
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.rates import Rates
 from quire.observe.request_metrics import RequestMetrics
@@ -41,9 +41,9 @@ class Metrics:
         """An engine after a step, or while idle."""
         self._engines.step(replica, stats)
 
-    def engine_lost(self, replica: int, reason: str) -> None:
-        """An engine died or was given up; `reason` is one of a few words, such as `died` or `stalled`."""
-        self._engines.lost(replica, reason)
+    def engine_lost(self, replica: int, reason: str, *, given_up: bool = False) -> None:
+        """An engine died or did not start, `given_up` if too often in a row; `reason` is one of a few words."""
+        self._engines.lost(replica, reason, given_up=given_up)
 
     def first_token(self, replica: int, seconds: float, prompt_tokens: int, count: int = 1) -> None:
         """A request's first tokens, `seconds` after its arrival; once a request."""
@@ -59,7 +59,7 @@ class Metrics:
         self._rates.tokens(each, count)
 
     def request_finished(self, record: FinishedRequest) -> None:
-        """A request has ended, in whichever way."""
+        """A request has ended, for whatever reason."""
         self._requests.finished(record)
         self._rates.finished(record.reason == "error")
 
@@ -85,35 +85,16 @@ class Metrics:
         self._front.readers_paused += 1
 
     def slow_reader_dropped(self) -> None:
-        """A client was dropped because it did not go on reading."""
+        """A client was dropped because it stopped reading."""
         self._front.readers_dropped += 1
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text with its content type: OpenMetrics where the Accept header asks for it."""
+        """Everything as text with its content type: OpenMetrics if the Accept header asks for it."""
         if "application/openmetrics-text" in accept:
             text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
             return text, openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def snapshot(self) -> dict[str, Any]:
-        """Rates of the last seconds and every engine as it is now, for /stats."""
-        engines = [self._engine_now(replica, stats) for replica, stats in self._engines.latest().items()]
-        return {**self._rates.snapshot(), "engines": engines}
-
-    def _engine_now(self, replica: int, stats: EngineStats) -> dict[str, Any]:
-        return {
-            "engine": replica,
-            "up": self._engines.is_up(replica),
-            "step": stats.step,
-            "running": stats.running,
-            "waiting": stats.waiting,
-            "held": stats.held,
-            "kv_usage": kv_usage(stats),
-            "kv_waste": stats.kv_waste,
-            "blocks": {"total": stats.num_blocks, "used": stats.used_blocks, "cached": stats.cached_blocks},
-            "cpu_blocks": {"total": stats.host_blocks, "used": stats.used_host_blocks},
-            "memory_bytes": stats.memory_bytes,
-            "device_memory_bytes": stats.device_memory_bytes,
-            "device_memory_total": stats.device_memory_total,
-            "device_utilization": stats.device_utilization,
-        }
+        """Rates of the last seconds, for /stats."""
+        return self._rates.snapshot()

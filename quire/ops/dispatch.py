@@ -30,7 +30,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "write_kv": ("tape",),
     "prepare_heads": ("cuda", "tape"),
     "paged_attention": ("cuda", "tape"),
-    "attention_of_beginnings": ("cuda",),
+    "shared_prefix_attention": ("cuda",),
     "packed_attention": (),
     "rope_angles": ("cuda", "cpu"),
     "step_inputs": ("cpu",),
@@ -45,7 +45,6 @@ TABLE: dict[str, tuple[str, ...]] = {
 """By op: where it runs in another way than the reference's."""
 
 _ELSEWHERE = {
-    ("attention_of_beginnings", "cuda"): "quire.ops.triton.attend_beginnings:AttendBeginnings",
     ("linear", "cuda"): "quire.ops.triton.skinny_gemm:linear",
     # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
     ("packed_linear", "reference"): "quire.ops.cpu.packed_linear:packed_linear",

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import torch
 from torch import Tensor
 
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
-from quire.ops.step_tensors import RowStates, StepTensors
+from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
@@ -138,9 +137,23 @@ class Attend(Protocol):
     ) -> Tensor: ...
 
 
-def attention_of_beginnings(device: torch.device) -> Attend:
-    """`paged_attention` for all layers of a step of decodes, many of whose sequences have the same blocks in front."""
-    result: Attend = implementation("attention_of_beginnings", device.type)()
+def shared_prefix_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    tiles: PrefixTiles,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """`paged_attention` in a step of decodes that reads the prefix of each tile of sequences once for all of them."""
+    result: Tensor = implementation("shared_prefix_attention", query.device.type)(
+        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap
+    )
     return result
 
 

@@ -51,3 +51,12 @@ class StepTensors:
     lengths: Tensor  # [sequences]: tokens in the cache once the step has written its own
     slots: list[Tensor]  # by KV group: [tokens]
     tables: list[Tensor]  # by KV group: int32 [sequences, max_blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixTiles:
+    """Which sequences of a decode step attend together to a prefix that they have in the same blocks. All int32."""
+
+    members: Tensor  # [tiles, most members]: sequences; -1 where there are fewer
+    lengths: Tensor  # [tiles]: positions that the members share, before the last of each; 0: there is no such tile
+    shared: Tensor  # [sequences]: positions that each attends to with its tile

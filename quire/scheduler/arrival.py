@@ -8,7 +8,9 @@ from quire.kvcache.manager import KVManager
 
 def longest_total(request: Request, limits: StepLimits, kv: KVManager) -> int:
     """Tokens, prompt included, at which a sequence of `request` ends; refuses a request that can never fit."""
-    prompt, asked = len(request.prompt), request.params.max_tokens
+    if request.pooling is not None:
+        return _whole_prompt(len(request.prompt.tokens), limits, kv)
+    prompt, asked = len(request.prompt.tokens), request.params.max_tokens
     if prompt >= limits.max_model_len:
         raise RequestTooLarge(
             f"the prompt has {prompt} tokens and the context holds {limits.max_model_len}, which leaves no room for "
@@ -28,6 +30,23 @@ def longest_total(request: Request, limits: StepLimits, kv: KVManager) -> int:
         "or give the cache more memory",
         field="prompt" if asked is None else "max_tokens",
     )
+
+
+def _whole_prompt(prompt: int, limits: StepLimits, kv: KVManager) -> int:
+    """A prompt that is only read needs no room for an answer."""
+    if prompt > limits.max_model_len:
+        raise RequestTooLarge(
+            f"a prompt has {prompt} tokens, and the model takes {limits.max_model_len}; shorten it, or set "
+            "truncate_prompt_tokens to -1 to have it cut",
+            field="prompt",
+        )
+    if not _fits(prompt, limits, kv):
+        raise RequestTooLarge(
+            f"{prompt} prompt tokens need {kv.most_blocks(prompt, _chunk(limits))} KV blocks of {kv.block_size} "
+            f"tokens, and the cache has {kv.device.pool.num_blocks}; shorten the prompt or give the cache more memory",
+            field="prompt",
+        )
+    return prompt
 
 
 def _chunk(limits: StepLimits) -> int:

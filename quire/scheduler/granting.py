@@ -23,6 +23,7 @@ class Granting:
         self._lookahead = limits.num_lookahead_tokens
         self._longest_chunk = limits.long_prefill_token_threshold
         """0: no bound of its own."""
+        self._whole_prompts = limits.whole_prompts
 
     def decodes(self, builder: StepBuilder, running: Iterable[Sequence]) -> None:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
@@ -32,7 +33,7 @@ class Granting:
         for seq in running:
             known = len(seq.tokens) + seq.num_pending
             missing = known - seq.num_computed
-            if missing > 1 or known == seq.num_prompt:
+            if missing > 1 or (missing and known == seq.num_prompt):
                 has_jumped = seq.num_computed >= seq.num_prompt and missing <= MAX_JUMP
                 (jumping if has_jumped else builder.unfinished).append(seq)
             elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
@@ -59,7 +60,12 @@ class Granting:
     def chunk(self, builder: StepBuilder, seq: Sequence) -> None:
         """As many of a sequence's missing tokens as budget, pace and blocks allow."""
         start = seq.num_computed
-        count = min(seq.num_tokens - start, builder.prompt_tokens_left)
+        is_readout = seq.request.pooling is not None
+        count = seq.num_tokens - start
+        if not self._whole_prompts:
+            count = min(count, builder.tokens_left_for(seq))
+            if count <= 0:
+                return
         if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
             count = min(count, seq.num_prompt - start)
         if self._longest_chunk:
@@ -73,12 +79,15 @@ class Granting:
         seq.grant(start + count)
         builder.tokens_left -= count
         builder.prompt_tokens_left -= count
+        if is_readout:
+            builder.readout_tokens_left -= count
         builder.load = builder.load.with_prompt(count, start)
         builder.computing.update(self._kv.names_between(seq, start, seq.num_computed))
         is_last = seq.num_computed == seq.num_tokens
-        if is_last:
+        samples = is_last and not is_readout
+        if samples:
             seq.num_pending += 1
-        builder.add_chunk(seq, count, samples=is_last)
+        builder.add_chunk(seq, count, samples=samples)
 
     def promise_rest(self, builder: StepBuilder, seq: Sequence) -> None:
         """Blocks that the rest of a begun prompt will need are not for newcomers."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.pooling import Rows
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status
@@ -21,6 +22,8 @@ class StepUpdate:
     """By sequence id, for those that asked."""
     prompt_logprobs: list[tuple[Sequence, PromptSpan]] = field(default_factory=list)
     """What the step found of the prompts of those that asked."""
+    pooled: dict[int, Rows] = field(default_factory=dict)
+    """By sequence id: what was read off prompts; those sequences have ended by it."""
 
 
 def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -> StepUpdate:
@@ -33,9 +36,14 @@ def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -
     update = _take_tokens(flight, result, roster, kv)
     _take_forced(flight, result, roster, kv, update)
     update.logprobs = {flight.sampling[place].id: found for place, found in result.logprobs.items()}
-    if result.prompt_logprobs:
+    if result.prompt_logprobs or result.pooled:
         batch = (*flight.sampling, *flight.others)
         update.prompt_logprobs = [(batch[place], span) for place, span in result.prompt_logprobs.items()]
+        for place, rows in result.pooled.items():
+            seq = batch[place]
+            if not seq.is_finished:
+                update.pooled[seq.id] = rows
+                roster.end(seq, Status.STOPPED)
     return update
 
 

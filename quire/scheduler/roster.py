@@ -19,7 +19,6 @@ from quire.scheduler.policies.base import Policy
 class RosterStats:
     """Counts since the start."""
 
-    seated: int = 0
     paused: int = 0
     preempted_recompute: int = 0
     preempted_swap: int = 0
@@ -118,7 +117,6 @@ class Roster:
         seq.become(Status.RUNNING)
         seq.row = self._free_rows.pop()
         self.running.append(seq)
-        self.stats.seated += 1
 
     def fork_siblings(self, first: Sequence) -> None:
         """The prompt of `first` is computed: its siblings share it, and queue for rows of their own."""
@@ -141,6 +139,9 @@ class Roster:
 
     def pause(self, seq: Sequence) -> None:
         """Take a sequence's row but leave it its blocks, until someone needs them."""
+        if seq.request.reads_every_token:  # what its row has gathered goes with it
+            self.drop(seq)
+            return
         self._leave_row(seq)
         seq.become(Status.PAUSED)
         self.paused[seq.id] = seq
@@ -240,7 +241,7 @@ class Roster:
         self._enqueue(child)
 
     def _should_swap(self, seq: Sequence) -> bool:
-        if self._preemption == "recompute" or not self._kv.can_swap_out(seq):
+        if self._preemption == "recompute" or seq.request.reads_every_token or not self._kv.can_swap_out(seq):
             return False
         if self._preemption == "swap":
             return True

@@ -9,6 +9,7 @@ tokens those steps will sample (placeholders); `update` fills them in.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.kv_variant import LONG_VARIANT
@@ -26,6 +27,7 @@ from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
+from quire.scheduler.readout_pace import ReadoutPace
 from quire.scheduler.roster import Roster, RosterStats
 from quire.scheduler.step_builder import Flight, StepBuilder
 
@@ -61,11 +63,16 @@ class Scheduler:
         self._granting = Granting(limits, kv)
         self._queue = policy
         self._pacer = pacer
+        self._readout_pace = ReadoutPace(limits.max_num_batched_tokens)
         self._deadlines = Deadlines(queue_timeout)
         self._lookahead = limits.num_lookahead_tokens
         self._step = 0
         self._now = 0.0
         self._flights: deque[Flight] = deque()
+
+    def weigh_tenants(self, weights: Mapping[str, float]) -> None:
+        """Tenants have these shares from now on, where the policy knows tenants."""
+        self._queue.weigh(weights)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class Scheduler:
         """Plan the next step."""
         self._step += 1
         self._now = now
-        self.kv.begin_step(self._step, now)
+        self.kv.begin_step(self._step)
         self._end_overdue()
         self._start_over_outgrown()
         self._make_way_for_better()
@@ -172,6 +179,7 @@ class Scheduler:
         """Take in the tokens of the oldest step that is still in flight."""
         flight = self._flights.popleft()
         assert flight.step == result.step, f"result of step {result.step}, expected {flight.step}"
+        self._readout_pace.observe(flight.load, result.elapsed)
         if self._pacer is not None:
             self._pacer.observe(flight.load, result.elapsed)
         update = take_in(flight, result, self._roster, self.kv)
@@ -241,7 +249,8 @@ class Scheduler:
         while kv.num_free < len(running) * most_each:
             needed = 0
             for seq in running:
-                target = seq.num_computed + 1 + len(seq.drafts) + lookahead
+                # a prompt that is read out ends where it is computed
+                target = min(seq.num_computed + 1 + len(seq.drafts), seq.max_total) + lookahead
                 if target > seq.num_slots:
                     kv.trim(seq)
                     needed += kv.cost_of_growth(seq, target)
@@ -251,27 +260,26 @@ class Scheduler:
 
     def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
-        builder.prompt_tokens_left = builder.tokens_left
-        if self._pacer is None:
-            return
         builder.load.decodes = len(builder.sampling)
-        builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
-        context = builder.unfinished[0].num_computed if builder.unfinished else 0
-        builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
+        builder.prompt_tokens_left = builder.tokens_left
+        if self._pacer is not None:
+            builder.load.decode_context = sum(seq.num_computed for seq in builder.sampling)
+            context = builder.unfinished[0].num_computed if builder.unfinished else 0
+            builder.prompt_tokens_left = self._pacer.prompt_tokens(builder.load, context, builder.tokens_left)
+        builder.readout_tokens_left = self._readout_pace.tokens(builder.load.decodes, builder.prompt_tokens_left)
 
     def _grant_prompts(self, builder: StepBuilder) -> None:
         """Go on with prompts that began in earlier steps."""
         for seq in builder.unfinished:
-            if builder.prompt_tokens_left > 0:
-                self._granting.chunk(builder, seq)
+            self._granting.chunk(builder, seq)
             self._granting.promise_rest(builder, seq)
 
     def _admit_waiting(self, builder: StepBuilder) -> None:
         """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
         deferred: list[Sequence] = []
         while self._roster.num_free_rows and builder.prompt_tokens_left > 0:
-            seq = self._queue.peek()
-            if seq is None:
+            seq = self._queue.peek(readouts=builder.readout_tokens_left > 0)
+            if seq is None or (self.limits.whole_prompts and not self._fits_whole(builder, seq)):
                 break
             found = self._find(seq)
             if seq.num_pending or self._is_being_computed(builder, found):
@@ -289,6 +297,10 @@ class Scheduler:
         for seq in deferred:
             self._queue.push(seq)
         self.num_deferred += len(deferred)
+
+    def _fits_whole(self, builder: StepBuilder, seq: Sequence) -> bool:
+        """Whether a prompt that is not cut fits into the step; one beyond the budget has a step of its own."""
+        return seq.num_tokens <= builder.prompt_tokens_left or not builder.others
 
     def _settle(self, builder: StepBuilder) -> None:
         """What follows from the grants: names for computed blocks, siblings of computed prompts, accounts."""
@@ -353,5 +365,6 @@ class Scheduler:
                 stop_ids=list(seq.stop_ids),
                 bad_words=list(seq.request.bad_words),
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
+                pooling=seq.request.pooling,
             )
         )

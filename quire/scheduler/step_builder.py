@@ -15,7 +15,7 @@ class Flight:
     sampling: list[Sequence]
     """In the order of the plan's sampling rows."""
     others: list[Sequence]
-    """Prompt chunks that yield no token."""
+    """Prompt chunks that yield no token: unfinished ones, and prompts that are read out."""
     num_drafts: dict[int, int]
     """Drafts under verification, by sequence id."""
     load: StepLoad
@@ -29,6 +29,8 @@ class StepBuilder:
         self.step = step
         self.tokens_left = budget
         self.prompt_tokens_left = budget
+        self.readout_tokens_left = budget
+        """Of those, tokens of prompts that are only read: streams beside them are to keep their pace."""
         self.promised = 0
         """Blocks that prompts begun earlier will still need."""
         self.computing: set[bytes] = set()
@@ -46,6 +48,12 @@ class StepBuilder:
         self.num_drafts: dict[int, int] = {}
         self.admitted: list[Admission] = []
         self.table_deltas: list[TableDelta] = []
+
+    def tokens_left_for(self, seq: Sequence) -> int:
+        """How many tokens of its prompt a sequence may have."""
+        if seq.request.pooling is None:
+            return self.prompt_tokens_left
+        return min(self.prompt_tokens_left, self.readout_tokens_left)
 
     def add_chunk(self, seq: Sequence, count: int, *, samples: bool) -> None:
         """`seq` computes `count` tokens, all of its prompt or all of its answer."""

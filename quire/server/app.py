@@ -17,6 +17,7 @@ from quire.server.batches.runner import Batches
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
+from quire.server.gate.hosts import served_hosts
 from quire.server.gate.keys import KeyRing
 from quire.server.openai import (
     batches,
@@ -81,6 +82,7 @@ def make_app(serving: Serving, stored: Batches, keys: KeyRing | None, config: En
         log=RequestLog(config.observe),
         caps=caps,
         origins=server.origins(),
+        hosts=served_hosts(server, has_keys=keys is not None),
     )
 
 

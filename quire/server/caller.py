@@ -1,6 +1,7 @@
 """Caller: who is asking, as the gate found out; routes read it as `request.state.caller`."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from quire.core.request import DEFAULT_TENANT
 from quire.server.gate.account import Account
@@ -15,10 +16,14 @@ class Caller:
     """What the tenant may still use."""
     tenant: str = DEFAULT_TENANT
     priority: int | None = None
-    """The priority its key gives; None leaves it to the body."""
+    """The most urgent that its key lets it be; None leaves it to the body."""
     cache_salt: str | None = None
     """Keeps its prefixes from other tenants; None shares them."""
     models: frozenset[str] | None = None
     """Models it may use; None: all."""
+    is_admin: bool = False
+    """Its key may use /debug/*, and see the requests of all."""
+    revoked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when its key no longer opens what it was let in for."""
     deadline: float | None = None
     """Seconds its request may take, from X-Request-Deadline."""

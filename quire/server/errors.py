@@ -54,6 +54,10 @@ class Forbidden(QuireError):
     """The key is good, but not for this."""
 
 
+class Misdirected(QuireError):
+    """The request is for a host whose name is not the server's."""
+
+
 class MethodNotAllowed(QuireError):
     """The route has other methods; `allowed` lists them as in `GET, HEAD`."""
 
@@ -103,6 +107,7 @@ _ROWS: Mapping[type[BaseException], Row] = {
     BodyTooSlow: Row(408, "timeout_error", "request_timeout"),
     UrlTooLong: Row(414, code="uri_too_long"),
     UnsupportedMediaType: Row(415, code="unsupported_media_type"),
+    Misdirected: Row(421, code="misdirected_request"),
     HeadersTooLarge: Row(431, code="headers_too_large"),
     Overloaded: Row(429, "rate_limit_error", "rate_limit_exceeded"),
     StoreFull: Row(507, "server_error", "insufficient_storage"),

@@ -17,6 +17,7 @@ SHARED_ERRORS: dict[int, str] = {
     408: "The body did not come in time, or the request's deadline passed before its first token.",
     413: "The body is larger than the server takes.",
     415: "The body is of a kind that the route does not read.",
+    421: "The server does not answer for the host that the request names; --allowed-hosts adds names.",
     429: "There is more work than can be done in time, or the key's share is used up.",
     431: "The headers are more, or longer, than the server takes.",
     500: "The request was accepted and could not be completed.",

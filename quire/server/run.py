@@ -6,7 +6,9 @@ import logging
 import os
 import socket
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.core.stats import FinishedRequest
@@ -16,6 +18,9 @@ from quire.server.gate.key_source import KeySource
 from quire.server.listen.address import bind, url_of
 from quire.server.startup import StartUp
 from quire.serving.async_llm import AsyncLLM
+
+if TYPE_CHECKING:
+    from quire.server.batches.runner import Batches
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +80,7 @@ class _Run:
             serving.store,
             folder / "batches",
             batch_answers(serving, lambda tenant: everyone if ring is None else ring.account_of(tenant)),
+            may_run=lambda tenant: ring is None or ring.has_tenant(tenant),
         )
         app = make_app(serving, batches, ring, self._config)
         self._startup.done("making routes")
@@ -87,9 +93,7 @@ class _Run:
                 self._config.server,
                 listening,
                 serving.drain,
-                on_drain=_nothing,
-                on_abort=lambda: None,
-                on_reload=keys.reload,
+                on_reload=partial(_reload, keys, llm, batches),
                 on_connections=llm.metrics.connections,
             )
         )
@@ -117,6 +121,13 @@ class _Run:
             self._tracer.trace_request(record, record.traceparent)
 
 
+def _reload(keys: KeySource, llm: AsyncLLM, batches: "Batches") -> None:
+    """Read the keys again; what runs for those that are gone ends."""
+    if keys.reload() and keys.ring is not None:
+        llm.set_tenant_weights(keys.ring.weights())
+        batches.tenants_changed()
+
+
 def _names(config: EngineConfig) -> tuple[str, ...]:
     """What clients may call the model: what was said, or what it was started by."""
     return config.server.names() or (config.model.model,)
@@ -127,7 +138,3 @@ def _store_folder(asked: str | None) -> Path:
         return Path(asked).expanduser()
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(data).expanduser() / "quire"
-
-
-async def _nothing() -> None:
-    """All work comes through the gate, which counts it."""

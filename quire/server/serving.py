@@ -10,15 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.core.errors import InvalidRequest, Overloaded, Unavailable
+from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
-from quire.core.sampling_params import SamplingParams
+from quire.core.request import NO_ANSWER
+from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
+from quire.server.block_map import BlockMap
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
@@ -32,6 +34,9 @@ from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
 
+_ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooling", "classify": "/classify"}
+"""What requests that are read out go by; a score is an embedding or a classification."""
+
 
 class Serving:
     """One model behind the routes. Lives on the event loop."""
@@ -43,6 +48,7 @@ class Serving:
         self.store = store
         self.drain = drain
         self.start_seconds = start_seconds
+        self.blocks = BlockMap(llm)
         self.created = int(time.time())
         self.began = time.monotonic()
 
@@ -123,6 +129,12 @@ class Serving:
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return await self.llm.texts.encode(text, add_special_tokens=add_special_tokens)
 
+    async def encode_all(self, prompts: Sequence[str | list[int]], add_special_tokens: bool = True) -> list[list[int]]:
+        """The tokens of each prompt; one that is tokens already stays as it is."""
+        texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+        encoded = iter(await self.llm.texts.encode_batch(texts, add_special_tokens=add_special_tokens))
+        return [next(encoded) if isinstance(prompt, str) else prompt for prompt in prompts]
+
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def respond(self, request: Request, call: Call) -> Response:
@@ -201,15 +213,23 @@ class Serving:
         types: list[list[int]] | None = None,
     ) -> list[Rows]:
         """What is read off every prompt."""
-        tokens = sum(len(prompt) for prompt in prompts)
-        caller.account.check_tokens(tokens)
-        if not self.llm.fleet.is_ready:
-            raise Unavailable("no engine is ready yet; try again in a moment")
-        rows = await self.llm.pool(
-            caller.request_id, prompts, readout, pooling=pooling, normalize=normalize, types=types
-        )
-        caller.account.charge(tokens)
-        return rows
+        caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
+        try:
+            return await self.llm.pool(
+                caller.request_id,
+                prompts,
+                readout,
+                pooling=pooling,
+                normalize=normalize,
+                types=types,
+                params=_as_the_caller_may(NO_ANSWER, caller),
+                tenant=caller.tenant,
+                endpoint=_ROUTES[readout],
+                charge=caller.account.charge,
+            )
+        except Overloaded:
+            self.metrics.refused("overloaded")
+            raise
 
 
 def wants_text(accept: str) -> bool:
@@ -224,8 +244,8 @@ def _as_the_caller_may(params: SamplingParams, caller: Caller) -> SamplingParams
     if caller.deadline is not None:
         changes["deadline"] = min(caller.deadline, params.deadline or caller.deadline)
     if caller.priority is not None:
-        # a body may make itself less urgent than its key, never more
-        changes["priority"] = max(caller.priority, params.priority)
+        # counted from its key's: a body may make itself less urgent than that, never more
+        changes["priority"] = min(caller.priority + max(0, params.priority), MAX_PRIORITY)
     if caller.cache_salt is not None:
         both = f"{caller.cache_salt}\0{params.cache_salt or ''}"
         changes["cache_salt"] = hashlib.sha256(both.encode()).hexdigest()

@@ -1,10 +1,11 @@
 """Routes about the server itself: /health, /ready, /version, /metrics, /stats, and what /debug/ offers."""
 
 import asyncio
-import base64
+import math
 import time
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,15 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+from quire.server.caller import Caller
 from quire.server.operation import Operation
-from quire.serving.fleet import Slot
+from quire.serving.supervisor import Slot
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 _MOST_STEPS = 1000
+_MOST_REQUESTS = 200
 _PROFILE_SECONDS = 120.0
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
 
@@ -29,10 +32,12 @@ _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_
 async def health(request: Request) -> Response:
     """200 while engines make progress or are on their way back, 503 otherwise."""
     serving: Serving = request.app.state.serving
-    fleet = serving.llm.fleet
-    if fleet.is_healthy:
+    supervisor = serving.llm.fleet.supervisor
+    problem = supervisor.health_problem()
+    if problem is None:
         return JSONResponse({"status": "ok"})
-    return JSONResponse({"status": "failing", "reason": fleet.failure or "no engine makes progress"}, 503)
+    wait = {"retry-after": str(math.ceil(supervisor.retry_after()))}
+    return JSONResponse({"status": "failing", "reason": problem}, 503, headers=wait)
 
 
 async def ready(request: Request) -> Response:
@@ -40,7 +45,7 @@ async def ready(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     if serving.drain.begun:
         return JSONResponse({"status": "draining"}, 503)
-    if not serving.llm.fleet.is_ready:
+    if not serving.llm.fleet.supervisor.is_ready:
         return JSONResponse({"status": "starting"}, 503)
     return JSONResponse({"status": "ready"})
 
@@ -57,49 +62,34 @@ async def metrics(request: Request) -> Response:
 
 async def stats(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    return JSONResponse(snapshot(serving))
+    return JSONResponse(snapshot(serving, request.state.caller))
 
 
 async def blocks(request: Request) -> Response:
     """The state of every KV block of every engine, for the console's map."""
     serving: Serving = request.app.state.serving
-    llm = serving.llm
-    slots = [slot for slot in llm.fleet.slots if slot.replica.started is not None]
-    states = await asyncio.gather(*(llm.engine_calls.blocks(slot.replica) for slot in slots))
-    return JSONResponse(
-        {
-            "replicas": [
-                {
-                    "replica": slot.replica.number,
-                    "num_blocks": len(found),
-                    "block_size": slot.replica.stats.block_size,
-                    "states": base64.b64encode(found).decode(),
-                }
-                for slot, found in zip(slots, states, strict=True)
-            ]
-        }
-    )
+    return JSONResponse({"replicas": await serving.blocks.replicas()})
 
 
 async def check(request: Request) -> Response:
     """Proof that no engine has lost a block: its books, checked now."""
     serving: Serving = request.app.state.serving
     llm = serving.llm
-    slots = [slot for slot in llm.fleet.slots if slot.replica.is_ready]
-    found = await asyncio.gather(*(llm.engine_calls.check(slot.replica) for slot in slots))
+    slots = [slot for slot in llm.fleet.supervisor.slots if slot.client.is_ready]
+    found = await asyncio.gather(*(llm.engine_calls.check(slot.client) for slot in slots))
     engines = [
-        {"replica": slot.replica.number, "problem": each.problem, "used_blocks": each.used_blocks}
+        {"replica": slot.client.number, "problem": each.problem, "used_blocks": each.used_blocks}
         for slot, each in zip(slots, found, strict=True)
     ]
-    return JSONResponse({"engines": engines, "live_requests": len(llm.fleet.journal)})
+    return JSONResponse({"engines": engines, "live_requests": len(llm.fleet.dispatcher.journal)})
 
 
 async def profile(request: Request) -> Response:
     """Record the next steps of an engine, as a trace that Perfetto opens."""
     serving: Serving = request.app.state.serving
     steps = _whole(request, "steps", 10, 1, _MOST_STEPS)
-    slots = serving.llm.fleet.slots
-    replica = slots[_whole(request, "replica", 0, 0, len(slots) - 1)].replica
+    slots = serving.llm.fleet.supervisor.slots
+    replica = slots[_whole(request, "replica", 0, 0, len(slots) - 1)].client
     if not replica.is_ready:
         raise Unavailable("that engine is not ready")
     path = Path(serving.llm.fleet.folder) / f"profile-{time.monotonic_ns()}.json"
@@ -116,10 +106,10 @@ async def profile(request: Request) -> Response:
     return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
 
 
-def snapshot(serving: "Serving") -> dict[str, Any]:
-    """Everything a person or a script wants to know at a glance."""
+def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
+    """Everything a person or a script wants to know at a glance; of requests, what the caller may know."""
     fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
-    engines = [slot.replica.stats for slot in fleet.slots]
+    engines = [slot.client.stats for slot in fleet.supervisor.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
     asked = sum(each.total_prefix_tokens for each in engines)
     return {
@@ -127,7 +117,7 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
         "version": version("quire"),
         "uptime_seconds": time.monotonic() - serving.began,
         "start_seconds": dict(serving.start_seconds),
-        "ready": fleet.is_ready and not serving.drain.begun,
+        "ready": fleet.supervisor.is_ready and not serving.drain.begun,
         "draining": serving.drain.begun,
         "running": sum(each.running for each in engines),
         "waiting": sum(each.waiting for each in engines),
@@ -153,14 +143,14 @@ def snapshot(serving: "Serving") -> dict[str, Any]:
             "used_host_blocks": sum(each.used_host_blocks for each in engines),
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
-        "engines": [_engine(slot) for slot in fleet.slots],
-        "requests": _requests(serving),
+        "engines": [_engine(slot) for slot in fleet.supervisor.slots],
+        "requests": _requests(serving, caller),
         "totals": asdict(serving.llm.totals),
     }
 
 
 def _engine(slot: Slot) -> dict[str, Any]:
-    replica, stats = slot.replica, slot.replica.stats
+    replica, stats = slot.client, slot.client.stats
     return {
         "replica": replica.number,
         "state": slot.state,
@@ -175,21 +165,26 @@ def _engine(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _requests(serving: "Serving", most: int = 200) -> list[dict[str, Any]]:
+def _requests(serving: "Serving", caller: Caller) -> list[dict[str, Any]]:
     now = time.monotonic()
+    shown = (
+        entry
+        for entry in serving.llm.fleet.dispatcher.journal.entries()
+        if caller.is_admin or entry.request.tenant == caller.tenant
+    )
     return [
         {
             "id": entry.request.id,
             "tenant": entry.request.tenant,
             "endpoint": entry.endpoint,
             "status": entry.state,
-            "prompt_tokens": len(entry.request.prompt),
+            "prompt_tokens": len(entry.request.prompt.tokens),
             "output_tokens": entry.num_emitted,
             "max_tokens": entry.request.params.max_tokens,
             "age_seconds": now - entry.request.arrival,
             "replica": entry.replica,
         }
-        for entry in serving.llm.fleet.journal.entries()[:most]
+        for entry in islice(shown, _MOST_REQUESTS)
     ]
 
 

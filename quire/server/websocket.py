@@ -33,6 +33,10 @@ PATH = "/v1/stream"
 _MOST_GENERATIONS = 1024
 _LONGEST_ID = 128
 _MOST_WINDOW = 1 << 20
+_POLICY = 1008
+"""How a socket closes that does not keep the rules (RFC 6455)."""
+_LAST_WORDS = 1.0
+"""Seconds in which a client whose key was revoked may be told so; one that does not read is not waited for."""
 
 
 @dataclass(slots=True)
@@ -75,19 +79,35 @@ class StreamSocket:
         self._running: dict[str, _Running] = {}
         self._started = 0
         self._sending = asyncio.Lock()
+        self._is_turned_out = False
 
     async def run(self) -> None:
-        """Until the client leaves; what it had running ends with it."""
+        """Until the client leaves or its key is revoked; what it had running ends with it."""
         await self._socket.accept()
+        reading = asyncio.create_task(self._read())
+        revoked = asyncio.create_task(self._caller.revoked.wait())
         try:
+            await asyncio.wait((reading, revoked), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+            else:
+                await self._turn_out()
+        finally:
+            tasks = [reading, revoked, *(running.task for running in self._running.values())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):  # Starlette raises the latter when a send found it closed
             while True:
                 await self._take(await self._receive())
-        except (WebSocketDisconnect, RuntimeError):  # Starlette raises the latter when a send found it closed
-            pass
-        finally:
-            for running in list(self._running.values()):
-                running.task.cancel()
-            await asyncio.gather(*(running.task for running in self._running.values()), return_exceptions=True)
+
+    async def _turn_out(self) -> None:
+        self._is_turned_out = True
+        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._socket.close(_POLICY, "this key was revoked or changed; connect again with a good one")
 
     # -- what the client says ----------------------------------------------------------------------------------
 
@@ -159,8 +179,9 @@ class StreamSocket:
             end |= {"type": "error", "error": error_object(error, caller.request_id)}
         finally:
             del self._running[identity]
-        with suppress(WebSocketDisconnect, RuntimeError):
-            await self._send(end)
+        if not self._is_turned_out:
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._send(end)
 
     async def _stream(self, identity: str, caller: Caller, call: Call, window: _Window) -> None:
         generation = await self._serving.open(call, caller)

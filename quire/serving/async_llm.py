@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
-from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
+from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
-from quire.core.request import DEFAULT_TENANT
+from quire.core.pooling_params import PoolingParams
+from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.models.loading.header import read_model_facts
@@ -26,7 +27,7 @@ from quire.serving.admission import Admission
 from quire.serving.engine_calls import EngineCalls
 from quire.serving.fleet import Fleet
 from quire.serving.journal import Entry
-from quire.serving.messages import Embed, Started
+from quire.serving.messages import Started
 from quire.text.labels import Labels, labels_of, only_pools
 
 # What is not needed to start engines is imported when they have been started: it takes as long as they do.
@@ -67,7 +68,7 @@ class AsyncLLM:
         if config.model.skip_tokenizer:
             raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
         self.config = config
-        self.metrics = metrics or Metrics(config.model.model, config.server.replicas)
+        self.metrics = metrics or Metrics(config.model.model, config.server.num_engines)
         self._path = locate(config.model.model, config.model.revision)
         self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
         self._on_finished = on_finished
@@ -84,7 +85,7 @@ class AsyncLLM:
             on_lost=self._engine_lost,
         )
         most = config.server.max_waiting_tokens or _WAITING_CONTEXTS * self.facts.spec.max_position
-        self.admission = Admission(self.fleet.journal, most, config.server.max_predicted_wait)
+        self.admission = Admission(self.fleet.dispatcher.journal, most, config.server.max_predicted_wait)
         self._texts: TokenizerService | None = None
         self._requests: RequestMaker | None = None
         self._started: Started | None = None
@@ -182,30 +183,30 @@ class AsyncLLM:
         prompts: Sequence[tuple[list[int], str | None]],
         params: SamplingParams,
         *,
+        pooling: Sequence[PoolingParams] | None = None,
         tenant: str = DEFAULT_TENANT,
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
     ) -> "Generation":
-        """Start a request for each prompt; raises what is wrong with them, or Overloaded, and starts none then.
+        """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
-        `charge` is told the tokens of each request, prompt and answer, when it has ended; `traceparent` is the W3C
-        header of the trace they belong to.
+        `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
+        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to.
         """
         from quire.serving.generation import Generation
 
         assert self._requests is not None, "start() comes first"
-        if only_pools(self.facts):
+        if pooling is None and only_pools(self.facts):
             kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
             raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
-        several = len(prompts) > 1
+        ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
+        readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
         requests = [
-            (
-                self._requests.make(f"{request_id}-{place}" if several else request_id, tokens, params, tenant=tenant),
-                text,
-            )
-            for place, (tokens, text) in enumerate(prompts)
+            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant), text)
+            for each, (tokens, text), readout in zip(ids, prompts, readouts, strict=True)
         ]
+        self.fleet.check_outage()
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
 
         def finished(reader: "RequestReader", entry: Entry) -> None:
@@ -217,7 +218,7 @@ class AsyncLLM:
         generation = Generation(
             requests,
             self.texts.tokenizer,
-            self.fleet,
+            self.fleet.dispatcher,
             endpoint=endpoint,
             slow_reader_timeout=self.config.server.slow_reader_timeout,
             metrics=self.metrics,
@@ -249,16 +250,33 @@ class AsyncLLM:
         pooling: Pooling | None = None,
         normalize: bool = True,
         types: list[list[int]] | None = None,
+        params: SamplingParams = NO_ANSWER,
+        tenant: str = DEFAULT_TENANT,
+        endpoint: str = "",
+        charge: Callable[[int], None] | None = None,
     ) -> list[Rows]:
-        """What is read off every prompt, by the engine with the least to do; another one where that is lost."""
+        """What is read off every prompt; whoever stops waiting ends it. `params` say how the requests are treated."""
         self.labels.check(readout)
-        job = Embed(request_id, prompts, pooling, normalize, readout, types or [])
-        answer = await self.engine_calls.embed(self.fleet, job)
-        if answer.error is not None and answer.is_blameless:
-            raise RequestFailed(answer.error)
-        if answer.error is not None:
-            raise InvalidRequest(answer.error, field="input")
-        return answer.rows
+        usual = pooling or self.texts.settings.pooling_of(self.facts.spec)
+        of_pairs = [()] * len(prompts) if types is None else [tuple(each) for each in types]
+        generation = self.open(
+            request_id,
+            [(tokens, None) for tokens in prompts],
+            params,
+            pooling=[PoolingParams(readout, usual, normalize, each) for each in of_pairs],
+            tenant=tenant,
+            endpoint=endpoint,
+            charge=charge,
+        )
+        try:
+            await generation.wait()
+        finally:
+            generation.cancel()
+        return generation.pooled()
+
+    def set_tenant_weights(self, weights: dict[str, float]) -> None:
+        """Tenants' shares of a fair schedule from now on; those that are not named weigh 1."""
+        self.fleet.set_tenant_weights(weights)
 
     async def close(self) -> None:
         """End the engines; requests that are still live fail. Safe to call twice."""
@@ -302,11 +320,11 @@ class AsyncLLM:
             model=self.config.model.model,
             replica=max(0, entry.replica),
             reason=reader.finish_reason,
-            prompt_tokens=len(request.prompt),
+            prompt_tokens=len(request.prompt.tokens),
             cached_tokens=metrics.cached_tokens,
             output_tokens=reader.num_output,
             n=request.params.n,
-            max_tokens=request.params.max_tokens,
+            max_tokens=None if request.pooling is not None else request.params.max_tokens,
             arrival=request.arrival,
             first_scheduled=metrics.first_scheduled_time,
             first_token=metrics.first_token_time,

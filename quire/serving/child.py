@@ -18,7 +18,8 @@ import zmq
 
 from quire.core.errors import QuireError
 from quire.observe.logs import configure_logging
-from quire.serving.messages import ChildSettings, StartFailed, encode
+from quire.serving.channel import SocketChannel
+from quire.serving.messages import ChildSettings, StartFailed
 
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger(__name__)
@@ -36,28 +37,29 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     context = zmq.Context()
     inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
-    inbox.setsockopt(zmq.RCVHWM, 0)  # the front says no more than it has admitted
+    inbox.setsockopt(zmq.RCVHWM, 0)  # the front sends no more than it has admitted
     outbox.connect(settings.outbox)
     inbox.bind(settings.inbox)
+    channel = SocketChannel(inbox, outbox)
     try:
-        _serve(settings, inbox, outbox, began)
+        _serve(settings, channel, began)
     except QuireError as error:
         _log.error("%s", error)
-        outbox.send(encode(StartFailed(str(error))))
+        channel.send(StartFailed(str(error)))
         return 2
     finally:
         context.destroy(linger=1000)
     return 0
 
 
-def _serve(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, began: float) -> None:
+def _serve(settings: ChildSettings, channel: SocketChannel, began: float) -> None:
     # most modules are imported here, behind the sockets, so that a bad address is known at once
     from quire.serving.runner import start_runner
 
     imported = time.monotonic()
-    runner = start_runner(settings, inbox, outbox)
+    runner = start_runner(settings, channel)
     seconds = [("importing modules", imported - began), *runner.started.seconds]
-    outbox.send(encode(msgspec.structs.replace(runner.started, seconds=seconds)))
+    channel.send(msgspec.structs.replace(runner.started, seconds=seconds))
     gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
     gc.enable()
     runner.run()

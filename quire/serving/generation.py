@@ -6,11 +6,12 @@ from functools import partial
 
 from quire.core.errors import QuireError, RequestFailed
 from quire.core.outputs import Delta, RequestOutput
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.observe.metrics import Metrics
-from quire.serving.fleet import Fleet
+from quire.serving.dispatcher import Dispatcher
 from quire.serving.journal import Entry
 from quire.serving.reader import RequestReader
 from quire.text.tokenizer import Tokenizer
@@ -20,13 +21,13 @@ MOST_UNREAD = 256
 
 
 class Generation:
-    """Whoever reads it gets all that came since the last read, so a slow reader costs few and large pieces."""
+    """A read returns everything new since the last one, so a slow reader gets fewer and larger pieces."""
 
     def __init__(
         self,
         requests: list[tuple[Request, str | None]],
         tokenizer: Tokenizer,
-        fleet: Fleet,
+        dispatcher: Dispatcher,
         *,
         endpoint: str,
         slow_reader_timeout: float,
@@ -35,7 +36,7 @@ class Generation:
         on_finished: Callable[[RequestReader, Entry], None],
     ) -> None:
         """`requests` come with the text of their prompts, where they came as text; `work` guesses what one costs."""
-        self._fleet = fleet
+        self._dispatcher = dispatcher
         self._timeout = slow_reader_timeout
         self._metrics = metrics
         self._on_finished = on_finished
@@ -59,7 +60,7 @@ class Generation:
             for place, (request, text) in enumerate(requests)
         ]
         self._entries = [
-            Entry(request, reader, endpoint, work=work(len(request.prompt), request.params))
+            Entry(request, reader, endpoint, work=work(len(request.prompt.tokens), request.params))
             for (request, _), reader in zip(requests, self._readers, strict=True)
         ]
 
@@ -67,19 +68,19 @@ class Generation:
         """Hand the requests to the engines."""
         try:
             for entry in self._entries:
-                self._fleet.submit(entry)
+                self._dispatcher.submit(entry)
         except BaseException:
             self.cancel()
             raise
 
     async def accepted(self) -> None:
-        """Wait until the engines have taken in every request; raises what became of one they did not."""
+        """Wait until the engines have taken in every request; raises the error of one that they refused."""
         while not all(reader.is_accepted for reader in self._readers):
             await self._next()
         self._raise_error()
 
     async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
-        """Everything new, again and again until all is finished; raises where a request failed.
+        """Everything new, again and again until all is finished; raises if a request failed.
 
         After `idle` seconds without news it yields nothing, as a sign that it is still there.
         """
@@ -96,7 +97,7 @@ class Generation:
                 yield []
 
     async def wait(self) -> list[RequestOutput]:
-        """Wait for the end of all; raises where a request failed."""
+        """Wait for the end of all; raises if a request failed."""
         while not self.is_finished:
             await self._next()
         self._raise_error()
@@ -106,12 +107,16 @@ class Generation:
         """All there is so far, in the order of the prompts."""
         return [reader.output() for reader in self._readers]
 
+    def pooled(self) -> list[Rows]:
+        """What was read off the prompts, in their order."""
+        return [reader.pooled for reader in self._readers]
+
     def cancel(self) -> None:
-        """The client does not want the rest. Nothing happens where all is finished."""
+        """The client does not want the rest. Nothing happens if all is finished."""
         self._stop_timer()
         for reader, entry in zip(self._readers, self._entries, strict=True):
             if not entry.is_over:
-                self._fleet.end(entry, status=Status.ABORTED)
+                self._dispatcher.end(entry, status=Status.ABORTED)
                 reader.aborted()
 
     @property
@@ -139,7 +144,7 @@ class Generation:
             raise error
 
     def _stop(self, place: int, index: int) -> None:
-        self._fleet.end(self._entries[place], index, Status.STOPPED)
+        self._dispatcher.end(self._entries[place], index, Status.STOPPED)
 
     def _count_tokens(self, place: int, count: int, since_last: float | None) -> None:
         reader, replica = self._readers[place], max(0, self._entries[place].replica)
@@ -147,7 +152,7 @@ class Generation:
         if since_last is None and not reader.num_output:
             assert metrics.first_token_time is not None
             seconds = metrics.first_token_time - metrics.arrival_time
-            self._metrics.first_token(replica, seconds, len(reader.request.prompt), count)
+            self._metrics.first_token(replica, seconds, len(reader.request.prompt.tokens), count)
         else:
             self._metrics.tokens(replica, since_last, count)
 
@@ -166,7 +171,7 @@ class Generation:
     def _pause(self, entry: Entry) -> None:
         if entry.is_held or entry.is_over:
             return
-        self._fleet.hold(entry)
+        self._dispatcher.hold(entry)
         self._metrics.slow_reader_paused()
         if self._drop_timer is None:
             self._drop_timer = asyncio.get_running_loop().call_later(self._timeout, self._drop)
@@ -175,7 +180,7 @@ class Generation:
         self._stop_timer()
         for entry in self._entries:
             if entry.is_held:
-                self._fleet.resume(entry)
+                self._dispatcher.resume(entry)
 
     def _drop(self) -> None:
         seconds = self._timeout

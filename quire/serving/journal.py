@@ -1,11 +1,14 @@
 """Journal: what the front knows of every live request, enough to hand it to another engine where it stands."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
+from quire.core.errors import QuireError
 from quire.core.request import Emitted, Request
+from quire.serving.client import EngineClient
 from quire.serving.messages import PromptNews, Refused, SequenceNews
 
 
@@ -22,9 +25,9 @@ class Listener(Protocol):
         """A sequence has new tokens, or has ended."""
 
     def prompt_news(self, news: PromptNews) -> None:
-        """The model's opinion of a part of the prompt."""
+        """Logprobs of a part of the prompt."""
 
-    def lost(self, message: str) -> None:
+    def lost(self, error: QuireError) -> None:
         """No engine can complete it."""
 
 
@@ -36,15 +39,15 @@ class Entry:
     listener: Listener
     endpoint: str = ""
     """The route it came by."""
-    replica: int = -1
-    """The engine that has it."""
+    client: EngineClient | None = None
+    """The engine that has it; None while it waits for one."""
     emitted: dict[int, list[int]] = field(default_factory=dict)
     """Tokens of the sequences that have not ended, by index."""
     is_accepted: bool = False
     losses: int = 0
-    """Engines lost under it since it last got a token."""
+    """Engines lost with it since it last got a token."""
     moves: int = 0
-    """Engines lost under it in all."""
+    """Engines lost with it in all."""
     is_held: bool = False
     work: float = 0.0
     """Tokens that it is expected to cost in all."""
@@ -62,7 +65,7 @@ class Entry:
         return msgspec.structs.replace(self.request, resume=resume)
 
     def take(self, news: SequenceNews) -> bool:
-        """Note what came; false for what is not wanted any more (the sequence has ended here already)."""
+        """Note new tokens or an end; false if the sequence has already ended here."""
         if news.index not in self.emitted:
             return False
         self.losses = 0
@@ -71,6 +74,11 @@ class Entry:
         else:
             self.emitted[news.index].extend(news.tokens)
         return True
+
+    @property
+    def replica(self) -> int:
+        """The number of the engine that has it; -1 while it waits for one."""
+        return -1 if self.client is None else self.client.number
 
     @property
     def is_over(self) -> bool:
@@ -103,22 +111,22 @@ class Journal:
 
     def open(self, entry: Entry) -> None:
         self._entries[entry.request.id] = entry
-        self.waiting_tokens += len(entry.request.prompt)
+        self.waiting_tokens += len(entry.request.prompt.tokens)
         self.waiting_work += entry.work
 
     def get(self, request_id: str) -> Entry | None:
-        """None once it has ended: what an engine still says of it is old."""
+        """None once it has ended: what an engine still reports about it is out of date."""
         return self._entries.get(request_id)
 
     def begin(self, entry: Entry) -> None:
-        """Its first token is there; nothing happens the next times."""
+        """It has its first token; later calls change nothing."""
         if not entry.has_begun:
             entry.has_begun = True
-            self.waiting_tokens -= len(entry.request.prompt)
+            self.waiting_tokens -= len(entry.request.prompt.tokens)
             self.waiting_work -= entry.work
 
     def close(self, entry: Entry) -> None:
-        """It has ended; nothing happens where that is known."""
+        """It has ended; calling this again changes nothing."""
         if self._entries.pop(entry.request.id, None) is not None:
             self.begin(entry)
 
@@ -126,5 +134,12 @@ class Journal:
         """In the order in which they came."""
         return list(self._entries.values())
 
-    def on_replica(self, replica: int) -> list[Entry]:
-        return [entry for entry in self._entries.values() if entry.replica == replica]
+    def on_client(self, client: EngineClient) -> list[Entry]:
+        return [entry for entry in self._entries.values() if entry.client is client]
+
+    def loads(self) -> Counter[int]:
+        """Tokens of the requests that each engine has: prompts, and what it has answered so far."""
+        loads: Counter[int] = Counter()
+        for entry in self._entries.values():
+            loads[entry.replica] += len(entry.request.prompt.tokens) + entry.num_emitted
+        return loads

@@ -10,9 +10,12 @@ from pathlib import Path
 
 LIFELESS_AFTER = 20.0
 """Seconds without a word and without the processor after which a process is given up."""
+LIFELESS_START_AFTER = 60.0
+"""The same for a process that starts: it may wait for compilers, drivers and file servers."""
 _LEAST_WORK = 0.01
 """Share of the time that a process at work uses the processor at the very least."""
 _WAITS_FOR_DISK = "D"
+_STOPPED = frozenset("Tt")
 
 
 class Liveness:
@@ -24,17 +27,17 @@ class Liveness:
         self._used = 0.0
 
     def heard(self) -> None:
-        """It said something: what it used until now counts no more."""
+        """It reported: processor time counts from here on."""
         self._since = time.monotonic()
         self._used, _ = self._look()
 
-    def is_lifeless(self) -> bool:
+    def is_lifeless(self, *, is_starting: bool = False) -> bool:
         """Whether it has done nothing since it was last heard; never where the system does not say."""
         silent = time.monotonic() - self._since
         if silent < LIFELESS_AFTER:
             return False
         used, state = self._look()
-        if not state:
+        if not state or (is_starting and silent < LIFELESS_START_AFTER and state not in _STOPPED):
             return False
         if state == _WAITS_FOR_DISK or used - self._used > _LEAST_WORK * silent:
             self._since, self._used = time.monotonic(), used

@@ -1,10 +1,13 @@
-"""What front and engine say to each other: typed msgpack, one message a step however many streams there are."""
+"""What front and engine say to each other: typed msgpack, one message a step however many streams there are.
+
+Times are ages in seconds, never clocks: the two may run on different hosts.
+"""
 
 import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
-from quire.core.pooling import Pooling, Readout
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.stats import EngineStats
 from quire.core.status import Status
@@ -21,6 +24,8 @@ class Submit(_Message, frozen=True):
     """Take in a request, new or moved from a lost engine."""
 
     request: Request
+    age: float = 0.0
+    """Seconds since it arrived. Its `arrival` is on the front's clock, which is not the engine's on another host."""
 
 
 class End(_Message, frozen=True):
@@ -43,16 +48,10 @@ class Resume(_Message, frozen=True):
     request_id: str
 
 
-class Embed(_Message, frozen=True):
-    """Compute vectors, or a classifier's scores."""
+class Weights(_Message, frozen=True):
+    """What tenants weigh in a fair schedule from now on; those that are not named weigh 1."""
 
-    id: str
-    prompts: list[list[int]]
-    pooling: Pooling | None = None
-    normalize: bool = True
-    readout: Readout = "embed"
-    types: list[list[int]] = []
-    """Of pairs: which of its two texts a token is of, prompt by prompt; empty where there are no pairs."""
+    of_tenants: dict[str, float]
 
 
 class AskBlocks(_Message, frozen=True):
@@ -74,7 +73,7 @@ class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Embed | AskBlocks | AskCheck | Profile | Close
+ToEngine = Submit | End | Hold | Resume | Weights | AskBlocks | AskCheck | Profile | Close
 
 
 # -- engine to front -------------------------------------------------------------------------------------------
@@ -99,6 +98,12 @@ class StartFailed(_Message, frozen=True):
     message: str
 
 
+class Lost(_Message, frozen=True):
+    """The engine is gone; its host starts another. Said to fronts on other hosts, which see no process end."""
+
+    cause: str
+
+
 class Refused(_Message, frozen=True):
     """A request can never run."""
 
@@ -117,13 +122,15 @@ class SequenceNews(_Message, frozen=True):
     status: Status | None = None
     """Its end; None while it goes on."""
     logprobs: list[PositionLogprobs] | None = None
-    first_granted: float | None = None
-    """When it first got a row; with its first tokens only."""
+    granted_ago: float | None = None
+    """Seconds since it first got a row; with its first tokens only."""
     num_cached: int = 0
     failure: str | None = None
     """Why it failed, where there is more to say than that it did."""
     is_blameless: bool = False
     """Whether that is no fault of its client."""
+    pooled: Rows | None = None
+    """What was read off its prompt; it has ended by it."""
 
 
 class PromptNews(_Message, frozen=True):
@@ -141,17 +148,6 @@ class Report(_Message, frozen=True):
     accepted: list[str] = []
     refused: list[Refused] = []
     prompts: list[PromptNews] = []
-
-
-class Embedded(_Message, frozen=True):
-    """Vectors or scores, in the order of the prompts; or why there are none."""
-
-    id: str
-    rows: list[list[list[float]]]
-    """For every prompt one, or one for each of its tokens."""
-    error: str | None = None
-    is_blameless: bool = False
-    """Whether that is no fault of its client."""
 
 
 class Blocks(_Message, frozen=True):
@@ -174,7 +170,7 @@ class Profiled(_Message, frozen=True):
     problem: str | None = None
 
 
-FromEngine = Started | StartFailed | Report | Embedded | Blocks | Checked | Profiled
+FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
@@ -188,6 +184,8 @@ class ChildSettings(msgspec.Struct, frozen=True):
     """Address at which the front listens."""
     replica: int
     tenant_weights: dict[str, float] = {}
+    memory_share: float = 1.0
+    """Of its device's memory: less than 1 where several engines share the device."""
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:

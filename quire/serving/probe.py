@@ -21,7 +21,7 @@ FREE, USED, SHARED, CACHED = range(4)
 class Probe:
     """Reads what an engine's parts count, and never disturbs them."""
 
-    def __init__(self, loop: EngineLoop | None) -> None:
+    def __init__(self, loop: EngineLoop) -> None:
         self._loop = loop
         self._told = 0.0
         self._waste = 0.0
@@ -35,8 +35,6 @@ class Probe:
 
     def stats(self) -> EngineStats:
         self._told = time.monotonic()
-        if self._loop is None:
-            return EngineStats(memory_bytes=resident_bytes())
         scheduler, figures = self._loop.scheduler, self._loop.figures
         kv, roster = scheduler.kv, scheduler.stats
         if self._told - self._measured >= _MEASURE_EVERY:
@@ -78,10 +76,8 @@ def block_states(kv: KVManager) -> bytes:
     return bytes(states)
 
 
-def check_books(loop: EngineLoop | None) -> Checked:
+def check_books(loop: EngineLoop) -> Checked:
     """Whether every block is accounted for, and how many are in use."""
-    if loop is None:
-        return Checked(None, 0)
     kv = loop.scheduler.kv
     try:
         check(kv)

@@ -1,11 +1,11 @@
-"""Quarantine: requests under which engines are lost again and again run alone, until one is proven to be the cause."""
+"""Quarantine: requests with which engines are lost again and again run alone, until one proves to be the cause."""
 
 from collections import deque
 
 from quire.serving.journal import Entry
 
 SUSPECT_AFTER = 3
-"""Engines lost under a request without a token of it in between."""
+"""Engines lost with a request before it got another token."""
 
 
 class Quarantine:
@@ -24,7 +24,7 @@ class Quarantine:
         return self._alone is not None and entry is not self._alone
 
     def cleared(self) -> bool:
-        """Whether the one that is alone has come further, or ended; then the next may be placed, or everyone."""
+        """Whether the one that runs alone got a token or ended; then the next one may run, or everyone."""
         if self._alone is None or (self._alone.losses and not self._alone.is_over):
             return False
         self._alone = None

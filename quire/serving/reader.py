@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from quire.core.errors import DeadlineExceeded, InvalidRequest, QuireError, RequestFailed, RequestTooLarge
 from quire.core.outputs import Delta, RequestMetrics, RequestOutput
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.status import FinishReason, Status
 from quire.engine.collector import RequestRecord
@@ -30,12 +31,14 @@ class RequestReader:
         stop: Callable[[int], None],
     ) -> None:
         """`place` is that of the prompt in its body. `on_tokens` is told how many came and the seconds since the last
-        ones of the same sequence; `stop` ends a sequence that has said a stop string."""
+        ones of the same sequence; `stop` ends a sequence that has generated a stop string."""
         self.request = request
         self.is_accepted = False
         self.error: QuireError | None = None
         self.num_unread = 0
         """Tokens that came since the client last read."""
+        self.pooled: Rows = []
+        """What was read off the prompt, where that was asked for; a request without an error has it at its end."""
         self._record = RequestRecord(request, text, tokenizer)
         self._place = place
         self._stop_ids = request.stop_ids()
@@ -56,8 +59,8 @@ class RequestReader:
         kind = RequestTooLarge if refusal.too_large else InvalidRequest
         self._fail(kind(refusal.message, field=refusal.field))
 
-    def lost(self, message: str) -> None:
-        self._fail(RequestFailed(f"request {self.request.id} could not be completed: {message}"))
+    def lost(self, error: QuireError) -> None:
+        self._fail(error)
 
     def prompt_news(self, news: PromptNews) -> None:
         self._record.add_span(news.span)
@@ -68,8 +71,10 @@ class RequestReader:
         metrics, text = self._record.metrics, self._record.sequences[news.index]
         if news.tokens:
             self._note_time(news)
-        if news.first_granted is not None and metrics.first_scheduled_time is None:
-            metrics.first_scheduled_time, metrics.cached_tokens = news.first_granted, news.num_cached
+        if news.pooled is not None:
+            self.pooled = news.pooled
+        if news.granted_ago is not None and metrics.first_scheduled_time is None:
+            metrics.first_scheduled_time, metrics.cached_tokens = time.monotonic() - news.granted_ago, news.num_cached
         for place, token in enumerate(news.tokens):
             self.num_unread += 1
             is_last = place == len(news.tokens) - 1
@@ -109,8 +114,8 @@ class RequestReader:
             seconds = time.monotonic() - self.request.arrival
             self._fail(
                 DeadlineExceeded(
-                    f"request {self.request.id} was given up after {seconds:.1f} s, before its first token; "
-                    "give it more time or try again when there is less to do"
+                    f"request {self.request.id} got no token within {seconds:.1f} s and was ended; "
+                    "give it more time, or try again when the server is less busy"
                 )
             )
         self._on_change()

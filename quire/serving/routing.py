@@ -1,9 +1,11 @@
-"""Routing: which engine gets a request: the one that has most of its prefix cached, unless it has too much to do."""
+"""Routing: which engine gets a request. Knows engines only by their numbers, and their loads only from its caller."""
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from quire.config.server import RoutingStrategy
 from quire.core.request import Request
-from quire.serving.journal import Journal
 
 CHUNK = 64
 """Tokens that one remembered piece of a prefix stands for."""
@@ -11,20 +13,35 @@ _MOST_CHUNKS = 65_536
 """Pieces remembered for one engine: about four million tokens."""
 
 
+class Loads(Protocol):
+    """Whoever knows how much the engines have to do."""
+
+    def loads(self) -> Mapping[int, float]:
+        """Tokens of the requests that each engine has now, by its number."""
+
+
 class Routing:
-    """Remembers, by engine, the prefixes that it was given."""
+    """Remembers, by engine, the prefixes that it was given, and whose turn it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, strategy: RoutingStrategy = "prefix") -> None:
+        self._strategy = strategy
         self._seen: dict[int, OrderedDict[int, None]] = {}
+        self._last = -1
 
-    def choose(self, request: Request, replicas: list[int], journal: Journal) -> int:
-        """The engine for a request; what it was given is remembered."""
+    def choose(self, request: Request, replicas: Sequence[int], loads: Loads) -> int:
+        """One of the `replicas` for a request."""
         if len(replicas) == 1:
             return replicas[0]
+        if self._strategy == "round-robin":
+            # the next higher number, or the lowest: engines may be lost and come back between two turns
+            self._last = min(replicas, key=lambda replica: (replica <= self._last, replica))
+            return self._last
+        load = loads.loads()
+        if self._strategy == "least-loaded":
+            return min(replicas, key=lambda replica: (load.get(replica, 0.0), replica))
         names = _chunk_names(request)
-        load = _load(journal)
-        # work it would bring, less what is cached there; prompt tokens count like those that others still wait for
-        chosen = min(replicas, key=lambda replica: (load[replica] - self._cached(replica, names), replica))
+        # a cached token of the prompt saves as much as a token less of load
+        chosen = min(replicas, key=lambda replica: (load.get(replica, 0.0) - self._cached(replica, names), replica))
         self._remember(chosen, names)
         return chosen
 
@@ -50,19 +67,12 @@ class Routing:
             seen.popitem(last=False)
 
 
-def _load(journal: Journal) -> Counter[int]:
-    """Tokens that each engine has been given and not answered yet."""
-    load: Counter[int] = Counter()
-    for entry in journal.entries():
-        load[entry.replica] += len(entry.request.prompt) + entry.num_emitted
-    return load
-
-
 def _chunk_names(request: Request) -> list[int]:
-    """A name for every whole chunk of the prompt, in which all before it counts. A collision costs only time."""
+    """A name for every whole chunk of the prompt and all before it. A collision costs only time."""
     names: list[int] = []
-    name = hash((request.params.cache_salt, request.params.adapter, request.kv_variant))
-    for start in range(0, len(request.prompt) - CHUNK + 1, CHUNK):
-        name = hash((name, request.prompt[start : start + CHUNK]))
+    tokens = request.prompt.tokens
+    name = hash((request.params.cache_salt, request.prompt.adapter, request.kv_variant))
+    for start in range(0, len(tokens) - CHUNK + 1, CHUNK):
+        name = hash((name, tokens[start : start + CHUNK]))
         names.append(name)
     return names

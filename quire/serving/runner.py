@@ -1,28 +1,27 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import zmq
+import msgspec
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
-from quire.executor.inline import InlineExecutor
-from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
-from quire.serving.embed_jobs import EmbedJobs
+from quire.serving.channel import Channel
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
     Blocks,
     ChildSettings,
     Close,
-    Embed,
     End,
+    FromEngine,
     Hold,
     Profile,
     PromptNews,
@@ -32,16 +31,11 @@ from quire.serving.messages import (
     SequenceNews,
     Started,
     Submit,
-    ToEngine,
-    decode_to_engine,
-    encode,
+    Weights,
 )
 from quire.serving.probe import Probe, block_states, check_books
 from quire.serving.profiler import StepProfiler
 from quire.text.labels import only_pools
-
-if TYPE_CHECKING:
-    from quire.engine.embedding import Embeddings
 
 SLOW_READER = "reader"
 """The reason for which the front has a request held."""
@@ -52,33 +46,29 @@ _HELD_MS = 50
 
 
 class Runner:
-    """One engine and its two sockets."""
+    """One engine and the way to its client."""
 
     def __init__(
         self,
-        loop: EngineLoop | None,
-        embeds: EmbedJobs,
+        loop: EngineLoop,
         started: Started,
-        inbox: zmq.SyncSocket,
-        outbox: zmq.SyncSocket,
+        channel: Channel,
     ) -> None:
         self.started = started
         self._loop = loop
-        self._embeds = embeds
-        self._inbox = inbox
-        self._outbox = outbox
+        self._channel = channel
         self._probe = Probe(loop)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
         self._closing = False
-        self._is_warm = loop is None
+        self._is_warm = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
             End: self._end,
             Hold: self._hold,
             Resume: self._resume,
-            Embed: self._embed,
+            Weights: self._weigh,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
@@ -89,18 +79,16 @@ class Runner:
         """Until told to close."""
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
-            self._read(self._patience())
-            embedded = self._embeds.advance()
-            if embedded is not None:
-                self._send(embedded)
+            for message in self._channel.receive(self._patience()):
+                self._handlers[type(message)](message)
             update, ended = StepUpdate([], []), list[Sequence]()
-            if self._loop is not None and self._loop.has_work:
+            if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
                 done = self._profiler.finished()
                 if done is not None:
                     self._send(done)
-            elif self._loop is not None and not self._is_warm and not self._embeds:
+            elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
 
@@ -108,29 +96,18 @@ class Runner:
 
     def _patience(self) -> int:
         """Milliseconds to wait for a message."""
-        if self._embeds or (self._loop is not None and self._loop.scheduler.can_advance):
+        if self._loop.scheduler.can_advance:
             return 0
-        if self._loop is not None and self._loop.is_preparing:
+        if self._loop.is_preparing:
             return 0  # the loop itself waits, for a moment at a time
-        if self._loop is not None and self._loop.has_work:
+        if self._loop.has_work:
             return _HELD_MS
         return _IDLE_MS if self._is_warm else 0
 
-    def _read(self, timeout: int) -> None:
-        if not self._inbox.poll(timeout):
-            return
-        while True:
-            try:
-                data = self._inbox.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            message: ToEngine = decode_to_engine(data)
-            self._handlers[type(message)](message)
-
     def _submit(self, message: Submit) -> None:
-        request = message.request
+        request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)
         try:
-            if self._loop is None:
+            if request.pooling is None and not self.started.generates:
                 raise QuireError("the model reads texts and generates none")
             self._loop.add(request)
         except QuireError as error:
@@ -140,25 +117,21 @@ class Runner:
             self._accepted.append(request.id)
 
     def _end(self, message: End) -> None:
-        if self._loop is None:
-            return
         for seq in self._loop.scheduler.sequences_of(message.request_id):
             if message.index is None or seq.index == message.index:
                 self._loop.end(seq, message.status)
 
     def _hold(self, message: Hold) -> None:
-        if self._loop is not None:
-            self._loop.holds.hold(message.request_id, SLOW_READER)
+        self._loop.holds.hold(message.request_id, SLOW_READER)
 
     def _resume(self, message: Resume) -> None:
-        if self._loop is not None:
-            self._loop.holds.resume(message.request_id, SLOW_READER)
+        self._loop.holds.resume(message.request_id, SLOW_READER)
 
-    def _embed(self, message: Embed) -> None:
-        self._embeds.add(message)
+    def _weigh(self, message: Weights) -> None:
+        self._loop.scheduler.weigh_tenants(message.of_tenants)
 
     def _ask_blocks(self, message: AskBlocks) -> None:
-        self._send(Blocks(b"" if self._loop is None else block_states(self._loop.scheduler.kv)))
+        self._send(Blocks(block_states(self._loop.scheduler.kv)))
 
     def _ask_check(self, message: AskCheck) -> None:
         self._send(check_books(self._loop))
@@ -179,11 +152,12 @@ class Runner:
         self._send(Report(self._probe.stats(), news, self._accepted, self._refused, prompts))
         self._accepted, self._refused = [], []
 
-    def _send(self, message: Any) -> None:
-        self._outbox.send(encode(message))
+    def _send(self, message: FromEngine) -> None:
+        self._channel.send(message)
 
 
 def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
+    now = time.monotonic()
     tokens: dict[int, tuple[Sequence, list[int]]] = {}
     for seq, token in zip(update.sequences, update.tokens, strict=True):
         tokens.setdefault(seq.id, (seq, []))[1].append(token)
@@ -196,47 +170,37 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             sampled,
             seq.status if seq.is_finished else None,
             [update.logprobs[seq.id]] if seq.id in update.logprobs else None,
-            seq.first_granted if seq.num_output == len(sampled) else None,
+            now - seq.first_granted if seq.num_output == len(sampled) and seq.first_granted is not None else None,
             seq.num_cached,
             seq.failure,
             seq.is_blameless,
+            update.pooled.get(seq.id),
         )
         for seq, sampled in tokens.values()
     ]
 
 
-def start_runner(settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket) -> Runner:
+def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
     """Load the model and put a runner around it."""
     asked = settings.config
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
-    if only_pools(facts):
-        return _pooling_runner(settings, inbox, outbox, clock)
     started = start_loop(
-        asked, path, facts=facts, seed=settings.seed, tenant_weights=settings.tenant_weights, clock=clock
+        asked,
+        path,
+        seed=settings.seed,
+        tenant_weights=settings.tenant_weights,
+        memory_share=settings.memory_share,
+        clock=clock,
     )
-    limits, executor = started.resolved.limits, started.loop.executor
-    assert isinstance(executor, InlineExecutor)
-
-    def embeddings() -> "Embeddings":
-        from quire.engine.embedding import share_model
-
-        return share_model(executor, path, None, started.facts, limits.max_model_len)
-
-    size, block_size = started.facts.spec.hidden_size, started.resolved.kv.block_size
-    told = Started(limits.max_model_len, limits.max_num_seqs, block_size, size, seconds=list(clock.parts))
-    return Runner(started.loop, EmbedJobs(embeddings), told, inbox, outbox)
-
-
-def _pooling_runner(
-    settings: ChildSettings, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket, clock: StartClock
-) -> Runner:
-    from quire.engine.embedding import open_embedder
-
-    embedder = open_embedder(settings.config)
-    clock.done("loading the model")
-    size = embedder.model.spec.hidden_size
-    told = Started(embedder.max_length, 1, 0, size, generates=False, seconds=list(clock.parts))
-    return Runner(None, EmbedJobs(lambda: embedder), told, inbox, outbox)
+    limits = started.resolved.limits
+    told = Started(
+        limits.max_model_len,
+        limits.max_num_seqs,
+        started.resolved.kv.block_size,
+        started.facts.spec.hidden_size,
+        generates=not only_pools(started.facts),
+        seconds=list(clock.parts),
+    )
+    return Runner(started.loop, told, channel)

@@ -19,7 +19,7 @@ from quire.simulation.router import Router
 from quire.simulation.workload import SimulatedRequest
 
 OnProgress = Callable[[int], None]
-"""Hears how many more requests have arrived at their replicas; called from several threads."""
+"""Is told how many more requests have arrived at their replicas; called from several threads."""
 
 Shares = list[list[SimulatedRequest]]
 
@@ -108,7 +108,7 @@ class WorkerProcess:
     def _lost(self) -> QuireError:
         code = self._process.wait()
         return QuireError(
-            f"a simulation process ended with exit code {code}; its own words, if any, are above. "
+            f"a simulation process ended with exit code {code}; its output, if any, is above. "
             "Fewer processes need less memory: try --processes 1."
         )
 

@@ -1,7 +1,7 @@
-"""How long a step takes on a device nobody has at hand: its bytes and its operations, whichever takes longer.
+"""How long a step takes on a device that is not at hand: its bytes and its operations, whichever takes longer.
 
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. What
-is not modelled: communication between devices, kernels that miss the device's reached speeds, experts that rest.
+is not modelled: communication between devices, kernels that miss the device's reached speeds, idle experts.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class CostModel:
 
     def __init__(self, model: ModelWork, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
         if num_devices < 1:
-            raise ConfigError(f"a replica of {num_devices} devices cannot be; it needs 1 or more.")
+            raise ConfigError(f"a replica of {num_devices} devices is impossible; give 1 or more.")
         self._device = device
         self._weight_bytes = resolved.weight_bytes
         self._token_bytes = resolved.kv.bytes_per_token

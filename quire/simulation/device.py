@@ -49,7 +49,7 @@ class SimulatedDevice:
         for number in plan.released:
             row = rows.pop(number, None)
             if row is None:
-                raise ImpossiblePlan(f"step {plan.step} releases row {number}, which nobody has")
+                raise ImpossiblePlan(f"step {plan.step} releases row {number}, which no sequence has")
             self._march.leave(row)
         for admission in plan.admitted:
             if admission.row in rows:
@@ -62,7 +62,7 @@ class SimulatedDevice:
     def _set_table(self, delta: TableDelta, step: int) -> None:
         row = self._rows.get(delta.row)
         if row is None:
-            raise ImpossiblePlan(f"step {step} changes the table of row {delta.row}, which nobody has")
+            raise ImpossiblePlan(f"step {step} changes the table of row {delta.row}, which no sequence has")
         length = len(delta.tables[0])
         if delta.start * self._block_size > row.slots:
             raise ImpossiblePlan(f"step {step}: the table of {row.name} has a hole before block {delta.start}")
@@ -87,7 +87,7 @@ class SimulatedDevice:
         for position in range(num_marching, len(plan.rows)):
             row = self._rows.get(plan.rows[position])
             if row is None:
-                raise ImpossiblePlan(f"step {plan.step} computes row {plan.rows[position]}, which nobody has")
+                raise ImpossiblePlan(f"step {plan.step} computes row {plan.rows[position]}, which no sequence has")
             self._compute_alone(plan, row, position, work)
             if position < plan.num_sampling:
                 tokens.append(row.token if row.known < row.end else END)

@@ -7,13 +7,13 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolve import resolve
 from quire.config.scheduler import Policy
+from quire.config.server import RoutingStrategy
 from quire.core.errors import CheckpointError, ConfigError
 from quire.core.nearest import did_you_mean
 from quire.models.loading.header import read_model_facts
 from quire.simulation.cluster import OnProgress, share_out, simulate
 from quire.simulation.cost import CostModel, ModelWork
 from quire.simulation.generate import RandomRequests
-from quire.simulation.limits import RouterName
 from quire.simulation.metrics import total_of
 from quire.simulation.replica import ReplicaSetup
 from quire.simulation.report import Report
@@ -37,7 +37,7 @@ class Experiment:
     device: DeviceFacts
     policies: tuple[Policy, ...]
     replicas: int = 1
-    router: RouterName = "least-tokens"
+    routing: RoutingStrategy = "prefix"
     async_steps: bool = True
     processes: int | None = None
 
@@ -67,7 +67,7 @@ def find_model(name: str, revision: str | None) -> ModelFacts:
 
 
 def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -> list[Report]:
-    """Simulate it: a report for each policy. `watch` hears how many requests will arrive and says who counts them."""
+    """Simulate it: a report for each policy. `watch` takes how many requests will come, and returns its counter."""
     asked, workload = experiment.asked, experiment.workload
     model = find_model(asked.model.model, asked.model.revision)
     setups = [_setup(experiment, model, policy) for policy in experiment.policies]
@@ -77,7 +77,7 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -
     reports = []
     for setup, parts in zip(setups, simulate(setups, shares, experiment.processes, progress), strict=True):
         seed = workload.seed if workload.trace is None else None
-        setting = describe_setting(setup, experiment.replicas, experiment.router, words, seed)
+        setting = describe_setting(setup, experiment.replicas, experiment.routing, words, seed)
         reports.append(summarise(setting, total_of(parts), workload.weights()))
     return reports
 
@@ -85,7 +85,7 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -
 def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> ReplicaSetup:
     asked = experiment.asked
     if policy != asked.scheduler.scheduling_policy:
-        # what was set for one policy is not for another
+        # settings of one policy are not for another
         scheduler = replace(asked.scheduler, scheduling_policy=policy, round_robin_slice=None, priority_ageing=None)
         asked = replace(asked, scheduler=scheduler)
     return ReplicaSetup(
@@ -101,7 +101,7 @@ def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> Replica
 def _router(experiment: Experiment, setup: ReplicaSetup) -> Router:
     cost = CostModel(setup.model, setup.device, setup.resolved, setup.num_devices)
     rate = cost.tokens_per_second(setup.resolved.limits.max_num_seqs, TYPICAL_CONTEXT)
-    return Router(experiment.router, experiment.replicas, rate)
+    return Router(experiment.routing, experiment.replicas, rate)
 
 
 def _requests(workload: WorkloadConfig, max_model_len: int) -> tuple[Iterable[SimulatedRequest], str]:

@@ -1,4 +1,4 @@
-"""Messages between the simulator and its worker processes: msgpack behind its length, over a pipe."""
+"""Messages between the simulator and its worker processes: a length and msgpack, over a pipe."""
 
 from struct import Struct
 from typing import IO

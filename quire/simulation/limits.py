@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-RouterName = Literal["round-robin", "least-tokens", "prefix"]
 TimeUnit = Literal["auto", "s", "ms"]
 
 LONGEST = 1 << 24

@@ -51,7 +51,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Flight:
+class StepRecord:
     """A step on its way: what is needed to read its result."""
 
     end: float
@@ -147,26 +147,26 @@ class Recorder:
             by_row[admission.row] = self._awaiting[admission.row] = stream
             self._leaves_queue(stream.request, now)
 
-    def executed(self, plan: StepPlan, start: float, end: float) -> Flight:
+    def executed(self, plan: StepPlan, start: float, end: float) -> StepRecord:
         """A planned step ran from `start` to `end`."""
         fresh = self._fresh_rows(plan)
         prompts = self._prompt_counts(plan, len(fresh))
         self._contention.step(end - start, prompts)
         streams = [self._awaiting.pop(row) for row in fresh]
         # by the time its result is read, a stream may have lost its row again
-        flight = Flight(end, end - self._last_end, [(stream, stream.last_token) for stream in streams])
+        record = StepRecord(end, end - self._last_end, [(stream, stream.last_token) for stream in streams])
         for stream in streams:
             stream.decoding = True
             self._contention.decoding(stream.request.tenant_name, 1)
         self._count_step(plan, start, end, len(prompts), sum(count for _, count in prompts))
         self._last_end = end
-        return flight
+        return record
 
-    def read(self, flight: Flight, num_tokens: int) -> None:
+    def read(self, record: StepRecord, num_tokens: int) -> None:
         """The result of a step was read; it held `num_tokens` tokens for sequences that were still waiting for them."""
-        end, itl = flight.end, self.metrics.itl
+        end, itl = record.end, self.metrics.itl
         self.metrics.output_tokens += num_tokens
-        for stream, last_token in flight.fresh:
+        for stream, last_token in record.fresh:
             if stream.ended:
                 continue
             num_tokens -= 1
@@ -177,7 +177,7 @@ class Recorder:
                 live.has_token = True
                 live.tenant.ttft.add(end - live.arrival)
         if num_tokens:
-            itl.add(flight.gap, num_tokens)
+            itl.add(record.gap, num_tokens)
 
     def finish(self) -> Metrics:
         """The metrics, when nothing is left to happen."""
@@ -197,7 +197,7 @@ class Recorder:
         """Rows that sample now and were not sampling in the step before."""
         rows, awaiting, fresh = plan.rows, self._awaiting, []
         position = plan.num_sampling - 1
-        # ends of prompts stand behind the decodes
+        # ends of prompts come after the decodes
         while position >= 0 and rows[position] in awaiting:
             fresh.append(rows[position])
             position -= 1

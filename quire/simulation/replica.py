@@ -15,13 +15,13 @@ from quire.simulation.beams import BeamSearch
 from quire.simulation.cost import CostModel, ModelWork
 from quire.simulation.device import SimulatedDevice
 from quire.simulation.metrics import Metrics
-from quire.simulation.recorder import Flight, Recorder
+from quire.simulation.recorder import Recorder, StepRecord
 from quire.simulation.workload import RequestMaker, SimulatedRequest
 
 MOST_IDLE_STEPS = 8
 """Plans in a row that do nothing although requests wait: more means that the scheduler is stuck."""
 REPORT_EVERY = 500
-"""Requests between two words about progress."""
+"""Requests between two reports of progress."""
 
 
 class ReplicaSetup(msgspec.Struct, frozen=True):
@@ -48,13 +48,13 @@ class Replica:
         self._maker = RequestMaker()
         self._beams: dict[str, BeamSearch] = {}
         self._async = setup.async_steps
-        self._flights: deque[tuple[StepResult, Flight]] = deque()
+        self._in_flight: deque[tuple[StepResult, StepRecord]] = deque()
         self._clock = 0.0
         self._device_free = 0.0
         self._idle_steps = 0
 
     def run(self, requests: Iterable[SimulatedRequest], progress: Callable[[int], None] | None = None) -> Metrics:
-        """Simulate until every request has ended; `progress` hears now and then how many more have arrived."""
+        """Simulate until every request has ended; `progress` is told now and then how many more have arrived."""
         arrivals = iter(requests)
         upcoming = next(arrivals, None)
         arrived = 0
@@ -95,9 +95,9 @@ class Replica:
             self._execute(plan)
         # forks need every token read, so beams cannot be planned ahead of their results
         depth = 1 if self._async and plan.rows and not self._beams else 0
-        read = len(self._flights) > depth
-        while len(self._flights) > depth:
-            self._read(*self._flights.popleft())
+        read = len(self._in_flight) > depth
+        while len(self._in_flight) > depth:
+            self._read(*self._in_flight.popleft())
         self._end_finished()
         return read or not plan.is_empty
 
@@ -107,12 +107,12 @@ class Replica:
         start = max(self._clock, self._device_free)
         self._device_free = start + result.elapsed
         if plan.rows:
-            self._flights.append((result, self._recorder.executed(plan, start, self._device_free)))
+            self._in_flight.append((result, self._recorder.executed(plan, start, self._device_free)))
 
-    def _read(self, result: StepResult, flight: Flight) -> None:
-        self._clock = flight.end
+    def _read(self, result: StepResult, record: StepRecord) -> None:
+        self._clock = record.end
         update = self.scheduler.update(result)
-        self._recorder.read(flight, len(update.tokens))
+        self._recorder.read(record, len(update.tokens))
         for beams in self._beams.values():
             for parent, child in beams.advance(self.scheduler):
                 self._recorder.forked(parent, child, self._clock)
@@ -125,7 +125,7 @@ class Replica:
                 self._beams.pop(request_id, None)
 
     def _wait_for(self, upcoming: SimulatedRequest | None) -> None:
-        """Nothing could be done now: go on to the next arrival."""
+        """There is nothing to do now: skip to the next arrival."""
         if self.scheduler.has_work:
             self._idle_steps += 1
             if self._idle_steps > MOST_IDLE_STEPS:

@@ -14,7 +14,7 @@ class Setting(msgspec.Struct, frozen=True):
     """Of each replica."""
     replicas: int
     policy: str
-    router: str
+    routing: str
     preemption: str
     async_steps: bool
     block_size: int
@@ -114,11 +114,11 @@ class TenantReport(msgspec.Struct, frozen=True):
     queue: Percentiles
     total: Percentiles
     contended_rate: float | None
-    """Tokens a second that it was served while it and others had requests waiting; None when that never was."""
+    """Tokens a second that it was served while it and others had requests waiting; None if that never happened."""
 
 
 class Fairness(msgspec.Struct, frozen=True):
-    """Whether anyone was left behind."""
+    """How evenly tenants were served."""
 
     jain: float | None
     """Jain's index of the tenants' contended rates over their weights; None when no two ever competed."""

@@ -18,7 +18,7 @@ class Reservations(msgspec.Struct):
     exact: int = 0
 
     def add(self, prompt: int, output: int, longest: int) -> None:
-        """A sequence that produced `output` tokens behind `prompt` ones, where `longest` are allowed in all."""
+        """A sequence that produced `output` tokens after `prompt` ones, if `longest` are allowed in all."""
         self.used += output * prompt + output * (output - 1) // 2
         self.whole_context += output * longest
         self.power_of_two += output * min(longest, prompt + (1 << (output - 1).bit_length() if output else 0))

@@ -19,8 +19,8 @@ class Row:
         self.known = len(admission.tokens)
         self.slots = 0
         self.end = admission.num_prompt + length
-        """Where the sequence has said all it has to say."""
+        """Where the sequence ends."""
         self.token = FIRST_SAMPLED + crc32(self.name.encode()) % (FIRST_SHARED - FIRST_SAMPLED)
-        """What it samples until then: no other sequence says the same."""
+        """What it samples until then: no other sequence samples the same."""
         self.due = 0
         """The tick at which a marching row must be looked at."""

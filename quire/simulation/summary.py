@@ -22,7 +22,7 @@ from quire.simulation.report import (
 )
 
 
-def describe_setting(setup: ReplicaSetup, replicas: int, router: str, workload: str, seed: int | None) -> Setting:
+def describe_setting(setup: ReplicaSetup, replicas: int, routing: str, workload: str, seed: int | None) -> Setting:
     """What is simulated, in the words of the report."""
     resolved = setup.resolved
     return Setting(
@@ -31,7 +31,7 @@ def describe_setting(setup: ReplicaSetup, replicas: int, router: str, workload: 
         num_devices=setup.num_devices,
         replicas=replicas,
         policy=resolved.policy,
-        router=router,
+        routing=routing,
         preemption=resolved.preemption,
         async_steps=setup.async_steps,
         block_size=resolved.kv.block_size,

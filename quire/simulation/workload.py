@@ -6,13 +6,14 @@ nothing else is ever equal by chance.
 
 import msgspec
 
+from quire.core.prompt import Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 
 FILLER = 0
-"""Stands behind a marker; the chain of names makes what follows a marker as unique as the marker."""
+"""Follows a marker; the chain of names makes what follows a marker as unique as the marker."""
 END = 1
-"""What a sequence samples when it has said all it had to say."""
+"""What a sequence samples when its answer is complete."""
 FIRST_SAMPLED = 2
 FIRST_SHARED = 1 << 30
 FIRST_PRIVATE = 1 << 31
@@ -64,7 +65,7 @@ class RequestMaker:
         """The request as a client would have sent it."""
         return Request(
             id=simulated.id,
-            prompt=simulated.prompt(),
+            prompt=Prompt(simulated.prompt()),
             params=self._params_of(simulated),
             arrival=simulated.arrival,
             tenant=simulated.tenant,

@@ -1,4 +1,4 @@
-"""Which clients are to be simulated: a trace, or random requests. Flags of `quire simulate` come from here."""
+"""Which clients to simulate: a trace, or random requests. Flags of `quire simulate` come from here."""
 
 import math
 from dataclasses import dataclass, fields
@@ -61,7 +61,7 @@ class WorkloadConfig:
             self._refuse(_OF_TRACES, "without --trace")
         else:
             random = [field.name for field in fields(self) if field.name not in (*_OF_TRACES, *_OF_BOTH)]
-            self._refuse(random, "with --trace, which says it itself")
+            self._refuse(random, "with --trace, which gives it")
         self._check_counts()
         self._check_rates()
         self._check_together()

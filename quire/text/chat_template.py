@@ -6,7 +6,7 @@ from typing import Any
 
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.nearest import did_you_mean
-from quire.text.template_process import TemplateFailed, TemplateProcess
+from quire.text.template_pool import TemplateFailed, TemplatePool
 
 DEFAULT = "default"
 TOOL_USE = "tool_use"
@@ -24,12 +24,12 @@ class ChatTemplate:
     """The templates of one model, by name, with its special tokens. Threads may share it."""
 
     def __init__(
-        self, templates: Mapping[str, str], tokens: Mapping[str, str], process: TemplateProcess, *, source: str
+        self, templates: Mapping[str, str], tokens: Mapping[str, str], pool: TemplatePool, *, source: str
     ) -> None:
         """Compiles every template, so that a broken one is known at once; `source` names them in errors."""
         self._templates = dict(templates)
         self._tokens = dict(tokens)
-        self._process = process
+        self._pool = pool
         self._source = source
         self._names = {name: self._asked_for(name, template) for name, template in templates.items()}
 
@@ -94,7 +94,7 @@ class ChatTemplate:
 
     def _asked_for(self, name: str, template: str) -> frozenset[str]:
         try:
-            return self._process.names(template)
+            return self._pool.names(template)
         except TemplateFailed as error:
             where = "" if error.line is None else f" at line {error.line}"
             raise ConfigError(
@@ -104,7 +104,7 @@ class ChatTemplate:
 
     def _rendered(self, template: str, variables: dict[str, Any]) -> str:
         try:
-            return self._process.render(template, variables)
+            return self._pool.render(template, variables)
         except TemplateFailed as error:
             where = "" if error.line is None else f" (line {error.line} of the template)"
             if error.kind == "refused":

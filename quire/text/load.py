@@ -8,7 +8,7 @@ from quire.models.loading.gguf_header import read_gguf_header
 from quire.text.chat_template import ChatTemplate
 from quire.text.from_folder import tokenizer_from_folder
 from quire.text.from_gguf import tokenizer_from_gguf
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from quire.text.template_sources import template_in_file, templates_in_folder, templates_in_gguf
 from quire.text.tokenizer import Tokenizer
 
@@ -20,14 +20,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def load_chat_template(
-    path: Path, tokenizer: Tokenizer, process: TemplateProcess, *, file: Path | None = None
+    path: Path, tokenizer: Tokenizer, pool: TemplatePool, *, file: Path | None = None
 ) -> ChatTemplate:
     """The chat template of the model at `path`, or the one in `file` where the user gives it."""
     if file is not None:
-        return ChatTemplate(template_in_file(file), tokenizer.named_tokens(), process, source=str(file))
+        return ChatTemplate(template_in_file(file), tokenizer.named_tokens(), pool, source=str(file))
     gguf = _gguf_at(path)
     templates = templates_in_folder(path) if gguf is None else templates_in_gguf(read_gguf_header(gguf))
-    return ChatTemplate(templates, tokenizer.named_tokens(), process, source=str(path))
+    return ChatTemplate(templates, tokenizer.named_tokens(), pool, source=str(path))
 
 
 def _gguf_at(path: Path) -> Path | None:

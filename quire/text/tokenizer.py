@@ -119,14 +119,6 @@ class Tokenizer:
     def unk_token_id(self) -> int | None:
         return self.special.unk
 
-    @property
-    def bos_token(self) -> str | None:
-        return self._spelled(self.bos_token_id)
-
-    @property
-    def eos_token(self) -> str | None:
-        return self._spelled(self.eos_token_id)
-
     def named_tokens(self) -> dict[str, str]:
         """The special tokens by the names that chat templates know: bos_token, eos_token, pad_token, unk_token."""
         ids = {

@@ -12,16 +12,14 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from quire.core.plan import StepPlan
-from quire.core.pooling import Pooling
+from quire.core.plan import Admission, StepPlan
+from quire.core.request import Request
 from quire.core.result import StepResult
-from quire.core.sampling_params import SamplingParams
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, step_arrays
 
 if TYPE_CHECKING:
-    from quire.worker.embedder import Embedder
     from quire.worker.running_step import RunningStep
     from quire.worker.worker import Worker
 
@@ -55,13 +53,13 @@ class CoreWorker:
 
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""
-        if self._whole is None and not all(can_draw(admission.params) for admission in plan.admitted):
+        if self._whole is None and not all(_can_run(admission) for admission in plan.admitted):
             self._make_whole()
         return CoreStepDone(self._run(plan)) if self._whole is None else self._whole.start(plan)
 
-    def prepare(self, params: SamplingParams) -> "Future[None] | None":
+    def prepare(self, request: Request) -> "Future[None] | None":
         """Begin to import torch where a request needs it: other requests go on meanwhile."""
-        if self._whole is not None or can_draw(params):
+        if self._whole is not None or _can_run(request):
             return None
         if self._importing is None:
             self._importing = Future()
@@ -78,10 +76,6 @@ class CoreWorker:
         self._memory.admitted.clear()
         if self._whole is not None:
             self._whole.reset()
-
-    def embedder(self, pooling: Pooling | None) -> "Embedder":
-        """An embedder with this worker's model, to be used between steps."""
-        return self._make_whole().embedder(pooling)
 
     def _make_whole(self) -> "Worker":
         if self._whole is None:
@@ -129,6 +123,11 @@ class CoreWorker:
             memory.admit(admission)
             self._sampler.admit(admission)
         memory.change(plan.table_deltas)
+
+
+def _can_run(asked: Request | Admission) -> bool:
+    """Whether the core alone does what is asked."""
+    return asked.pooling is None and can_draw(asked.params)
 
 
 def _import_whole(imported: "Future[None]") -> None:

@@ -25,8 +25,8 @@ from quire.worker.out_of_memory import is_out_of_memory
 _log = logging.getLogger(__name__)
 
 Compute = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""Of these rows, and whether many begin alike: logits [rows, vocabulary] behind one token more, and how long they are
-with it. On the device."""
+"""Of these rows, and whether many share a prefix: logits [rows, vocabulary] behind one token more, and how long
+they are with it. On the device."""
 Draw = Callable[[Tensor, Tensor, Tensor], SampledTokens]
 """A token for each of these rows, by their logits and lengths."""
 Replay = Callable[[], None]
@@ -47,7 +47,7 @@ class _Place:
 
     size: int
     mode: Hashable
-    alike: bool
+    shared: bool
     in_parts: bool
 
 
@@ -93,15 +93,15 @@ class DecodeGraphs:
         mode: Hashable,
         before_drawing: Callable[[], None] | None = None,
         *,
-        alike: bool = False,
+        shared: bool = False,
     ) -> SampledTokens:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
-        `before_drawing` is what the host has to do between logits and tokens; `alike` tells whether many rows begin
-        alike.
+        `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
+        a prefix.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
-        place = _Place(size, mode, alike, in_parts=before_drawing is not None)
+        place = _Place(size, mode, shared, in_parts=before_drawing is not None)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
@@ -116,18 +116,18 @@ class DecodeGraphs:
         found = captured.sampled
         return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
 
-    def warm_up(self, size: int, mode: Hashable, *, alike: bool = False) -> None:
+    def warm_up(self, size: int, mode: Hashable, *, shared: bool = False) -> None:
         """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be in this mode.
 
         None that is there makes room for it.
         """
-        place = _Place(size, mode, alike, in_parts=False)
+        place = _Place(size, mode, shared, in_parts=False)
         self._seen.add(place)
         if len(self._captured) < self._most_graphs:
             self._graph(place)
 
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
-        logits, lengths = self._compute(rows, place.alike)
+        logits, lengths = self._compute(rows, place.shared)
         if before_drawing is not None:
             before_drawing()
         return self._draw(rows, logits, lengths)
@@ -163,7 +163,7 @@ class DecodeGraphs:
         room = self._room(rows, place)
 
         def compute() -> Tensor:
-            logits, lengths = self._compute(rows, place.alike)
+            logits, lengths = self._compute(rows, place.shared)
             room.copy_(logits)
             return lengths
 
@@ -173,7 +173,7 @@ class DecodeGraphs:
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
-            logits, _ = self._compute(rows, place.alike)
+            logits, _ = self._compute(rows, place.shared)
             self._logits = logits.new_empty((self.sizes[-1], logits.shape[1]))
         return self._logits[: place.size]
 

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.result import StepResult
+from quire.ops.upload import towards_host
 from quire.sampling.grammar.progress import Constrained, Progress, advance
 from quire.sampling.sampler import BatchLogprobs, SampledTokens
+from quire.worker.readouts import PooledStep
 
 
 class DeviceTime:
@@ -56,13 +58,14 @@ class RunningStep:
     """From the step's first operation on."""
     constrained: Constrained = ()
     """Those of its sampling rows that grammars bind."""
+    pooled: PooledStep = field(default_factory=PooledStep)
     _progress: Progress | None = field(init=False, default=None)
     _tokens_and_validity: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.sampled is not None:
             both = torch.stack((self.sampled.tokens, self.sampled.invalid.to(torch.int64)))
-            self._tokens_and_validity = _towards_host(both)
+            self._tokens_and_validity = towards_host(both)
         self.time.end()
 
     def settle(self) -> Progress:
@@ -79,7 +82,12 @@ class RunningStep:
         elapsed = self.time.wait()
         sampled, copy = self.sampled, self._tokens_and_validity
         if sampled is None or copy is None:
-            return StepResult(step=self.step, prompt_logprobs=dict(self.prompt_logprobs), elapsed=elapsed)
+            return StepResult(
+                step=self.step,
+                prompt_logprobs=dict(self.prompt_logprobs),
+                pooled=self.pooled.rows(),
+                elapsed=elapsed,
+            )
         progress = self.settle()
         tokens, invalid = copy.tolist()
         return StepResult(
@@ -91,17 +99,9 @@ class RunningStep:
             ended=progress.ended,
             logprobs=_on_host(sampled.logprobs),
             prompt_logprobs=dict(self.prompt_logprobs),
+            pooled=self.pooled.rows(),
             elapsed=elapsed,
         )
-
-
-def _towards_host(tensor: Tensor) -> Tensor:
-    """The tensor on the host, once the device has done what it was given so far."""
-    if tensor.device.type != "cuda":
-        return tensor
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    host.copy_(tensor, non_blocking=True)
-    return host
 
 
 def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:

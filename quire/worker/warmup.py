@@ -6,10 +6,10 @@ from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
 from quire.sampling.state import SamplingState
-from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
+from quire.worker.shared_prefix import FEWEST
 
 _MODES = (
     SamplingParams(temperature=0.0),
@@ -27,7 +27,7 @@ def warmup_steps(
     sampling: SamplingState,
     layout: KVLayout,
     *,
-    may_begin_alike: bool,
+    may_share_prefix: bool,
 ) -> Iterator[None]:
     """Warms up one thing each time it is advanced, and leaves no row admitted.
 
@@ -40,8 +40,8 @@ def warmup_steps(
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
         for params in _MODES:
-            for alike in (False, True) if may_begin_alike and size >= FEWEST else (False,):
+            for shared in (False, True) if may_share_prefix and size >= FEWEST else (False,):
                 run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
-                graphs.warm_up(size, sampling.mode, alike=alike)
+                graphs.warm_up(size, sampling.mode, shared=shared)
                 run(StepPlan(step=0, released=[0]))
                 yield

@@ -1,4 +1,4 @@
-"""Hidden states of whole sequences, without rows or a scheduler, and without a cache that outlives them."""
+"""Hidden states of whole sequences, without a cache that outlives the step."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from torch import Tensor
 
 from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch, KVLayer
-from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
+from quire.ops.upload import upload
 from quire.spec.cache import CacheSpec
 
 _BLOCK_SIZE = 16
@@ -26,14 +26,15 @@ class Packed:
         """`types` tells the texts of a pair apart, token by token; None: every token is of the first."""
         self.lengths = [len(sequence) for sequence in sequences]
         flat = [token for sequence in sequences for token in sequence]
-        self.input_ids = torch.tensor(flat, device=device)  # [tokens]
-        counts = torch.tensor(self.lengths, device=device)
+        self.input_ids = upload(flat, torch.int64, device)  # [tokens]
+        counts = upload(self.lengths, torch.int64, device)
         self.starts = torch.zeros(len(sequences) + 1, dtype=torch.int64, device=device)
         torch.cumsum(counts, 0, out=self.starts[1:])
-        self.owners = torch.repeat_interleave(torch.arange(len(sequences), device=device), counts)  # [tokens]
+        owners = torch.arange(len(sequences), device=device)
+        self.owners = torch.repeat_interleave(owners, counts, output_size=len(flat))  # [tokens]
         self.positions = torch.arange(len(flat), device=device) - self.starts[self.owners]  # [tokens]
         flat_types = None if types is None else [each for sequence in types for each in sequence]
-        self.types = None if flat_types is None else torch.tensor(flat_types, device=device)  # [tokens]
+        self.types = None if flat_types is None else upload(flat_types, torch.int64, device)  # [tokens]
 
 
 class WholeSequences:
@@ -41,9 +42,7 @@ class WholeSequences:
     that is dropped with the batch.
     """
 
-    def __init__(
-        self, model: LanguageModel | FallbackDecoder, kv_dtype: torch.dtype, chunk: int, device: torch.device
-    ) -> None:
+    def __init__(self, model: LanguageModel, kv_dtype: torch.dtype, chunk: int, device: torch.device) -> None:
         """`chunk` bounds the tokens of a decoder's forward."""
         self._model = model
         self._kv_dtype = kv_dtype
@@ -94,8 +93,8 @@ class WholeSequences:
         slots = tables[owners, positions // _BLOCK_SIZE] * _BLOCK_SIZE + positions % _BLOCK_SIZE
         is_whole = end - start == packed.input_ids.shape[0]
         batch = Batch(
-            query_starts=packed.starts if is_whole else torch.tensor([0, end - start], device=self.device),
-            lengths=lengths if is_whole else torch.tensor([end], device=self.device),
+            query_starts=packed.starts if is_whole else upload([0, end - start], torch.int64, self.device),
+            lengths=lengths if is_whole else upload([end], torch.int64, self.device),
             lengths_for_angles=lengths[owners],
             tables=[tables],
             slots=[slots],
@@ -113,9 +112,10 @@ def _num_blocks(length: int) -> int:
 def _tables(lengths: list[int], device: torch.device) -> Tensor:
     """[sequences, blocks]: each sequence has the blocks behind those of the one before it."""
     counts = [_num_blocks(length) for length in lengths]
-    tables = torch.zeros((len(counts), max(counts)), dtype=torch.int64)
+    longest = max(counts)
+    tables: list[list[int]] = []
     first = 0
-    for row, count in enumerate(counts):
-        tables[row, :count] = torch.arange(first, first + count)
+    for count in counts:
+        tables.append([*range(first, first + count), *[0] * (longest - count)])
         first += count
-    return tables.to(device)
+    return upload(tables, torch.int64, device)

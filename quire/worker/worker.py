@@ -1,38 +1,39 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, StepPlan
-from quire.core.pooling import Pooling
-from quire.core.sampling_params import SamplingParams
+from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
-from quire.ops.functional import attention_of_beginnings, decode_inputs, finish_step, paged_attention
+from quire.ops.functional import Attend, decode_inputs, finish_step, paged_attention, shared_prefix_attention
 from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
+from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
-from quire.worker.beginnings import SharedBeginnings
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs
-from quire.worker.embedder import Embedder
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
+from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
+from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
-from quire.worker.start_embedder import embedder_of
+from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.warmup import warmup_steps
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
@@ -54,7 +55,6 @@ class Worker:
         memory: CoreMemory | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from."""
-        self._model = model
         self._sampling = sampling
         self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
@@ -79,16 +79,16 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._beginnings = _beginnings_to_look_for(layout, limits, device) if device.type == "cuda" else None
-        self._kv_dtype: torch.dtype = getattr(torch, layout.dtype)
+        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if device.type == "cuda" else None
         self._limits = limits
         self._device = device
         self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
+        self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
-            alike = self._beginnings is not None
-            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_begin_alike=alike)
+            may_share = self._prefix_tiles is not None
+            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 
@@ -106,19 +106,22 @@ class Worker:
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
+        pooled = self._readouts.take(plan, hidden, self._lengths.computed)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained)
+        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained, pooled)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def prepare(self, params: SamplingParams) -> None:
+    def prepare(self, request: Request) -> None:
         """Everything is there."""
 
     @torch.inference_mode()
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while no row is admitted; False when nothing is left."""
+        if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
+            self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
     @torch.inference_mode()
@@ -127,13 +130,12 @@ class Worker:
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
         self._prompt_logprobs.reset()
+        self._readouts.reset()
         self._constrained.reset()
+        if self._prefix_tiles is not None:
+            self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
-
-    def embedder(self, pooling: Pooling | None) -> Embedder:
-        """An embedder with this worker's model, to be used between steps."""
-        return embedder_of(self._model, self._kv_dtype, self._limits, device=self._device, pooling=pooling)
 
     def _only_decodes(self, plan: StepPlan) -> bool:
         """Whether the step is one token more for each row, drawn in one of the modes that need nothing of the host but
@@ -149,24 +151,26 @@ class Worker:
 
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
         grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
-        alike = self._beginnings is not None and self._beginnings.are_worth_it(plan.rows)
+        shared = self._prefix_tiles is not None and self._prefix_tiles.choose(plan.rows)
         if grammars.is_active:
             sampled = graphs.run(
                 plan.rows,
                 (self._sampling.mode, grammars.width),
                 lambda: constrained.extend(self._constrained.bind(plan.rows)),
-                alike=alike,
+                shared=shared,
             )
         else:
-            sampled = graphs.run(plan.rows, self._sampling.mode, alike=alike)
+            sampled = graphs.run(plan.rows, self._sampling.mode, shared=shared)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _compute(self, rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
-        attend = attention_of_beginnings(self._device) if alike else paged_attention
+        attend: Attend = paged_attention
+        if shared and self._prefix_tiles is not None:
+            attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
         return self._logits(hidden), step.lengths
 
@@ -192,20 +196,22 @@ class Worker:
             self._sampling.release(row)
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
+            self._readouts.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
-        if self._beginnings is not None:
-            self._beginnings.change(plan.table_deltas)
+        if self._prefix_tiles is not None:
+            self._prefix_tiles.follow(plan)
 
     def _admit(self, admission: Admission) -> None:
         self._rows.admit(admission)
-        if self._beginnings is not None:
-            self._beginnings.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)
-        self._admit_to_sampling(admission)
+        if admission.pooling is None:
+            self._admit_to_sampling(admission)
+        else:  # it samples nothing, and the mode of sampling is not to follow from it
+            self._readouts.admit(admission)
 
     def _admit_to_sampling(self, admission: Admission) -> None:
         self._sampling.admit(
@@ -221,7 +227,7 @@ class Worker:
 
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         max_blocks = self._lengths.most_blocks(plan, self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for
+        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
         prompts = self._lengths.tokens_of_prompts(plan)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 
@@ -241,13 +247,19 @@ def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
     return KVLayer(keys, values, group)
 
 
-def _beginnings_to_look_for(layout: KVLayout, limits: StepLimits, device: torch.device) -> SharedBeginnings | None:
-    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do."""
+def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:
+    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do, or where one
+    sequence has as many heads as a tile has room for.
+    """
     itemsize = getattr(torch, layout.dtype).itemsize
-    group = next((index for index, group in enumerate(layout.groups) if group.window is None), None)
-    if group is None or itemsize > 2:
+    groups = [index for index, group in enumerate(layout.groups) if group.window is None]
+    if not groups or itemsize > 2:
         return None
     from quire.ops.triton.card import least_reads_saved
+    from quire.ops.triton.shared_prefix_attention import most_members
 
-    each, least = layout.groups[group].elements_per_token * itemsize, least_reads_saved(device)
-    return SharedBeginnings(limits.max_num_seqs, limits.max_model_len, layout.block_size, group, each, least)
+    members = most_members(spec.num_heads // spec.num_kv_heads)
+    if members < 2:
+        return None
+    least = -(-least_reads_saved(device) // (layout.groups[groups[0]].elements_per_token * itemsize))
+    return TilesOnDevice(SharedPrefixes(groups, layout.block_size), limits.max_num_seqs, members, least, device)

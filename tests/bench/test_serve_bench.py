@@ -281,7 +281,7 @@ def test_an_interrupted_run_keeps_what_had_ended(
     assert len(runs) == 2
     assert runs[0].completed == 4
     assert 2 <= runs[1].completed < 4
-    assert "It was interrupted" in capsys.readouterr().out
+    assert "Interrupted: this is what had finished" in capsys.readouterr().out
     if report.sweep is not None:
         assert (report.sweep.highest_good, report.sweep.lowest_bad) == (1, None)
 

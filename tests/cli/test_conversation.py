@@ -8,14 +8,14 @@ import pytest
 from quire.cli.conversation import Conversation
 from quire.core.errors import RequestTooLarge
 from quire.text.load import load_chat_template, load_tokenizer
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 
 CONTEXT = 200
 
 
 @pytest.fixture
 def conversation(tiny_chat: Path) -> Iterator[Conversation]:
-    process = TemplateProcess()
+    process = TemplatePool()
     tokenizer = load_tokenizer(tiny_chat)
     template = load_chat_template(tiny_chat, tokenizer, process)
     yield Conversation(template, tokenizer, context=CONTEXT, system="Be brief.")

@@ -74,7 +74,7 @@ def test_a_checkpoint_can_be_simulated(capsys: pytest.CaptureFixture[str], llama
         (["--scheduling-policy", "fifo"], "scheduling-policy"),
         (["--device-memory", "big"], "--device-memory is 'big'"),
         (["--replicas", "0"], "--replicas is 0"),
-        (["--router", "magic"], "router"),
+        (["--routing", "magic"], "routing"),
         (["--n", "500"], "n is 500; it must be a whole number from 1 to 128"),
         (["--json", "no/such/folder/x.json"], "there is no folder"),
         (["--max-num-seqs", "0"], "--max-num-seqs is 0"),

@@ -9,7 +9,8 @@ from tests.config.examples import BERT, CPU, H100, asked
 
 def test_the_usual() -> None:
     found = resolve_embedding(asked(), BERT, CPU)
-    assert (found.dtype, found.max_num_seqs, found.max_num_batched_tokens, found.max_model_len) == (
+    limits = found.limits
+    assert (found.dtype, limits.max_num_seqs, limits.max_num_batched_tokens, limits.max_model_len) == (
         "float32", 64, 512, 512,
     )  # fmt: skip
     assert resolve_embedding(asked(), BERT, H100).dtype == "bfloat16"
@@ -22,9 +23,9 @@ def test_threads_are_a_cpu_s() -> None:
 
 
 def test_the_length_is_what_was_asked_or_trained_or_fits() -> None:
-    assert resolve_embedding(asked(), BERT, CPU, 256).max_model_len == 256
-    assert resolve_embedding(asked(), BERT, CPU, 1024).max_model_len == 512
-    assert resolve_embedding(asked(max_model_len=300), BERT, CPU, 256).max_model_len == 300
+    assert resolve_embedding(asked(), BERT, CPU, 256).limits.max_model_len == 256
+    assert resolve_embedding(asked(), BERT, CPU, 1024).limits.max_model_len == 512
+    assert resolve_embedding(asked(max_model_len=300), BERT, CPU, 256).limits.max_model_len == 300
     reasons = {choice.name: choice.reason for choice in resolve_embedding(asked(), BERT, CPU, 256).choices}
     assert reasons["max_model_len"] == "what the checkpoint was trained to embed; it has positions for 512"
 

@@ -17,7 +17,8 @@ def test_lists_are_texts_with_commas() -> None:
     assert config.names() == ("big", "small")
     assert config.origins() == ("https://a.org", "http://b.org:8080")
     assert ServerConfig(allowed_origins="*").origins() == ("*",)
-    assert ServerConfig().names() == ServerConfig().origins() == ()
+    assert ServerConfig(allowed_hosts="a.org, b").hosts() == ("a.org", "b")
+    assert ServerConfig().hosts() == ServerConfig().names() == ServerConfig().origins() == ()
 
 
 def test_the_key_is_never_shown() -> None:
@@ -46,3 +47,15 @@ def test_a_private_key_needs_a_certificate() -> None:
     with pytest.raises(ConfigError, match="--ssl-keyfile has no effect without --ssl-certfile"):
         ServerConfig(ssl_keyfile="key.pem")
     assert ServerConfig(ssl_keyfile="key.pem", ssl_certfile="cert.pem").ssl_certfile == "cert.pem"
+
+
+@pytest.mark.parametrize("engines", ["inline", "tcp://10.0.0.5:7700"])
+def test_replicas_beside_engines_of_another_kind_are_refused(engines: str) -> None:
+    with pytest.raises(ConfigError, match="replicas is 2"):
+        ServerConfig(engines=engines, replicas=2)
+    assert ServerConfig(engines=engines).num_engines == 1
+
+
+def test_every_address_is_an_engine() -> None:
+    assert ServerConfig(engines="tcp://a:1, tcp://b:2").engine_addresses() == ("tcp://a:1", "tcp://b:2")
+    assert ServerConfig(replicas=3).num_engines == 3

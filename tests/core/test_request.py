@@ -5,7 +5,8 @@ import pytest
 
 from quire.core.errors import InvalidRequest
 from quire.core.plan import Admission, Move, StepPlan, TableDelta
-from quire.core.request import Emitted, MediaKey, Request
+from quire.core.prompt import MediaKey, Prompt
+from quire.core.request import Emitted, Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
 
@@ -17,9 +18,8 @@ def round_trip(value):
 def test_messages_survive_the_wire():
     request = Request(
         id="r",
-        prompt=(1, 2),
+        prompt=Prompt((1, 2), (MediaKey(1, b"\x00\xff"),), "a"),
         params=SamplingParams(stop="x"),
-        media=(MediaKey(1, b"\x00\xff"),),
         resume=(Emitted(0, (7, 8)),),
     )
     admission = Admission(3, "r", 0, request.params, [1, 2], 2, 0, [[5, 6]])
@@ -49,19 +49,19 @@ def test_a_plan_of_decodes_is_small():
 
 def test_an_empty_prompt_and_negative_ids_are_refused():
     with pytest.raises(InvalidRequest, match="the prompt is empty"):
-        Request(id="r", prompt=(), params=SamplingParams())
+        Prompt(())
     with pytest.raises(InvalidRequest, match="token id -3 in the prompt is negative"):
-        Request(id="r", prompt=(5, -3), params=SamplingParams())
+        Prompt((5, -3))
 
 
 def test_stop_ids_follow_ignore_eos():
     params = {"stop_token_ids": [9]}
-    request = Request(id="r", prompt=(1,), params=SamplingParams(**params), eos_token_ids=(2,))
+    request = Request(id="r", prompt=Prompt((1,)), params=SamplingParams(**params), eos_token_ids=(2,))
     assert request.stop_ids() == {2, 9}
-    request = Request(id="r", prompt=(1,), params=SamplingParams(ignore_eos=True, **params), eos_token_ids=(2,))
+    request = Request(id="r", prompt=Prompt((1,)), params=SamplingParams(ignore_eos=True, **params), eos_token_ids=(2,))
     assert request.stop_ids() == {9}
 
 
 def test_a_deadline_counts_from_arrival():
-    assert Request(id="r", prompt=(1,), params=SamplingParams(deadline=2.5), arrival=10.0).deadline() == 12.5
-    assert Request(id="r", prompt=(1,), params=SamplingParams()).deadline() is None
+    assert Request(id="r", prompt=Prompt((1,)), params=SamplingParams(deadline=2.5), arrival=10.0).deadline() == 12.5
+    assert Request(id="r", prompt=Prompt((1,)), params=SamplingParams()).deadline() is None

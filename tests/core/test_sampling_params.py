@@ -43,7 +43,7 @@ BAD = [
     ("ignore_eos", 1, "ignore_eos is 1; it must be true or false"),
     ("deadline", 0, "deadline is 0; it must be a number above 0 and at most 1e+09"),
     ("cache_salt", "", "cache_salt is ''; it must be text of 1 to 256 characters"),
-    ("adapter", 7, "adapter is 7; it must be text of 1 to 256 characters"),
+    ("cache_salt", 7, "cache_salt is 7; it must be text of 1 to 256 characters"),
     ("priority", 1 << 40, None),
 ]
 
@@ -97,7 +97,12 @@ def test_what_arrives_over_the_wire_is_validated_too():
 
 def test_round_trip():
     params = SamplingParams(
-        n=2, stop=["x"], logit_bias={3: -1.5}, structured=StructuredOutput(choice=("yes", "no")), seed=-5, adapter="a"
+        n=2,
+        stop=["x"],
+        logit_bias={3: -1.5},
+        structured=StructuredOutput(choice=("yes", "no")),
+        seed=-5,
+        cache_salt="a",
     )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params
 

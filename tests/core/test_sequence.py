@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
@@ -29,7 +30,7 @@ def test_only_a_sequence_writes_how_much_of_it_is_computed() -> None:
 
 
 def test_what_counts_as_computed() -> None:
-    seq = Sequence(0, Request(id="a", prompt=tuple(range(9)), params=SamplingParams()), 0, max_total=20)
+    seq = Sequence(0, Request(id="a", prompt=Prompt(tuple(range(9))), params=SamplingParams()), 0, max_total=20)
     assert seq.num_computed == 0
     seq.find_cached(4)
     seq.grant(9)

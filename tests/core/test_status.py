@@ -2,6 +2,7 @@
 
 import pytest
 
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import IllegalTransition, Sequence
@@ -29,7 +30,7 @@ def test_states_are_ordered_from_queued_to_ended():
 
 
 def make_sequence() -> Sequence:
-    return Sequence(0, Request(id="a", prompt=(1, 2), params=SamplingParams(min_tokens=3)), 0, max_total=10)
+    return Sequence(0, Request(id="a", prompt=Prompt((1, 2)), params=SamplingParams(min_tokens=3)), 0, max_total=10)
 
 
 def test_a_sequence_refuses_an_illegal_transition():

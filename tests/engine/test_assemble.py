@@ -7,6 +7,7 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
@@ -29,7 +30,7 @@ def test_every_policy_can_be_made(policy: str) -> None:
 
 def sequence(number: int, arrival: float, priority: int) -> Sequence:
     params = SamplingParams(priority=priority)
-    return Sequence(number, Request(id=str(number), prompt=(1,), params=params, arrival=arrival), 0, 10)
+    return Sequence(number, Request(id=str(number), prompt=Prompt((1,)), params=params, arrival=arrival), 0, 10)
 
 
 @pytest.mark.parametrize(("ageing", "old_wins"), [(1.0, True), (0.0, False)])
@@ -46,6 +47,6 @@ def test_time_outs_and_targets_reach_it() -> None:
     resolved = make_setup(target_itl_ms=20.0, queue_timeout=5.0).resolved
     scheduler = make_scheduler(resolved)
     assert scheduler._pacer is not None
-    scheduler.add(Request(id="a", prompt=(1, 2), params=SamplingParams()))
+    scheduler.add(Request(id="a", prompt=Prompt((1, 2)), params=SamplingParams()))
     scheduler.schedule(6.0)
     assert [seq.status.name for seq in scheduler.take_finished()] == ["QUEUE_TIMEOUT"]

@@ -15,7 +15,7 @@ from quire.protocol.batch.lines import read_lines
 from quire.protocol.batch.results import ResultFile
 from quire.text.chat_template import ChatTemplate
 from quire.text.load import load_chat_template
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -25,10 +25,10 @@ def line(custom_id: str, url: str, **body: Any) -> bytes:
 
 
 @pytest.fixture
-def template(tiny_chat: Path, engine: Engine, template_process: TemplateProcess) -> Callable[[], ChatTemplate]:
+def template(tiny_chat: Path, engine: Engine, template_pool: TemplatePool) -> Callable[[], ChatTemplate]:
     assert engine.tokenizer is not None
     tokenizer = engine.tokenizer
-    return lambda: load_chat_template(tiny_chat, tokenizer, template_process)
+    return lambda: load_chat_template(tiny_chat, tokenizer, template_pool)
 
 
 Run = Callable[..., dict[str, Any]]
@@ -139,10 +139,10 @@ def test_a_stopped_batch_goes_on(run: Run, engine: Engine) -> None:
     assert run(*lines) == whole
 
 
-def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_process: TemplateProcess) -> None:
+def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_pool: TemplatePool) -> None:
     assert engine.tokenizer is not None
-    source = Path(__file__).parents[1] / "parsers" / "short.jinja"
-    template = load_chat_template(tmp_path, engine.tokenizer, template_process, file=source)
+    source = Path(__file__).parents[1] / "protocol" / "parsers" / "short.jinja"
+    template = load_chat_template(tmp_path, engine.tokenizer, template_pool, file=source)
     tools = [{"type": "function", "function": {"name": "now"}}]
     asked = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools, "temperature": 0, "max_tokens": 120}
     lines = [

@@ -13,7 +13,13 @@ from quire.engine.loop import EngineLoop
 from quire.executor.base import Executor, StepHandle
 from quire.kvcache.invariants import check
 from quire.scheduler.scheduler import Scheduler
-from tests.scheduler.bookkeeping import ReferenceDevice, expected_tokens, make_request, make_scheduler
+from tests.scheduler.bookkeeping import (
+    ReferenceDevice,
+    expected_readout,
+    expected_tokens,
+    make_request,
+    make_scheduler,
+)
 
 
 class Done(StepHandle):
@@ -126,7 +132,7 @@ def test_only_the_guilty_fail(count, poisoned, hiccups, rows, n, max_in_flight, 
             if place in poisoned:
                 assert status is Status.FAILED
             elif len(hiccups) == 0 or status is not Status.FAILED:
-                assert tokens == expected_tokens(request, index, len(request.prompt) + 6)
+                assert tokens == expected_tokens(request, index, len(request.prompt.tokens) + 6)
     innocent = [r for place, r in enumerate(requests) if place not in poisoned]
     failed = {name for (name, _), (status, _) in ended.items() if status is Status.FAILED} & {r.id for r in innocent}
     # a hiccup while a request is alone in a step cannot be told from its own fault
@@ -199,3 +205,24 @@ def test_a_failed_warmup_harms_no_request(caplog: pytest.LogCaptureFixture) -> N
     request = make_request("a", [1, 2, 3])
     loop.add(request)
     assert run(loop)["a", 0][1] == expected_tokens(request, 0, 3 + 8)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_readout_that_throws_fails_alone(late: bool) -> None:
+    scheduler = make_scheduler(num_blocks=200)
+    loop = EngineLoop(scheduler, ThrowingExecutor(scheduler, {"t5": 0}, max_in_flight=2 if late else 1, late=late))
+    answers = [make_request(f"a{place}", [place, 1], max_tokens=6) for place in range(3)]
+    texts = [make_request(f"t{place}", [place % 4] * (place + 2), pooling="mean") for place in range(9)]
+    for request in (*answers, *texts):
+        loop.add(request)
+    pooled: dict[str, object] = {}
+    statuses: dict[str, Status] = {}
+    while loop.has_work:
+        update, finished = loop.step()
+        for seq in finished:
+            statuses[seq.request.id] = seq.status
+            if seq.request.pooling is not None:
+                pooled[seq.request.id] = update.pooled.get(seq.id)
+    assert [name for name, status in statuses.items() if status is Status.FAILED] == ["t5"]
+    assert len(statuses) == 12
+    assert pooled == {text.id: None if text.id == "t5" else expected_readout(text) for text in texts}

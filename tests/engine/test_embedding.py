@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tokenizers.processors import BertProcessing
 
-from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.core.errors import CheckpointError, InvalidRequest, RequestTooLarge
-from quire.core.pooling import Pooling
-from quire.engine.embedding import Embeddings, open_embedder
-from quire.executor.embedding import EmbeddingExecutor
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
+from quire.engine.embedding import Embeddings
+from quire.engine.llm import LLM
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ClassifierSpec
@@ -32,37 +32,31 @@ def labelled(labels: tuple[str, ...]) -> ModelFacts:
     return with_spec(MODEL, classifier=ClassifierSpec(labels, "last", out) if labels else None)
 
 
-class FakeExecutor(EmbeddingExecutor):
-    """The vector of a prompt points where its first token is even or odd."""
+class FakeEngine:
+    """The vector of a prompt points where its first token is even or odd; scores are as many as there are labels."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Pooling | None, bool]] = []
-        self.types: Sequence[Sequence[int]] | None = None
+        self.asked: list[PoolingParams] = []
         self.num_labels = 0
 
-    def embed(
-        self, prompts: Sequence[Sequence[int]], pooling: Pooling | None = None, *, normalized: bool = True
-    ) -> list[list[float]]:
-        self.calls.append((pooling, normalized))
-        return [[0.0, 1.0] if prompt[0] % 2 else [1.0, 0.0] for prompt in prompts]
+    def pool(self, prompts: Sequence[list[int]], params: Sequence[PoolingParams]) -> list[Rows]:
+        self.asked.extend(params)
+        return [self._rows(prompt, asked) for prompt, asked in zip(prompts, params, strict=True)]
 
-    def embed_tokens(self, prompts: Sequence[Sequence[int]], *, normalized: bool = True) -> list[list[list[float]]]:
-        return [[[float(token), float(normalized)] for token in prompt] for prompt in prompts]
-
-    def classify(
-        self, prompts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
-    ) -> list[list[float]]:
-        """As many scores as the model has labels."""
-        self.types = types
-        return [[float(len(prompt)), 0.0, 0.0][: self.num_labels] for prompt in prompts]
+    def _rows(self, prompt: list[int], asked: PoolingParams) -> Rows:
+        if asked.readout == "token_embed":
+            return [[float(token), float(asked.normalize)] for token in prompt]
+        if asked.readout == "classify":
+            return [[float(len(prompt)), 0.0, 0.0][: self.num_labels]]
+        return [[0.0, 1.0] if prompt[0] % 2 else [1.0, 0.0]]
 
 
 def make(
     tokenizer: Tokenizer | None = None, settings: SentenceSettings | None = None, *, labels: tuple[str, ...] = ()
-) -> tuple[Embeddings, FakeExecutor]:
-    executor = FakeExecutor()
-    executor.num_labels = len(labels)
-    return Embeddings(executor, tokenizer, labelled(labels), 8, settings), executor
+) -> tuple[Embeddings, FakeEngine]:
+    engine = FakeEngine()
+    engine.num_labels = len(labels)
+    return Embeddings(engine.pool, tokenizer, labelled(labels), 8, settings), engine
 
 
 def bert_pairs() -> Tokenizer:
@@ -72,13 +66,13 @@ def bert_pairs() -> Tokenizer:
 
 
 def test_outputs_are_in_order_and_say_what_was_embedded() -> None:
-    embeddings, executor = make()
+    embeddings, engine = make()
     outputs = embeddings.embed([[1, 2], [4]], pooling="cls", normalize=False)
     assert [output.outputs.embedding for output in outputs] == [[0.0, 1.0], [1.0, 0.0]]
     assert [output.prompt_token_ids for output in outputs] == [[1, 2], [4]]
     assert len({output.request_id for output in outputs}) == 2
     assert outputs[0].outputs.hidden_size == 2
-    assert executor.calls == [("cls", False)]
+    assert engine.asked == [PoolingParams("embed", "cls", normalize=False)] * 2
 
 
 def test_scores_are_cosines_of_pairs_or_of_one_with_all() -> None:
@@ -124,10 +118,10 @@ def test_lower_case_comes_before_the_tokenizer() -> None:
 def test_what_cannot_be_embedded_is_refused(
     prompts: list[list[int]], settings: dict[str, object], message: str
 ) -> None:
-    embeddings, executor = make()
+    embeddings, engine = make()
     with pytest.raises(InvalidRequest, match=message):
         embeddings.embed(prompts, **settings)  # type: ignore[arg-type]
-    assert executor.calls == []
+    assert engine.asked == []
 
 
 def test_too_long_is_an_error_of_its_own() -> None:
@@ -149,8 +143,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_encoder_opened_whole(folder: Path) -> None:
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 12}))
-    embeddings = open_embedder(EngineConfig.from_flat(model=str(folder)))
-    assert (embeddings.max_length, embeddings.model.spec.is_encoder) == (12, True)
+    embeddings = LLM(str(folder))
+    with pytest.raises(RequestTooLarge, match="a prompt has 13 tokens, and the model takes 12"):
+        embeddings.embed([[2] * 13])
     [output] = embeddings.embed([[2, 9, 3]])
     assert output.outputs.hidden_size == 48
     assert sum(x * x for x in output.outputs.embedding) == pytest.approx(1.0, abs=1e-5)
@@ -166,7 +161,7 @@ def test_a_classifier_whose_head_quire_lacks_is_refused(tmp_path: Path) -> None:
     config["architectures"] = ["NomicBertForSequenceClassification"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"\(NomicBertForSequenceClassification\) whose head quire does not have"):
-        open_embedder(EngineConfig.from_flat(model=str(tmp_path)))
+        LLM(str(tmp_path))
 
 
 def test_probabilities_of_labels_and_raw_scores() -> None:
@@ -181,12 +176,11 @@ def test_probabilities_of_labels_and_raw_scores() -> None:
 
 
 def test_a_cross_encoder_reads_both_texts_at_once() -> None:
-    embeddings, executor = make(bert_pairs(), labels=("relevance",))
+    embeddings, engine = make(bert_pairs(), labels=("relevance",))
     [output] = embeddings.score("the dog", "the")
     assert output.prompt_token_ids[0] == 2
     assert output.prompt_token_ids.count(3) == 2
-    assert executor.types is not None
-    assert list(executor.types[0]) == [0] * (len(output.prompt_token_ids) - 2) + [1, 1]
+    assert list(engine.asked[0].types) == [0] * (len(output.prompt_token_ids) - 2) + [1, 1]
     length = len(output.prompt_token_ids)
     assert output.outputs.score == pytest.approx(1 / (1 + math.exp(-length)))
     assert embeddings.score("the dog", "the", use_activation=False)[0].outputs.score == length

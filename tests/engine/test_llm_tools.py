@@ -9,7 +9,7 @@ import pytest
 
 from quire import LLM, InvalidRequest, SamplingParams
 
-TEMPLATE = Path(__file__).parent / "parsers" / "short.jinja"
+TEMPLATE = Path(__file__).parents[1] / "protocol" / "parsers" / "short.jinja"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
 SCHEMA = {
     "type": "object",

@@ -91,7 +91,7 @@ def test_steps_that_are_too_large_cost_nobody_anything(max_in_flight: int, late:
     ended = run(loop)
     for request in requests:
         status, tokens = ended[request.id, 0]
-        assert (status, tokens) == (Status.LENGTH, expected_tokens(request, 0, len(request.prompt) + 6))
+        assert (status, tokens) == (Status.LENGTH, expected_tokens(request, 0, len(request.prompt.tokens) + 6))
     assert 0 < loop.num_out_of_memory == loop.num_failed_steps <= 8
     assert max(executor.sizes) > 40  # or nothing was tested
 
@@ -109,4 +109,4 @@ def test_one_that_fits_nowhere_ends_with_a_reason_and_the_others_go_on(strikes_a
     assert "--max-num-batched-tokens" in sequences["r7"].failure
     for request in requests:
         if request.id != "r7":
-            assert ended[request.id, 0][1] == expected_tokens(request, 0, len(request.prompt) + 6)
+            assert ended[request.id, 0][1] == expected_tokens(request, 0, len(request.prompt.tokens) + 6)

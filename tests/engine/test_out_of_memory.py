@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from quire import LLM, SamplingParams
+from quire.core.errors import RequestFailed
 from quire.kvcache.invariants import check
 from quire.models.language_model import LanguageModel
 from quire.sampling.sampler import Sampler
@@ -66,7 +67,7 @@ def test_steps_that_do_not_fit_change_no_answer(
     assert sizes
     assert llm._engine.loop.num_out_of_memory - before == len(sizes)
     assert "ran out of device memory" in caplog.text
-    assert "tokens at most" in caplog.text
+    assert "the next steps have at most" in caplog.text
     kv = llm._engine.loop.scheduler.kv
     check(kv)
     assert kv.device.pool.num_used == 0
@@ -97,15 +98,13 @@ def test_a_request_that_fits_nowhere_ends_alone(llm: LLM, monkeypatch: pytest.Mo
 
 @on_a_cpu
 def test_an_embedding_that_does_not_fit_is_told(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quire.core.errors import OutOfDeviceMemory
-
     [expected] = llm.embed("hello")
     full(monkeypatch, (LanguageModel, "embed"), lambda first: False)
-    with pytest.raises(OutOfDeviceMemory, match="CUDA out of memory"):
+    with pytest.raises(RequestFailed, match="--gpu-memory-utilization"):
         llm.embed("hello")
     monkeypatch.undo()
     [again] = llm.embed("hello")
-    assert again.outputs.embedding == expected.outputs.embedding
+    assert again.outputs.embedding == pytest.approx(expected.outputs.embedding, abs=1e-4)  # its prefix is cached now
 
 
 @pytest.mark.gpu

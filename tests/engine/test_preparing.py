@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from quire import LLM, InvalidRequest, SamplingParams
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.status import Status
 from quire.core.structured import StructuredOutput
@@ -45,7 +46,7 @@ def grammar_cache(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> SlowGrammarCache
 
 
 def request(name: str, **params: Any) -> Request:
-    return Request(id=name, prompt=(5, 6), params=SamplingParams(max_tokens=5, **params), eos_token_ids=(2,))
+    return Request(id=name, prompt=Prompt((5, 6)), params=SamplingParams(max_tokens=5, **params), eos_token_ids=(2,))
 
 
 def run(llm: LLM) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from quire import LLM, InvalidRequest, SamplingParams, StructuredOutput
 from quire.core.outputs import CompletionOutput
+from quire.core.prompt import Prompt
 from quire.core.reasoning import ReasoningPart
 from quire.core.request import Emitted, Request
 from tests.worker.test_decode_graphs import ImitatedGraphs
@@ -201,11 +202,13 @@ def test_a_lost_engines_request_goes_on_in_another(llm: LLM) -> None:
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=100, structured=PET)
     engine = llm._engine
     prompt = tuple(engine.encode("pet"))
-    whole = _run(llm, Request(id="whole", prompt=prompt, params=params, eos_token_ids=(2,)))
+    whole = _run(llm, Request(id="whole", prompt=Prompt(prompt), params=params, eos_token_ids=(2,)))
     jsonschema.validate(json.loads(llm.get_tokenizer().decode(whole)), PET)
     for size in range(1, len(whole)):
         resume = (Emitted(0, tuple(whole[:size])),)
-        rest = _run(llm, Request(id=f"r{size}", prompt=prompt, params=params, eos_token_ids=(2,), resume=resume))
+        rest = _run(
+            llm, Request(id=f"r{size}", prompt=Prompt(prompt), params=params, eos_token_ids=(2,), resume=resume)
+        )
         text = llm.get_tokenizer().decode([*whole[:size], *rest])
         jsonschema.validate(json.loads(text), PET)
 

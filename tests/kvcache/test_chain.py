@@ -1,15 +1,14 @@
 """Block names bind everything that decides the KV."""
 
-from quire.core.request import MediaKey
-from quire.core.sampling_params import SamplingParams
+from quire.core.prompt import MediaKey
 from quire.kvcache.chain import chain_name, chain_root, media_in_block
 
 
-def root(variant: str = "", **params) -> bytes:
-    return chain_root(SamplingParams(**params), variant)
+def root(variant: str = "", adapter: str | None = None, cache_salt: str | None = None) -> bytes:
+    return chain_root(adapter, cache_salt, variant)
 
 
-def test_roots_differ_by_adapter_salt_and_variant_and_by_nothing_else():
+def test_roots_differ_by_adapter_salt_and_variant():
     roots = [
         root(),
         root(adapter="x"),
@@ -19,7 +18,6 @@ def test_roots_differ_by_adapter_salt_and_variant_and_by_nothing_else():
         root("x"),
     ]
     assert len(set(roots)) == len(roots)
-    assert root(adapter="x") == root(adapter="x", temperature=0.5)
 
 
 def test_names_bind_parent_tokens_and_extra_keys():

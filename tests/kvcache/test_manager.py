@@ -3,7 +3,8 @@
 import pytest
 
 from quire.config.resolved import KVGroup, KVLayout
-from quire.core.request import MediaKey, Request
+from quire.core.prompt import MediaKey, Prompt
+from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
 from quire.kvcache.blocks import NULL_BLOCK
@@ -26,11 +27,11 @@ class Book:
     def next_step(self):
         self.step += 1
         self.kv.take_moves()
-        self.kv.begin_step(self.step, float(self.step))
+        self.kv.begin_step(self.step)
         check(self.kv)
 
-    def sequence(self, tokens, media=(), **params) -> Sequence:
-        request = Request(id="r", prompt=tuple(tokens), params=SamplingParams(**params), media=media)
+    def sequence(self, tokens, media=(), adapter=None, **params) -> Sequence:
+        request = Request(id="r", prompt=Prompt(tuple(tokens), media, adapter), params=SamplingParams(**params))
         self.last_id = getattr(self, "last_id", 0) + 1
         return Sequence(self.last_id, request, 0, max_total=1000)
 
@@ -81,7 +82,7 @@ def test_a_finished_prompt_is_found_whole_blocks_and_then_token_by_token(book):
     _, _, copies = book.kv.take_moves()
     assert [(move.source, move.target) for move in copies] == [(blocks[2], book.blocks(second)[2])]
     assert book.kv.stats.tokens_saved == 10
-    assert book.kv.stats.hit_rate == pytest.approx(10 / 23)
+    assert (book.kv.stats.tokens_saved, book.kv.stats.tokens_asked) == (10, 23)
 
 
 def test_a_begun_block_that_nobody_uses_is_continued_in_place(book):
@@ -147,7 +148,6 @@ def test_eviction_takes_the_tail_of_a_sequence_first():
     book.compute(book.open([90, 91, 92, 93, 94]))  # needs two blocks
     assert book.kv.find(book.sequence(range(16)))[1].num_tokens == 8
     assert book.kv.stats.evictions == 2
-    assert book.kv.stats.mean_lifetime > 0
 
 
 def test_fork_shares_until_someone_writes(book):

@@ -1,12 +1,12 @@
 """The index: names, longest heads, and what is forgotten."""
 
-from quire.kvcache.prefix import MAX_CANDIDATES, CachedBlock, PrefixIndex, PrefixStats, common_head
+from quire.kvcache.prefix import MAX_CANDIDATES, CachedBlock, PrefixIndex, common_head
 
 
 def entry(
     block: int, tokens: tuple[int, ...], name: bytes | None = None, step: int = 1, parent: bytes = b""
 ) -> CachedBlock:
-    return CachedBlock(block, 0, parent, name, tokens, step, born=0.0)
+    return CachedBlock(block, 0, parent, name, tokens, step)
 
 
 def test_full_blocks_are_found_by_name_until_discarded():
@@ -65,8 +65,3 @@ def test_common_head():
     assert common_head((), [1]) == 0
     assert common_head((1, 2, 3), [1, 2]) == 2
     assert common_head((1, 2), [1, 3]) == 1
-
-
-def test_rates_of_nothing_are_zero():
-    stats = PrefixStats()
-    assert (stats.hit_rate, stats.mean_lifetime) == (0.0, 0.0)

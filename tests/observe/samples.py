@@ -44,7 +44,6 @@ def busy_metrics() -> Metrics:
         block_size=16,
         host_blocks=10,
         used_host_blocks=4,
-        device_utilization=0.5,
     )
     metrics.engine_lost(0, "died")
     metrics.engine(0, stats)

@@ -60,7 +60,6 @@ def test_an_engine_as_it_is() -> None:
         assert value(metrics, "quire_kv_blocks", engine="0", state=state) == count
     assert value(metrics, "quire_cpu_cache_usage_perc", engine="0") == 0.4
     assert value(metrics, "quire_cpu_kv_blocks", engine="0", state="free") == 6
-    assert value(metrics, "quire_device_utilization_perc", engine="0") == 0.5
     assert value(metrics, "quire_front_memory_bytes") > 1_000_000
 
 
@@ -173,8 +172,6 @@ def test_every_replica_is_there_from_the_start() -> None:
     assert [value(metrics, "quire_num_requests_running", engine=str(replica)) for replica in range(3)] == [0, 0, 0]
 
 
-def test_snapshot_has_every_engine() -> None:
+def test_the_snapshot_has_the_rates_of_the_last_seconds() -> None:
     snapshot = busy_metrics().snapshot()
-    (engine,) = snapshot["engines"]
-    assert (engine["running"], engine["waiting"], engine["kv_usage"], engine["up"]) == (2, 3, 0.25, True)
     assert snapshot["ttft_seconds"]["p50"] == pytest.approx(0.2, rel=0.12)

@@ -7,6 +7,7 @@ import torch
 
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.assemble import make_scheduler
@@ -47,7 +48,9 @@ class Runner:
         requests = []
         for prompt in prompts:
             variant = self._facts.spec.kv_variant(len(prompt))
-            requests.append(Request(id=f"r{self._next}", prompt=tuple(prompt), params=chosen, kv_variant=variant))
+            requests.append(
+                Request(id=f"r{self._next}", prompt=Prompt(tuple(prompt)), params=chosen, kv_variant=variant)
+            )
             self._next += 1
             self.loop.add(requests[-1])
         tokens: dict[str, list[int]] = {request.id: [] for request in requests}

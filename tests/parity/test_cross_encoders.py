@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from quire.config.engine import EngineConfig
-from quire.engine.embedding import Embeddings, open_embedder
+from quire.engine.llm import LLM
 from tests.parity.tiny_classifiers import CLASSIFIERS, OTHER_DECODERS, TinyClassifier
 
 TEXTS = ["the quick brown fox", "a", "the dog jumps over the lazy dog", "fox and dog"]
@@ -21,7 +20,7 @@ class Case(TinyClassifier):
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name, folder)
-        self.embeddings: Embeddings = open_embedder(EngineConfig.from_flat(model=str(folder), dtype="float32"))
+        self.embeddings = LLM(str(folder), dtype="float32")
 
 
 @pytest.fixture(scope="module", params=CLASSIFIERS)
@@ -73,7 +72,7 @@ def test_long_pairs_are_cut_alike(case: Case, longest: int) -> None:
 
 
 def test_labels_are_the_checkpoints(case: Case) -> None:
-    facts = case.embeddings.model
+    facts = case.embeddings._embeddings.model
     assert facts.labels == tuple(case.oracle.config.id2label[place] for place in range(case.num_labels))
     assert facts.multi_label is (case.problem == "multi_label_classification")
     assert facts.regression is (case.problem == "regression")
@@ -103,8 +102,8 @@ def test_a_config_without_names_of_labels(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "config.json").read_text())
     del config["id2label"], config["label2id"]
     (tmp_path / "config.json").write_text(json.dumps({**config, "num_labels": 3}))
-    embeddings = open_embedder(EngineConfig.from_flat(model=str(tmp_path), dtype="float32"))
-    assert embeddings.model.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    embeddings = LLM(str(tmp_path), dtype="float32")
+    assert embeddings._embeddings.model.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     [output] = embeddings.encode(TEXTS[:1], pooling_task="reward")
     assert output.outputs.data == close(case.raw(TEXTS[0]))
     embeddings.close()

@@ -1,5 +1,6 @@
 """Embeddings against `transformers`: encoders and decoders, every pooling, however the texts are batched."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from quire.config.resolve_embedding import ResolvedEmbedding
-from quire.core.pooling import POOLINGS, Pooling
-from quire.worker.embedder import Embedder
-from quire.worker.start_embedder import start_embedder
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.config.resolve_embedding import resolve_embedding
+from quire.core.pooling import POOLINGS, Pooling, Readout, Rows
+from quire.core.pooling_params import PoolingParams
+from quire.engine.assemble import make_scheduler
+from quire.engine.engine import Engine
+from quire.engine.loop import EngineLoop
+from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
+from quire.models.loading.header import read_model_facts
 from tests.parity.tiny import make_tiny
 from tests.parity.tiny_encoders import ENCODERS, VOCABULARY, make_encoder
 
@@ -19,10 +26,11 @@ LENGTHS = (5, 70, 1, 33, 16, 17, 80)
 
 
 class Case:
-    """A checkpoint on disk and its oracle, without any head."""
+    """A checkpoint on disk and its oracle, without any head. Models that only read compute prompts whole."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, *, only_reads: bool = True) -> None:
         self.path = path
+        self.only_reads = only_reads
         self.is_encoder = name in ENCODERS
         self._oracle: Any = make_encoder(name, path) if self.is_encoder else make_tiny(name, path).oracle.base_model
 
@@ -37,14 +45,40 @@ class Case:
         return vector / vector.norm() if normalized else vector
 
 
-@pytest.fixture(scope="module", params=[*ENCODERS, *DECODERS])
+class Reader:
+    """quire's model of a case, with steps of at most so many tokens."""
+
+    def __init__(self, case: Case, *, seqs: int = 16, tokens: int = 4096) -> None:
+        settings: dict[str, object] = {} if case.only_reads else {"num_gpu_blocks_override": 64, "cpu_compute": "exact"}
+        asked = EngineConfig.from_flat(model=str(case.path), dtype="float32", **settings)
+        facts = read_model_facts(str(case.path))
+        decide = resolve_embedding if case.only_reads else resolve
+        resolved = decide(asked, facts, local_device_facts())
+        limits = replace(resolved.limits, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+        resolved = replace(resolved, limits=limits)
+        start = start_inline_pooling if case.only_reads else start_inline
+        loop = EngineLoop(make_scheduler(resolved), start(case.path, resolved))
+        self._usual: Pooling = "mean" if case.is_encoder else "last"
+        self._engine = Engine(loop, None, resolved, facts)
+
+    def embed(
+        self, prompts: list[list[int]], pooling: Pooling | None = None, *, normalized: bool = True
+    ) -> list[list[float]]:
+        return [row for [row] in self.read(prompts, "embed", pooling, normalized=normalized)]
+
+    def read(
+        self, prompts: list[list[int]], readout: Readout, pooling: Pooling | None = None, *, normalized: bool = True
+    ) -> list[Rows]:
+        asked = PoolingParams(readout, pooling or self._usual, normalized)
+        found = self._engine.pool(prompts, [asked] * len(prompts))
+        assert self._engine.loop.scheduler.kv.device.pool.num_used == 0
+        return found
+
+
+@pytest.fixture(scope="module", params=[*ENCODERS, *DECODERS, *(f"{name} that generates" for name in DECODERS)])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(request.param, tmp_path_factory.mktemp(request.param))
-
-
-def embedder(path: Path, *, seqs: int = 16, tokens: int = 4096) -> Embedder:
-    resolved = ResolvedEmbedding("float32", seqs, tokens, 96, ())
-    return start_embedder(path, resolved, device=torch.device("cpu"))
+    name, _, generates = request.param.partition(" ")
+    return Case(name, tmp_path_factory.mktemp(name), only_reads=not generates)
 
 
 def prompts() -> list[list[int]]:
@@ -59,28 +93,35 @@ def assert_close(found: list[list[float]], expected: list[torch.Tensor]) -> None
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_pooling(case: Case, pooling: Pooling) -> None:
     expected = [case.expected(prompt, pooling) for prompt in prompts()]
-    assert_close(embedder(case.path).embed(prompts(), pooling), expected)
+    assert_close(Reader(case).embed(prompts(), pooling), expected)
 
 
 def test_without_normalisation(case: Case) -> None:
     expected = [case.expected(prompt, "mean", normalized=False) for prompt in prompts()]
-    assert_close(embedder(case.path).embed(prompts(), "mean", normalized=False), expected)
+    assert_close(Reader(case).embed(prompts(), "mean", normalized=False), expected)
 
 
 def test_the_usual_pooling(case: Case) -> None:
     usual: Pooling = "mean" if case.is_encoder else "last"
-    assert_close(embedder(case.path).embed(prompts()), [case.expected(prompt, usual) for prompt in prompts()])
+    assert_close(Reader(case).embed(prompts()), [case.expected(prompt, usual) for prompt in prompts()])
 
 
 @pytest.mark.parametrize("tokens", [1, 20, 64, 90])
 def test_small_batches_give_the_same(case: Case, tokens: int) -> None:
     """Decoders run a sequence beyond the limit in parts."""
     expected = [case.expected(prompt, "mean") for prompt in prompts()]
-    assert_close(embedder(case.path, seqs=3, tokens=tokens).embed(prompts(), "mean"), expected)
+    assert_close(Reader(case, seqs=3, tokens=tokens).embed(prompts(), "mean"), expected)
+
+
+@pytest.mark.parametrize("tokens", [20, 4096])
+def test_vectors_of_every_token(case: Case, tokens: int) -> None:
+    found = Reader(case, seqs=3, tokens=tokens).read(prompts(), "token_embed", normalized=False)
+    for prompt, rows in zip(prompts(), found, strict=True):
+        assert_close(rows, list(case.hidden(prompt)))
 
 
 def test_alone_or_in_a_batch(case: Case) -> None:
-    model = embedder(case.path)
+    model = Reader(case)
     alone = [torch.tensor(model.embed([prompt])[0]) for prompt in prompts()]
     assert_close(model.embed(prompts()), alone)
 
@@ -95,4 +136,4 @@ def test_a_checkpoint_saved_without_its_head(name: str, tmp_path: Path) -> None:
         if name != "lm_head.weight"
     }
     save_file(tensors, file)
-    assert_close(embedder(tmp_path).embed(prompts()), [case.expected(prompt, "last") for prompt in prompts()])
+    assert_close(Reader(case).embed(prompts()), [case.expected(prompt, "last") for prompt in prompts()])

@@ -9,8 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from quire.config.engine import EngineConfig
-from quire.engine.embedding import Embeddings, open_embedder
+from quire.engine.llm import LLM
 from tests.text.corpus import PLAIN
 
 pytestmark = pytest.mark.slow
@@ -32,11 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Embeddings:
-    return open_embedder(EngineConfig.from_flat(model=str(folder), dtype="float32"))
+def model(folder: Path) -> LLM:
+    return LLM(str(folder), dtype="float32")
 
 
-def test_vectors_are_those_of_transformers(folder: Path, model: Embeddings) -> None:
+def test_vectors_are_those_of_transformers(folder: Path, model: LLM) -> None:
     tokenizer, oracle = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     for text, output in zip(_TEXTS, model.embed(_TEXTS, truncate_prompt_tokens=-1), strict=True):
         inputs = tokenizer([text], truncation=True, max_length=256, return_tensors="pt")
@@ -46,7 +45,7 @@ def test_vectors_are_those_of_transformers(folder: Path, model: Embeddings) -> N
         torch.testing.assert_close(torch.tensor(output.outputs.embedding), mean / mean.norm(), atol=2e-6, rtol=0)
 
 
-def test_an_answer_is_nearer_to_its_question(model: Embeddings) -> None:
+def test_an_answer_is_nearer_to_its_question(model: LLM) -> None:
     near, far = model.score("What is the capital of France?", ["Paris is the capital of France.", "I like Python."])
     assert near.outputs.score > 0.8
     assert far.outputs.score < 0.3

@@ -11,6 +11,9 @@ from zlib import crc32
 
 from quire.config.resolved import KVGroup, KVLayout, PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.plan import Admission, StepPlan
+from quire.core.pooling import Pooling, Rows
+from quire.core.pooling_params import PoolingParams
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
@@ -48,10 +51,16 @@ def make_scheduler(
     num_lookahead_tokens: int = 0,
     queue_timeout: float | None = None,
     pacer: Pacer | None = None,
+    whole_prompts: bool = False,
 ) -> Scheduler:
     layout = KVLayout(block_size, num_blocks, num_cpu_blocks, groups, block_bytes=1, bytes_per_token=1, dtype="float32")
     limits = StepLimits(
-        max_num_seqs, max_num_batched_tokens, max_model_len, long_prefill_token_threshold, num_lookahead_tokens
+        max_num_seqs,
+        max_num_batched_tokens,
+        max_model_len,
+        long_prefill_token_threshold,
+        num_lookahead_tokens,
+        whole_prompts=whole_prompts,
     )
     return Scheduler(
         limits,
@@ -65,13 +74,21 @@ def make_scheduler(
 
 
 def make_request(
-    name: str, prompt: list[int], *, arrival: float = 0.0, tenant: str = "default", **params: Any
+    name: str,
+    prompt: list[int],
+    *,
+    arrival: float = 0.0,
+    tenant: str = "default",
+    pooling: Pooling | None = None,
+    **params: Any,
 ) -> Request:
+    """With a pooling, one that is read out."""
     params.setdefault("max_tokens", 8)
     return Request(
         id=name,
-        prompt=tuple(prompt),
+        prompt=Prompt(tuple(prompt)),
         params=SamplingParams(**params),
+        pooling=None if pooling is None else PoolingParams("embed", pooling),
         arrival=arrival,
         tenant=tenant,
         eos_token_ids=(EOS,),
@@ -84,7 +101,7 @@ def mix(*parts: int) -> int:
 
 
 def root_of(params: SamplingParams) -> int:
-    return mix(*(0 if name is None else crc32(name.encode()) for name in (params.adapter, params.cache_salt)))
+    return mix(0, 0 if params.cache_salt is None else crc32(params.cache_salt.encode()))
 
 
 def next_token(prefix: int, index: int) -> int:
@@ -95,16 +112,24 @@ def next_token(prefix: int, index: int) -> int:
 def expected_tokens(request: Request, index: int, max_total: int) -> list[int]:
     """What a sequence must produce whatever happens around it."""
     prefix = root_of(request.params)
-    for token in request.prompt:
+    for token in request.prompt.tokens:
         prefix = mix(prefix, token)
     output: list[int] = []
-    while len(request.prompt) + len(output) < max_total:
+    while len(request.prompt.tokens) + len(output) < max_total:
         token = next_token(prefix, index)
         output.append(token)
         prefix = mix(prefix, token)
         if token in request.stop_ids() and len(output) >= request.params.min_tokens:
             break
     return output
+
+
+def expected_readout(request: Request) -> Rows:
+    """What is read off a prompt: the hash of every prefix that counts."""
+    prefixes = [root_of(request.params)]
+    for token in request.prompt.tokens:
+        prefixes.append(mix(prefixes[-1], token))
+    return [prefixes[1:] if request.reads_every_token else prefixes[-1:]]
 
 
 @dataclass
@@ -115,6 +140,9 @@ class Row:
     num_computed: int
     tables: list[list[int]]
     prefixes: list[int] = field(default_factory=list)
+    pooling: PoolingParams | None = None
+    gathered: list[int] = field(default_factory=list)
+    """Hashes of the prefixes that were computed in this row."""
 
     def prefix(self, position: int, drafts: list[int]) -> int:
         """Hash of everything up to `position`, drafts included behind the known tokens."""
@@ -173,7 +201,9 @@ class ReferenceDevice:
         assert admission.row not in self._rows, "a row given away twice"
         tables = [list(table) for table in admission.tables]
         root = root_of(admission.params)
-        self._rows[admission.row] = Row(admission.index, root, list(admission.tokens), admission.num_computed, tables)
+        row = Row(admission.index, root, list(admission.tokens), admission.num_computed, tables)
+        row.pooling = admission.pooling
+        self._rows[admission.row] = row
 
     def _write(self, row: Row, count: int, drafts: list[int]) -> None:
         assert count > 0
@@ -197,8 +227,16 @@ class ReferenceDevice:
         tokens: list[int] = []
         counts: list[int] = []
         proposals: dict[int, list[int]] = {}
+        pooled: dict[int, Rows] = {}
         for position, (number, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
             row, drafts = self._rows[number], plan.drafts.get(number, [])
+            if row.pooling is not None:
+                assert position >= plan.num_sampling, "samples though it is only read"
+                row.gathered += [row.prefix(row.num_computed + place, []) for place in range(count)]
+                row.num_computed += count
+                if row.num_computed == len(row.tokens):
+                    pooled[position] = [row.gathered if row.pooling.reads_every_token else row.gathered[-1:]]
+                continue
             if position >= plan.num_sampling:
                 row.num_computed += count
                 assert row.num_computed < len(row.tokens), "reached its last token but was not to sample"
@@ -214,7 +252,12 @@ class ReferenceDevice:
                 proposals[number] = self._propose(row)
         verified = bool(plan.drafts)
         return StepResult(
-            step=plan.step, tokens=tokens, counts=counts if verified else None, drafts=proposals, elapsed=0.01
+            step=plan.step,
+            tokens=tokens,
+            counts=counts if verified else None,
+            drafts=proposals,
+            pooled=pooled,
+            elapsed=0.01,
         )
 
     def _verify(self, row: Row, drafts: list[int]) -> list[int]:

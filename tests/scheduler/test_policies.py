@@ -108,6 +108,16 @@ def test_fair_serves_the_tenant_that_is_behind():
     assert policy.outranks(a, b)
 
 
+def test_fair_takes_other_weights():
+    policy = make_policy("fair", {"quantum": 10.0, "weights": {"a": 100.0}})
+    a, b = sequence(0, tenant="a"), sequence(1, tenant="b")
+    policy.push(a)
+    policy.push(b)
+    policy.weigh({"b": 2.0})
+    policy.charge([a, b], [8, 8])
+    assert (policy.rank(a)[0], policy.rank(b)[0]) == (8, 4)
+
+
 def test_fair_gives_no_credit_for_absence_and_forgets_no_debt():
     policy = make_policy("fair", {"quantum": 10.0})
     a, b = sequence(0, tenant="a"), sequence(1, tenant="b")

@@ -12,12 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from quire.config.resolved import KVGroup
 from quire.core.errors import RequestTooLarge
+from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.kvcache.invariants import check
-from tests.scheduler.bookkeeping import ReferenceDevice, expected_tokens, make_request, make_scheduler
+from tests.scheduler.bookkeeping import (
+    ReferenceDevice,
+    expected_readout,
+    expected_tokens,
+    make_request,
+    make_scheduler,
+)
 
 LAYOUTS = {
     "full": (KVGroup((0,)),),
@@ -81,6 +88,7 @@ class Bookkeeping(RuleBasedStateMachine):
         self.ended: Counter[int] = Counter()
         self.forked: set[str] = set()
         self.held: set[str] = set()
+        self.pooled: dict[int, Rows] = {}
 
     @rule(
         prompt=st.lists(st.integers(0, 1), min_size=1, max_size=24),
@@ -91,14 +99,16 @@ class Bookkeeping(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         deadline=st.sampled_from([None, None, None, 8.0]),
         use_prefix_cache=st.sampled_from([True, True, True, False]),
+        pooling=st.sampled_from([None, None, "last", "mean"]),
     )
-    def arrive(self, prompt, n, max_tokens, tenant, salt, priority, deadline, use_prefix_cache):
+    def arrive(self, prompt, n, max_tokens, tenant, salt, priority, deadline, use_prefix_cache, pooling):
         request = make_request(
             f"r{len(self.requests)}",
             prompt,
             arrival=self.now,
             tenant=tenant,
-            n=n,
+            pooling=pooling,
+            n=n if pooling is None else 1,
             max_tokens=max_tokens,
             cache_salt=salt,
             priority=priority,
@@ -125,7 +135,8 @@ class Bookkeeping(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.results)
     def read_result(self):
-        self.scheduler.update(self.results.popleft())
+        update = self.scheduler.update(self.results.popleft())
+        self.pooled |= update.pooled
         self.collect()
 
     @rule()
@@ -161,7 +172,7 @@ class Bookkeeping(RuleBasedStateMachine):
         seq = data.draw(st.sampled_from(self.scheduler.running))
         roster = self.scheduler._roster
         # as if the next step began with it
-        self.scheduler.kv.begin_step(self.scheduler._step + 1, self.now)
+        self.scheduler.kv.begin_step(self.scheduler._step + 1)
         (roster.preempt if preempt else roster.pause)(seq)
 
     @rule(data=st.data())
@@ -169,7 +180,7 @@ class Bookkeeping(RuleBasedStateMachine):
     def hold(self, data):
         seq = self.live[data.draw(st.sampled_from(sorted(self.live)))]
         # as if the next step began with it
-        self.scheduler.kv.begin_step(self.scheduler._step + 1, self.now)
+        self.scheduler.kv.begin_step(self.scheduler._step + 1)
         self.scheduler.hold(seq.request.id)
         assert not any(other.request.id == seq.request.id for other in self.scheduler.running)
         self.held.add(seq.request.id)
@@ -196,6 +207,8 @@ class Bookkeeping(RuleBasedStateMachine):
             del self.live[seq.id]
             if seq.status in {Status.STOPPED, Status.LENGTH} and seq.request.id not in self.forked:
                 assert seq.tokens[seq.num_prompt :] == expected_tokens(seq.request, seq.index, seq.max_total)
+                if seq.request.pooling is not None:
+                    assert self.pooled[seq.id] == expected_readout(seq.request)
 
     @invariant()
     def books_balance(self):

@@ -29,8 +29,6 @@ class Served:
     loop: asyncio.AbstractEventLoop
     listener: Listener
     thread: threading.Thread
-    calls: list[str]
-    let_drain: asyncio.Event
     codes: list[int] = field(default_factory=list)
 
     def stop(self) -> None:
@@ -63,29 +61,18 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def served(
-    app: ASGIApp, drain: Drain, *, header_seconds: float = 20.0, hold: bool = False, **settings: object
-) -> Iterator[Served]:
-    """Serve until the block ends; `hold` makes `on_drain` wait for `let_drain`."""
+def served(app: ASGIApp, drain: Drain, *, header_seconds: float = 20.0, **settings: object) -> Iterator[Served]:
+    """Serve until the block ends."""
     config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
     listening = bind(config)
     ready = threading.Event()
     made: list[Served] = []
 
     async def main() -> int:
-        let_drain, calls = asyncio.Event(), []
-
-        async def on_drain() -> None:
-            calls.append("drain")
-            if hold:
-                await let_drain.wait()
-
-        listener = Listener(
-            app, config, drain, on_drain=on_drain, on_abort=lambda: calls.append("abort"), header_seconds=header_seconds
-        )
+        listener = Listener(app, config, drain, header_seconds=header_seconds)
         loop, thread = asyncio.get_running_loop(), threading.current_thread()
         port = listening.getsockname()[1] if listening.family == socket.AF_INET else 0
-        made.append(Served(url_of(listening, config), port, drain, loop, listener, thread, calls, let_drain))
+        made.append(Served(url_of(listening, config), port, drain, loop, listener, thread))
         ready.set()
         return await listener.run(listening)
 

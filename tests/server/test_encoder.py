@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.config.engine import EngineConfig
-from quire.engine.embedding import open_embedder
+from quire.engine.llm import LLM
 from tests.parity.tiny_encoders import make_encoder
 from tests.server.live import LiveServer, running_server
 from tests.text.vocabularies import wordpiece
@@ -33,7 +32,7 @@ def test_vectors_are_those_of_the_offline_embedder(server, folder):
     with server.client() as client:
         answer = client.post("/v1/embeddings", json={"model": "other", "input": prompts})
     assert answer.status_code == 200, answer.text
-    embedder = open_embedder(EngineConfig.from_flat(model=str(folder)))
+    embedder = LLM(str(folder))
     for found, expected in zip(answer.json()["data"], embedder.embed(prompts), strict=True):
         assert found["embedding"] == pytest.approx(expected.outputs.embedding, abs=1e-6)
     embedder.close()
@@ -59,7 +58,7 @@ def test_vectors_of_tokens_are_those_of_the_offline_embedder(server, folder):
     with server.client() as client:
         answer = client.post("/pooling", json={"input": [[2, 9, 3], [2, 7]], "normalize": False})
     assert answer.status_code == 200, answer.text
-    embedder = open_embedder(EngineConfig.from_flat(model=str(folder)))
+    embedder = LLM(str(folder))
     expected = embedder.encode([[2, 9, 3], [2, 7]], pooling_task="token_embed", normalize=False)
     for found, output in zip(answer.json()["data"], expected, strict=True):
         assert len(found["data"]) == len(output.prompt_token_ids)

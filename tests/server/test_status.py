@@ -64,6 +64,13 @@ def test_debugging_needs_a_key_even_where_nothing_else_does(live_server: LiveSer
     assert httpx.request(method, live_server.url + path).status_code == 403
 
 
+def test_a_page_whose_name_was_made_to_point_here_is_not_served(live_server: LiveServer):
+    page = {"host": "evil.example", "origin": "http://evil.example"}
+    assert httpx.get(live_server.url + "/v1/models", headers=page).status_code == 421
+    port = live_server.url.rpartition(":")[2]
+    assert httpx.get(live_server.url + "/v1/models", headers={"host": f"localhost:{port}"}).status_code == 200
+
+
 def test_every_answer_carries_its_id(live_server: LiveServer):
     answer = httpx.get(live_server.url + "/v1/models", headers={"x-request-id": "mine-1"})
     assert answer.headers["x-request-id"] == "mine-1"

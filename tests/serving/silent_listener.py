@@ -1,5 +1,6 @@
 """A listener that only remembers what it was told last."""
 
+from quire.core.errors import QuireError
 from quire.serving.messages import PromptNews, Refused, SequenceNews
 
 
@@ -19,5 +20,5 @@ class SilentListener:
     def prompt_news(self, news: PromptNews) -> None:
         self.told.append(news)
 
-    def lost(self, message: str) -> None:
-        self.told.append(message)
+    def lost(self, error: QuireError) -> None:
+        self.told.append(error)

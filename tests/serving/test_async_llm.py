@@ -7,21 +7,18 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from quire.core.errors import ConfigError, InvalidRequest, RequestTooLarge
+from quire.core.errors import ConfigError, DeadlineExceeded, InvalidRequest, Overloaded, RequestTooLarge
 from quire.core.outputs import RequestOutput
+from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
 
 pytestmark = pytest.mark.anyio
 GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +41,12 @@ async def last(llm: AsyncLLM, prompt: str, params: SamplingParams = GREEDY) -> R
 
 
 def pid(llm: AsyncLLM) -> int:
-    return llm.fleet.slots[0].replica.pid
+    return llm.fleet.supervisor.slots[0].client.pid
 
 
 async def books_balance(llm: AsyncLLM) -> bool:
-    checked = await llm.engine_calls.check(llm.fleet.slots[0].replica)
-    return checked.problem is None and checked.used_blocks == 0 and len(llm.fleet.journal) == 0
+    checked = await llm.engine_calls.check(llm.fleet.supervisor.slots[0].client)
+    return checked.problem is None and checked.used_blocks == 0 and len(llm.fleet.dispatcher.journal) == 0
 
 
 async def test_texts_are_those_of_the_offline_engine(llm, alone):
@@ -74,7 +71,7 @@ async def test_killed_engines_lose_nothing(llm, alone):
         assert [o.outputs[0].token_ids for o in outputs] == [o.outputs[0].token_ids for o in alone]
         # on a busy machine the first output may already hold all tokens
         assert len([first, *[o async for o in started]][-1].outputs[0].token_ids) == 40
-    assert llm.fleet.slots[0].restarts >= 2
+    assert llm.fleet.supervisor.slots[0].restarts >= 2
     assert await books_balance(llm)
 
 
@@ -107,15 +104,16 @@ async def test_an_engine_that_makes_no_progress_is_replaced(tiny_chat, alone):
         output = await running
         assert output.outputs[0].token_ids == alone[0].outputs[0].token_ids
         assert pid(llm) != stuck
-        assert llm.fleet.slots[0].restarts == 1
+        assert llm.fleet.supervisor.slots[0].restarts == 1
 
 
 async def test_replicas_take_over_from_each_other(tiny_chat, alone):
     async with await AsyncLLM.create(str(tiny_chat), num_gpu_blocks_override=256, replicas=2) as llm:
-        while not all(slot.replica.is_ready for slot in llm.fleet.slots):
+        while not all(slot.client.is_ready for slot in llm.fleet.supervisor.slots):
             await asyncio.sleep(0.05)
         running = [asyncio.ensure_future(last(llm, f"prompt {i}")) for i in range(6)]
-        while not all(llm.fleet.journal.on_replica(number) for number in range(2)):
+        clients, journal = llm.fleet.supervisor.ready(), llm.fleet.dispatcher.journal
+        while not all(journal.on_client(client) for client in clients):
             await asyncio.sleep(0)
         os.kill(pid(llm), signal.SIGKILL)
         outputs = await asyncio.gather(*running)
@@ -156,6 +154,44 @@ async def test_vectors_also_when_the_engine_is_lost(llm):
     after = await asking
     assert [pytest.approx(vector) for vector in before] == after[:2]
     assert len(after) == 100
+
+
+async def test_vectors_and_answers_at_once(llm, alone):
+    expected = await llm.embed("v1", [[place, 7, 9] for place in range(40)])
+    asking = asyncio.ensure_future(llm.embed("v2", [[place, 7, 9] for place in range(40)]))
+    outputs = await asyncio.gather(*(last(llm, f"prompt {i}") for i in range(6)))
+    assert [o.outputs[0].token_ids for o in outputs] == [o.outputs[0].token_ids for o in alone]
+    assert await asking == [pytest.approx(vector, abs=1e-4) for vector in expected]
+    assert await books_balance(llm)
+
+
+async def test_readouts_have_deadlines_and_end_with_their_client(llm):
+    late = msgspec.structs.replace(NO_ANSWER, deadline=1e-6)
+    with pytest.raises(DeadlineExceeded, match="got no token within"):
+        await llm.pool("late", [[5, 6]] * 20, "embed", params=late)
+    leaving = asyncio.ensure_future(llm.pool("left", [[5, 6, place] for place in range(500)], "token_embed"))
+    await asyncio.sleep(0.05)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    await llm.embed("next", [[5]])
+    assert await books_balance(llm)
+
+
+async def test_readouts_are_turned_away_where_too_much_waits(llm, monkeypatch):
+    monkeypatch.setattr(llm.admission, "_most_tokens", 10)
+    first = asyncio.ensure_future(llm.embed("first", [[5, 6, 7]] * 4))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="12 tokens are waiting and 3 more would exceed the 10 that may"):
+        await llm.embed("second", [[5, 6, 7]])
+    assert len(await first) == 4
+
+
+async def test_a_readout_beyond_the_context_is_refused(llm):
+    with pytest.raises(RequestTooLarge, match="a prompt has 257 tokens, and the model takes 256"):
+        await llm.embed("long", [[5], [5] * 257])
+    assert len(await llm.embed("whole", [[5] * 256])) == 1
+    assert await books_balance(llm)
 
 
 async def test_settings_that_cannot_work_are_told_once(tiny_chat):

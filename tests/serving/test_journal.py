@@ -1,15 +1,17 @@
 """The journal knows enough of every live request to hand it on."""
 
+from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.serving.journal import Entry, Journal
 from quire.serving.messages import SequenceNews
+from tests.serving.fake_client import FakeClient
 from tests.serving.silent_listener import SilentListener
 
 
 def entry(name: str = "r", n: int = 1, prompt: tuple[int, ...] = (1, 2, 3)) -> Entry:
-    return Entry(Request(id=name, prompt=prompt, params=SamplingParams(n=n)), SilentListener(), work=10.0)
+    return Entry(Request(id=name, prompt=Prompt(prompt), params=SamplingParams(n=n)), SilentListener(), work=10.0)
 
 
 def test_a_new_request_is_submitted_as_it_came():
@@ -29,6 +31,18 @@ def test_news_of_a_sequence_that_has_ended_is_not_wanted():
     assert one.take(SequenceNews("r", 0, [1], Status.LENGTH))
     assert one.is_over
     assert not one.take(SequenceNews("r", 0, [2]))
+
+
+def test_a_load_is_what_an_engine_was_given_and_has_answered():
+    journal = Journal()
+    for name, replica in (("a", 0), ("b", 1), ("c", 1)):
+        one = entry(name)
+        one.client = FakeClient(replica)
+        journal.open(one)
+    one.take(SequenceNews("c", 0, [7, 8]))
+    assert journal.loads() == {0: 3, 1: 8}
+    journal.close(one)
+    assert journal.loads() == {0: 3, 1: 3}
 
 
 def test_a_token_clears_the_losses_before_it():
@@ -56,8 +70,9 @@ def test_what_waits_is_counted_once():
 def test_entries_of_an_engine():
     journal = Journal()
     here, there = entry("a"), entry("b")
-    here.replica, there.replica = 0, 1
+    here.client, there.client = FakeClient(0), FakeClient(1)
     journal.open(here)
     journal.open(there)
-    assert journal.on_replica(1) == [there]
+    assert journal.on_client(there.client) == [there]
+    assert (here.replica, there.replica) == (0, 1)
     assert journal.get("a") is here

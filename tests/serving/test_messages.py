@@ -5,6 +5,8 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.pooling_params import PoolingParams
+from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats
@@ -15,7 +17,7 @@ from quire.serving.messages import decode_from_engine, decode_to_engine, encode
 LOGPROBS = PositionLogprobs(5, -0.25, 1, ((5, -0.25), (7, -1.5)))
 REQUEST = Request(
     id="r",
-    prompt=(1, 2),
+    prompt=Prompt((1, 2)),
     params=SamplingParams(n=2, stop="x", logit_bias={3: 1.5}, allowed_token_ids=(1, 3)),
     bad_words=((4, 5),),
     resume=(Emitted(1, (9,)),),
@@ -30,8 +32,8 @@ REQUEST = Request(
         messages.End("r"),
         messages.Hold("r"),
         messages.Resume("r"),
-        messages.Embed("e", [[1, 2], [3]], "mean", False),
-        messages.Embed("p", [[1, 2], [3]], readout="classify", types=[[0, 1], [0]]),
+        messages.Submit(msgspec.structs.replace(REQUEST, pooling=PoolingParams("classify", types=(0, 1)))),
+        messages.Weights({"a": 2.0}),
         messages.AskBlocks(),
         messages.AskCheck(),
         messages.Profile(3, "file"),
@@ -50,12 +52,14 @@ def test_to_the_engine(message):
         messages.StartFailed("too large"),
         messages.Report(
             EngineStats(step=3, running=2, kv_waste=0.5),
-            [messages.SequenceNews("r", 0, [1, 2], Status.LENGTH, [LOGPROBS, LOGPROBS], 1.5, 7)],
+            [
+                messages.SequenceNews("r", 0, [1, 2], Status.LENGTH, [LOGPROBS, LOGPROBS], 1.5, 7),
+                messages.SequenceNews("e", 0, [], Status.STOPPED, pooled=[[0.5, 1.5]]),
+            ],
             ["a"],
             [messages.Refused("b", "too long", "prompt", True)],
             [messages.PromptNews("r", PromptSpan(1, [LOGPROBS]))],
         ),
-        messages.Embedded("e", [[[0.5, 1.5]]]),
         messages.Blocks(b"\x00\x01\x02"),
         messages.Checked(None, 0),
         messages.Profiled("file", "no room"),

@@ -1,5 +1,6 @@
 """Requests under which engines die run alone until one is proven to be the cause."""
 
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.serving.journal import Entry
@@ -8,7 +9,7 @@ from tests.serving.silent_listener import SilentListener
 
 
 def entries(*names: str) -> list[Entry]:
-    return [Entry(Request(id=name, prompt=(1,), params=SamplingParams()), SilentListener()) for name in names]
+    return [Entry(Request(id=name, prompt=Prompt((1,)), params=SamplingParams()), SilentListener()) for name in names]
 
 
 def lose(quarantine: Quarantine, orphans: list[Entry]) -> Entry | None:

@@ -1,65 +1,87 @@
-"""Requests go where their prefix is cached, unless that engine has too much to do."""
+"""Requests go where their prefix is cached, unless that engine has too much to do; or by load alone, or in turn."""
 
+from collections import Counter
+
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
-from quire.serving.journal import Entry, Journal
 from quire.serving.routing import CHUNK, Routing
-from tests.serving.silent_listener import SilentListener
 
 SYSTEM = tuple(range(4 * CHUNK))
 
 
 def request(name: str, prompt: tuple[int, ...], salt: str | None = None) -> Request:
-    return Request(id=name, prompt=prompt, params=SamplingParams(cache_salt=salt))
+    return Request(id=name, prompt=Prompt(prompt), params=SamplingParams(cache_salt=salt))
 
 
-def give(journal: Journal, asked: Request, replica: int) -> None:
-    entry = Entry(asked, SilentListener())
-    entry.replica = replica
-    journal.open(entry)
+class Given:
+    """The tokens that each engine was given and has not computed."""
+
+    def __init__(self) -> None:
+        self._loads: Counter[int] = Counter()
+
+    def loads(self) -> Counter[int]:
+        return self._loads
+
+    def give(self, asked: Request, replica: int) -> None:
+        self._loads[replica] += len(asked.prompt.tokens)
 
 
 def test_the_same_prefix_goes_to_the_same_engine():
-    routing, journal = Routing(), Journal()
-    first = routing.choose(request("a", (*SYSTEM, 1)), [0, 1, 2], journal)
-    assert all(routing.choose(request(f"r{i}", (*SYSTEM, i)), [0, 1, 2], journal) == first for i in range(5))
+    routing, given = Routing(), Given()
+    first = routing.choose(request("a", (*SYSTEM, 1)), [0, 1, 2], given)
+    assert all(routing.choose(request(f"r{i}", (*SYSTEM, i)), [0, 1, 2], given) == first for i in range(5))
 
 
 def test_without_a_prefix_the_least_loaded_one_gets_it():
-    routing, journal = Routing(), Journal()
-    give(journal, request("busy", tuple(range(50))), 0)
-    assert routing.choose(request("a", (1, 2, 3)), [0, 1], journal) == 1
+    routing, given = Routing(), Given()
+    given.give(request("busy", tuple(range(50))), 0)
+    assert routing.choose(request("a", (1, 2, 3)), [0, 1], given) == 1
 
 
 def test_a_crowd_at_the_cached_prefix_spills_over():
-    routing, journal = Routing(), Journal()
+    routing, given = Routing(), Given()
     chosen = []
     for number in range(8):
         asked = request(f"r{number}", (*SYSTEM, number))
-        replica = routing.choose(asked, [0, 1], journal)
-        give(journal, asked, replica)
+        replica = routing.choose(asked, [0, 1], given)
+        given.give(asked, replica)
         chosen.append(replica)
     assert set(chosen) == {0, 1}
 
 
 def test_a_salt_makes_another_prefix():
-    routing, journal = Routing(), Journal()
-    give(journal, request("x", (1,)), 1)
-    first = routing.choose(request("a", SYSTEM, "tenant"), [0, 1], journal)
-    give(journal, request("y", tuple(range(100))), first)
-    assert routing.choose(request("b", SYSTEM, "other"), [0, 1], journal) != first
+    routing, given = Routing(), Given()
+    given.give(request("x", (1,)), 1)
+    first = routing.choose(request("a", SYSTEM, "tenant"), [0, 1], given)
+    given.give(request("y", tuple(range(100))), first)
+    assert routing.choose(request("b", SYSTEM, "other"), [0, 1], given) != first
 
 
 def test_what_a_lost_engine_had_cached_is_forgotten():
-    routing, journal = Routing(), Journal()
-    give(journal, request("x", (1,)), 1)
-    first = routing.choose(request("a", SYSTEM), [0, 1], journal)
+    routing, given = Routing(), Given()
+    given.give(request("x", (1,)), 1)
+    first = routing.choose(request("a", SYSTEM), [0, 1], given)
     routing.forget(first)
-    give(journal, request("y", (1, 2)), first)
-    assert routing.choose(request("b", SYSTEM), [0, 1], journal) != first
+    given.give(request("y", (1, 2)), first)
+    assert routing.choose(request("b", SYSTEM), [0, 1], given) != first
 
 
 def test_an_engine_that_is_not_ready_gets_nothing():
-    routing, journal = Routing(), Journal()
-    first = routing.choose(request("a", SYSTEM), [0, 1], journal)
-    assert routing.choose(request("b", SYSTEM), [1 - first], journal) == 1 - first
+    routing, given = Routing(), Given()
+    first = routing.choose(request("a", SYSTEM), [0, 1], given)
+    assert routing.choose(request("b", SYSTEM), [1 - first], given) == 1 - first
+
+
+def test_least_loaded_does_not_look_at_prefixes():
+    routing, given = Routing("least-loaded"), Given()
+    asked = request("a", SYSTEM)
+    assert routing.choose(asked, [0, 1], given) == 0
+    given.give(asked, 0)
+    assert routing.choose(request("b", SYSTEM), [0, 1], given) == 1
+
+
+def test_in_turn_leaves_out_engines_that_are_not_ready():
+    routing, given = Routing("round-robin"), Given()
+    turns = [[0, 1, 2], [0, 1, 2], [0, 2], [0, 1, 2], [1, 2], [0, 1, 2]]
+    assert [routing.choose(request("a", SYSTEM), ready, given) for ready in turns] == [0, 1, 2, 0, 1, 2]

@@ -1,5 +1,6 @@
 """Beam search on a real scheduler: its width, its forks, its end."""
 
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
@@ -12,7 +13,9 @@ from tests.simulation.setups import make_setup
 
 def test_width_is_kept_until_the_end() -> None:
     scheduler = make_scheduler(make_setup().resolved)
-    request = Request(id="a", prompt=tuple(range(9)), params=SamplingParams(max_tokens=100), eos_token_ids=(END,))
+    request = Request(
+        id="a", prompt=Prompt(tuple(range(9))), params=SamplingParams(max_tokens=100), eos_token_ids=(END,)
+    )
     [first] = scheduler.add(request)
     search = BeamSearch(SimulatedRequest(0, 0.0, 9, 100, beam_width=4), first)
     forks = 0
@@ -34,7 +37,7 @@ def test_width_is_kept_until_the_end() -> None:
 
 def test_a_beam_that_ends_is_not_replaced() -> None:
     scheduler = make_scheduler(make_setup().resolved)
-    request = Request(id="a", prompt=(1, 2, 3), params=SamplingParams(max_tokens=100), eos_token_ids=(END,))
+    request = Request(id="a", prompt=Prompt((1, 2, 3)), params=SamplingParams(max_tokens=100), eos_token_ids=(END,))
     [first] = scheduler.add(request)
     search = BeamSearch(SimulatedRequest(0, 0.0, 3, 100, beam_width=3), first)
     sizes = []

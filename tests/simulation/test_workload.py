@@ -30,7 +30,7 @@ def test_requests_carry_what_the_scheduler_may_know() -> None:
     maker = RequestMaker()
     simulated = SimulatedRequest(7, 1.5, 20, 999, max_tokens=50, tenant="a", priority=-1, n=3)
     request = maker.make(simulated)
-    assert (request.id, request.arrival, request.tenant, len(request.prompt)) == ("7", 1.5, "a", 20)
+    assert (request.id, request.arrival, request.tenant, len(request.prompt.tokens)) == ("7", 1.5, "a", 20)
     assert (request.params.n, request.params.max_tokens, request.params.priority) == (3, 50, -1)
     assert request.stop_ids() == {END}
     assert "999" not in repr(request), "how long the answer will be is the device's secret"

@@ -8,7 +8,7 @@ import tokenizers
 
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.text.chat_template import ChatTemplate
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from tests.text.templates import CHATML, CONVERSATIONS, LLAMA3, MISTRAL, TEMPLATES, TOOL
 from tests.text.vocabularies import write_folder
 
@@ -26,7 +26,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
 }
 
 
-def template_of(process: TemplateProcess, source: str, **more: str) -> ChatTemplate:
+def template_of(process: TemplatePool, source: str, **more: str) -> ChatTemplate:
     return ChatTemplate({"default": source, **more}, TOKENS, process, source="test")
 
 
@@ -40,12 +40,12 @@ def oracle(transformers: Any, byte_level: tokenizers.Tokenizer, tmp_path_factory
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
 @pytest.mark.parametrize("source", TEMPLATES.values(), ids=TEMPLATES)
 def test_prompts_equal_transformers(
-    source: str, messages: list[Any], extra: dict[str, Any], template_process: TemplateProcess, oracle: Any
+    source: str, messages: list[Any], extra: dict[str, Any], template_pool: TemplatePool, oracle: Any
 ) -> None:
     theirs = {"add_generation_prompt": True, **extra}
     variables = theirs.pop("variables", {})
     expected = oracle.apply_chat_template(messages, chat_template=source, tokenize=False, **theirs, **variables)
-    assert template_of(template_process, source).render(messages, **extra) == expected
+    assert template_of(template_pool, source).render(messages, **extra) == expected
 
 
 CONTINUED: dict[str, list[dict[str, Any]]] = {
@@ -59,20 +59,18 @@ CONTINUED: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("messages", CONTINUED.values(), ids=CONTINUED)
 @pytest.mark.parametrize("source", TEMPLATES.values(), ids=TEMPLATES)
 def test_continued_prompts_equal_transformers(
-    source: str, messages: list[Any], template_process: TemplateProcess, oracle: Any
+    source: str, messages: list[Any], template_pool: TemplatePool, oracle: Any
 ) -> None:
     expected = oracle.apply_chat_template(messages, chat_template=source, tokenize=False, continue_final_message=True)
-    got = template_of(template_process, source).render(
-        messages, add_generation_prompt=False, continue_final_message=True
-    )
+    got = template_of(template_pool, source).render(messages, add_generation_prompt=False, continue_final_message=True)
     assert got == expected
 
 
-def test_content_in_parts_is_continued_too(template_process: TemplateProcess, oracle: Any) -> None:
+def test_content_in_parts_is_continued_too(template_pool: TemplatePool, oracle: Any) -> None:
     parts = [{"type": "image"}, {"type": "text", "text": "It is a"}]
     messages: list[dict[str, Any]] = [*USER, {"role": "assistant", "content": parts}]
     expected = oracle.apply_chat_template(messages, chat_template=LLAMA3, tokenize=False, continue_final_message=True)
-    template = template_of(template_process, LLAMA3)
+    template = template_of(template_pool, LLAMA3)
     got = template.render(messages, add_generation_prompt=False, continue_final_message=True)
     assert got == expected
     assert got.endswith("It is a")
@@ -82,15 +80,15 @@ def test_content_in_parts_is_continued_too(template_process: TemplateProcess, or
 @pytest.mark.parametrize(
     ("source", "content"), [(CHATML, None), (CHATML, [{"type": "image"}]), ("{{ messages[0].content }}", "gone")]
 )
-def test_what_cannot_be_continued_is_refused(source: str, content: Any, template_process: TemplateProcess) -> None:
+def test_what_cannot_be_continued_is_refused(source: str, content: Any, template_pool: TemplatePool) -> None:
     messages = [*USER, {"role": "assistant", "content": content}]
     with pytest.raises(InvalidRequest) as caught:
-        template_of(template_process, source).render(messages, add_generation_prompt=False, continue_final_message=True)
+        template_of(template_pool, source).render(messages, add_generation_prompt=False, continue_final_message=True)
     assert caught.value.field == "continue_final_message"
 
 
-def test_tools_pick_their_own_template(template_process: TemplateProcess) -> None:
-    template = template_of(template_process, "plain", tool_use="with {{ tools | length }}", rag="rag {{ documents }}")
+def test_tools_pick_their_own_template(template_pool: TemplatePool) -> None:
+    template = template_of(template_pool, "plain", tool_use="with {{ tools | length }}", rag="rag {{ documents }}")
     assert template.render(USER) == "plain"
     assert template.render(USER, tools=[TOOL]) == "with 1"
     assert template.render(USER, tools=[TOOL], name="default") == "plain"
@@ -99,8 +97,8 @@ def test_tools_pick_their_own_template(template_process: TemplateProcess) -> Non
         template.render(USER, name="tool_used")
 
 
-def test_variables_a_template_looks_at(template_process: TemplateProcess) -> None:
-    template = template_of(template_process, CHATML, rag="{{ documents }}")
+def test_variables_a_template_looks_at(template_pool: TemplatePool) -> None:
+    template = template_of(template_pool, CHATML, rag="{{ documents }}")
     assert template.accepts("tools")
     assert template.accepts("documents")
     assert not template.accepts("documents", "default")
@@ -108,25 +106,25 @@ def test_variables_a_template_looks_at(template_process: TemplateProcess) -> Non
 
 
 @pytest.mark.parametrize("name", ["messages", "tools", "documents", "add_generation_prompt"])
-def test_variables_do_not_replace_fields(name: str, template_process: TemplateProcess) -> None:
+def test_variables_do_not_replace_fields(name: str, template_pool: TemplatePool) -> None:
     with pytest.raises(InvalidRequest, match=name) as caught:
-        template_of(template_process, CHATML).render(USER, variables={name: []})
+        template_of(template_pool, CHATML).render(USER, variables={name: []})
     assert caught.value.field == "chat_template_kwargs"
 
 
-def test_no_template_says_how_to_give_one(template_process: TemplateProcess) -> None:
+def test_no_template_says_how_to_give_one(template_pool: TemplatePool) -> None:
     with pytest.raises(InvalidRequest, match=r"base-model has no chat template.*--chat-template FILE"):
-        ChatTemplate({}, TOKENS, template_process, source="base-model").render(USER)
+        ChatTemplate({}, TOKENS, template_pool, source="base-model").render(USER)
 
 
-def test_broken_template_is_known_at_once(template_process: TemplateProcess) -> None:
+def test_broken_template_is_known_at_once(template_pool: TemplatePool) -> None:
     with pytest.raises(ConfigError, match=r"'default' of test does not compile at line 3: .*endfor"):
-        template_of(template_process, "{% for x in messages %}\n\n{% endif %}")
+        template_of(template_pool, "{% for x in messages %}\n\n{% endif %}")
 
 
-def test_what_the_template_refuses_is_the_request_s_fault(template_process: TemplateProcess) -> None:
+def test_what_the_template_refuses_is_the_request_s_fault(template_pool: TemplatePool) -> None:
     with pytest.raises(InvalidRequest, match=r"roles must alternate.*\(line 10 of the template\)") as caught:
-        template_of(template_process, MISTRAL).render([*USER, *USER])
+        template_of(template_pool, MISTRAL).render([*USER, *USER])
     assert caught.value.field == "messages"
 
 
@@ -138,11 +136,9 @@ def test_what_the_template_refuses_is_the_request_s_fault(template_process: Temp
         ("{% include 'other' %}", "no loader"),
     ],
 )
-def test_a_conversation_that_does_not_fit_is_refused(
-    source: str, message: str, template_process: TemplateProcess
-) -> None:
+def test_a_conversation_that_does_not_fit_is_refused(source: str, message: str, template_pool: TemplatePool) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        template_of(template_process, source).render(USER)
+        template_of(template_pool, source).render(USER)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +152,9 @@ def test_a_conversation_that_does_not_fit_is_refused(
         "{{ raise_exception.__globals__.os }}",
     ],
 )
-def test_reaching_out_of_the_sandbox_is_the_template_s_fault(source: str, template_process: TemplateProcess) -> None:
+def test_reaching_out_of_the_sandbox_is_the_template_s_fault(source: str, template_pool: TemplatePool) -> None:
     with pytest.raises(ConfigError, match="may not do"):
-        template_of(template_process, source).render(USER)
+        template_of(template_pool, source).render(USER)
 
 
 @pytest.mark.parametrize(
@@ -173,22 +169,22 @@ def test_reaching_out_of_the_sandbox_is_the_template_s_fault(source: str, templa
     ],
 )
 def test_requests_that_make_no_sense_are_refused(
-    messages: Any, options: dict[str, Any], template_process: TemplateProcess
+    messages: Any, options: dict[str, Any], template_pool: TemplatePool
 ) -> None:
     with pytest.raises(InvalidRequest):
-        template_of(template_process, CHATML).render(messages, **options)
+        template_of(template_pool, CHATML).render(messages, **options)
 
 
-def test_messages_are_left_as_they_were(template_process: TemplateProcess) -> None:
+def test_messages_are_left_as_they_were(template_pool: TemplatePool) -> None:
     messages = [*USER, {"role": "assistant", "content": "x", "reasoning": "y"}]
-    template_of(template_process, CHATML).render(messages, add_generation_prompt=False, continue_final_message=True)
+    template_of(template_pool, CHATML).render(messages, add_generation_prompt=False, continue_final_message=True)
     assert messages[1] == {"role": "assistant", "content": "x", "reasoning": "y"}
 
 
-def test_file_layout_matches(tmp_path: Path, template_process: TemplateProcess) -> None:
+def test_file_layout_matches(tmp_path: Path, template_pool: TemplatePool) -> None:
     """Spaces and lines around blocks vanish as `transformers` has them vanish."""
     source = "  {% if true %}\n  a\n  {% endif %}\n\tb\n{# gone #}\n"
-    assert template_of(template_process, source).render(USER) == "  a\n\tb\n"
+    assert template_of(template_pool, source).render(USER) == "  a\n\tb\n"
 
 
 @pytest.mark.parametrize(
@@ -199,10 +195,10 @@ def test_file_layout_matches(tmp_path: Path, template_process: TemplateProcess) 
     ],
 )
 def test_a_message_of_nothing_but_calls_has_the_content_its_template_looks_for(
-    source: str, expected: str, template_process: TemplateProcess
+    source: str, expected: str, template_pool: TemplatePool
 ) -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": {}}}
     messages = [*USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    template = template_of(template_process, source)
+    template = template_of(template_pool, source)
     assert template.render(messages) == expected
     assert template.text == source

@@ -68,7 +68,8 @@ def test_special_tokens_map_is_for_older_checkpoints(
             json.dumps({"eos_token": "<|endoftext|>", "bos_token": {"content": "<|im_start|>"}})
         )
         ours, oracle = tokenizer_from_folder(folder), transformers.AutoTokenizer.from_pretrained(folder)
-        assert (ours.eos_token, ours.bos_token, ours.pad_token_id) == expected
+        named = ours.named_tokens()
+        assert (named.get("eos_token"), named.get("bos_token"), ours.pad_token_id) == expected
         assert (oracle.eos_token, oracle.bos_token, oracle.pad_token_id) == expected
 
 
@@ -164,7 +165,7 @@ def test_sentencepiece_gives_its_own_ids(options: dict[str, Any], tmp_path: Path
 def test_sentencepiece_puts_its_tokens_around(sentencepiece_model: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(sentencepiece_model)
     plain = tokenizer_from_folder(tmp_path)
-    assert (plain.bos_token, plain.eos_token, plain.unk_token_id, plain.pad_token_id) == ("<s>", "</s>", 0, None)
+    assert plain.named_tokens() == {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     assert plain.encode("a")[0] == plain.bos_token_id
     config = {"add_bos_token": False, "add_eos_token": True, "eos_token": "<|im_end|>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))

@@ -61,7 +61,7 @@ def test_bpe_that_composes_characters(tmp_path: Path) -> None:
 
 def test_bpe_special_tokens(byte_level: tokenizers.Tokenizer, tmp_path: Path) -> None:
     tokenizer = from_metadata(tmp_path, vocabularies.bpe_metadata(byte_level, "gpt-2"))
-    assert (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token_id) == ("<|im_start|>", "<|im_end|>", None)
+    assert tokenizer.named_tokens() == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
     assert {tokenizer.id_to_token(token_id) for token_id in tokenizer.eos_token_ids} == {"<|im_end|>", "<|endoftext|>"}
     assert tokenizer.is_special(tokenizer.eos_token_ids[0])
     tool = tokenizer.token_to_id("<tool>")
@@ -157,7 +157,7 @@ def test_spm_equals_transformers(sentencepiece_model: bytes, spm: Tokenizer, tmp
 
 
 def test_spm_special_tokens(spm: Tokenizer) -> None:
-    assert (spm.bos_token, spm.eos_token, spm.unk_token_id) == ("<s>", "</s>", 0)
+    assert spm.named_tokens() == {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     # As llama.cpp has it, and Llama's first tokenizers: a space is put before whatever follows a special token.
     assert spm.decode(spm.encode("<|im_start|>Hi<tool>there")) == "Hi<tool> there"
     assert spm.decode(spm.encode("Hi<|im_end|>"), skip_special_tokens=False) == "<s> Hi<|im_end|>"
@@ -279,4 +279,5 @@ def test_smollm2_cuts_and_merges_as_its_tokenizer_json(transformers: Any) -> Non
         for skip in (True, False):
             assert ours.decode(ids, skip_special_tokens=skip) == oracle.decode(ids, skip_special_tokens=skip)
     assert ours.vocab_size == 49_152
-    assert (ours.bos_token, ours.eos_token) == ("<|im_start|>", "<|im_end|>")
+    named = ours.named_tokens()
+    assert (named["bos_token"], named["eos_token"]) == ("<|im_start|>", "<|im_end|>")

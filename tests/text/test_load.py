@@ -7,7 +7,7 @@ import tokenizers
 
 from quire.core.errors import CheckpointError
 from quire.text.load import load_chat_template, load_tokenizer
-from quire.text.template_process import TemplateProcess
+from quire.text.template_pool import TemplatePool
 from tests.text.vocabularies import bpe_metadata, write_folder, write_gguf
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
@@ -21,20 +21,20 @@ def gguf(tmp_path: Path, byte_level: tokenizers.Tokenizer) -> Path:
     return write_gguf(tmp_path / "model.gguf", metadata)
 
 
-def prompt_at(path: Path, process: TemplateProcess, file: Path | None = None) -> tuple[str, list[int]]:
+def prompt_at(path: Path, process: TemplatePool, file: Path | None = None) -> tuple[str, list[int]]:
     tokenizer = load_tokenizer(path)
     prompt = load_chat_template(path, tokenizer, process, file=file).render(USER)
     return prompt, tokenizer.encode(prompt)
 
 
 def test_all_roads_lead_to_the_same_prompt(
-    gguf: Path, byte_level: tokenizers.Tokenizer, template_process: TemplateProcess, tmp_path: Path
+    gguf: Path, byte_level: tokenizers.Tokenizer, template_pool: TemplatePool, tmp_path: Path
 ) -> None:
     folder = write_folder(tmp_path / "folder", byte_level, chat_template=TEMPLATE, **NAMES)
     expected = "<|im_start|>Hi<|im_end|>", byte_level.encode("<|im_start|>Hi<|im_end|>").ids
-    assert prompt_at(folder, template_process) == expected
-    assert prompt_at(gguf, template_process) == expected
-    assert prompt_at(gguf.parent, template_process) == expected
+    assert prompt_at(folder, template_pool) == expected
+    assert prompt_at(gguf, template_pool) == expected
+    assert prompt_at(gguf.parent, template_pool) == expected
 
 
 def test_a_folder_s_own_tokenizer_wins(gguf: Path, wordpiece: tokenizers.Tokenizer) -> None:
@@ -42,9 +42,9 @@ def test_a_folder_s_own_tokenizer_wins(gguf: Path, wordpiece: tokenizers.Tokeniz
     assert load_tokenizer(gguf.parent).token_to_id("[CLS]") is not None
 
 
-def test_a_user_s_template_wins(gguf: Path, template_process: TemplateProcess, tmp_path: Path) -> None:
+def test_a_user_s_template_wins(gguf: Path, template_pool: TemplatePool, tmp_path: Path) -> None:
     (tmp_path / "mine.jinja").write_text("mine: {{ messages[0].content }}")
-    assert prompt_at(gguf, template_process, tmp_path / "mine.jinja")[0] == "mine: Hi"
+    assert prompt_at(gguf, template_pool, tmp_path / "mine.jinja")[0] == "mine: Hi"
 
 
 def test_nothing_there(tmp_path: Path) -> None:

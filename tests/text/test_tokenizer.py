@@ -80,8 +80,8 @@ def test_lookups(byte_level: tokenizers.Tokenizer) -> None:
     assert tokenizer.is_special(end)
     assert not tokenizer.is_special(tool)
     assert tokenizer.vocab_size == len(byte_level.get_vocab())
-    assert (tokenizer.eos_token, tokenizer.eos_token_id, tokenizer.eos_token_ids) == ("<|im_end|>", end, (end, 0))
-    assert (tokenizer.bos_token, tokenizer.bos_token_id) == ("<|im_start|>", 1)
+    assert (tokenizer.eos_token_id, tokenizer.eos_token_ids) == (end, (end, 0))
+    assert tokenizer.bos_token_id == 1
     assert (tokenizer.pad_token_id, tokenizer.unk_token_id) == (0, None)
     assert tokenizer.named_tokens() == {
         "bos_token": "<|im_start|>",

@@ -27,7 +27,7 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     asked: list[list[int]] = []
     captures: list[int] = []
 
-    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         asked.append(rows.tolist())
         return rows[:, None].float(), rows
 
@@ -73,7 +73,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
     added = torch.zeros(1, dtype=torch.int64, device=device)
     """What the host says between the two parts of a step."""
 
-    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
         return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
@@ -97,19 +97,19 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
         assert found.invalid.tolist() == [expected[row] % 2 == 0 for row in rows]
 
 
-def test_rows_that_begin_alike_have_graphs_of_their_own() -> None:
+def test_rows_that_share_a_prefix_have_graphs_of_their_own() -> None:
     told: list[bool] = []
 
-    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
-        told.append(alike)
-        return (rows + 100 * alike)[:, None].float(), rows
+    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+        told.append(shared)
+        return (rows + 100 * shared)[:, None].float(), rows
 
     def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
         return SampledTokens(logits[:, 0].long(), rows < 0, None)
 
     graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
-    for alike in (False, True, False, True, False, True):
-        assert graphs.run([3, 1], "greedy", alike=alike).tokens.tolist() == [3 + 100 * alike, 1 + 100 * alike]
+    for shared in (False, True, False, True, False, True):
+        assert graphs.run([3, 1], "greedy", shared=shared).tokens.tolist() == [3 + 100 * shared, 1 + 100 * shared]
     assert told[:2] == [False, True]  # neither has a graph yet
 
 
@@ -123,7 +123,7 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
         captures.append(place.mode)
         return capture(self, place)
 
-    def compute(rows: Tensor, alike: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         return rows[:, None].float(), rows
 
     def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:

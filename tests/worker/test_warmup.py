@@ -10,9 +10,9 @@ import torch
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
-from quire.worker.beginnings import FEWEST
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
+from quire.worker.shared_prefix import FEWEST
 from quire.worker.start import start_worker
 from quire.worker.warmup import warmup_steps
 from quire.worker.worker import Worker
@@ -36,7 +36,7 @@ def worker_with_graphs(path: Path, resolved: Resolved, device: str) -> Worker:
     if device == "cpu":
         worker._graphs = ImitatedGraphs(worker._compute, worker._draw, ROWS, worker._rows.spare, worker._device)
         worker._warmup = warmup_steps(
-            worker.start, worker._graphs, worker._sampling, resolved.kv, may_begin_alike=False
+            worker.start, worker._graphs, worker._sampling, resolved.kv, may_share_prefix=False
         )
     return worker
 
@@ -95,10 +95,10 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     graphs, sampling = worker._graphs, worker._sampling
     assert graphs is not None
     asked: list[tuple[int, bool]] = []
-    graphs.warm_up = lambda size, mode, *, alike: asked.append((size, alike))  # type: ignore[method-assign]
+    graphs.warm_up = lambda size, mode, *, shared: asked.append((size, shared))  # type: ignore[method-assign]
     nobody = sampling.mode
-    for _ in warmup_steps(worker.start, graphs, sampling, resolved.kv, may_begin_alike=True):
+    for _ in warmup_steps(worker.start, graphs, sampling, resolved.kv, may_share_prefix=True):
         assert sampling.mode == nobody
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS
-    assert {size for size, alike in asked if alike} == {size for size in graphs.sizes if size >= FEWEST}
+    assert {size for size, shared in asked if shared} == {size for size in graphs.sizes if size >= FEWEST}

@@ -35,9 +35,9 @@ class DatasetConfig:
     range_ratio: float = 0.0
     """Spread of random lengths: 0.5 draws them from half to one and a half times as long."""
     prefix_len: int = 0
-    """Tokens that random prompts begin with in common."""
+    """Tokens of the prefix that random prompts share."""
     prefix_groups: int = 1
-    """Different beginnings, each shared by its group of requests."""
+    """Different prefixes, each shared by its group of requests."""
     prompt_form: PromptForm | None = None
     """Prompts as token ids, which are exact, or as text. Unset: ids, but text for chats."""
     trace_time: TimeUnit = "auto"

@@ -1,4 +1,4 @@
-"""Random prompts of wanted lengths, with beginnings in common where they are asked for."""
+"""Random prompts of wanted lengths, with shared prefixes where they are asked for."""
 
 from collections.abc import Sequence
 from random import Random
@@ -11,7 +11,7 @@ from quire.bench.vocabulary import Vocabulary
 def random_requests(
     config: DatasetConfig, vocabulary: Vocabulary, form: PromptForm, seed: int, salt: str
 ) -> list[PlannedRequest]:
-    """Lengths by the seed alone, tokens by seed and salt. No two prompts begin alike beyond their group's prefix."""
+    """Lengths by the seed alone, tokens by seed and salt. No two prompts share more than their group's prefix."""
     draw = Random(f"{seed} prompts {salt}")
     lengths = Random(f"{seed} lengths")
     prefixes = [_piece(vocabulary, form, config.prefix_len, draw) for _ in range(config.prefix_groups)]

@@ -18,18 +18,18 @@ class AttentionCase:
     heads: int
     kv_heads: int
     head_dim: int
-    common: int = 0
+    shared_prefix: int = 0
     """Positions that all begin with, in the same blocks."""
 
     def __str__(self) -> str:
         what = "decode" if self.new == 1 else f"prompt {self.new}"
-        if self.common:
-            what += f" behind {self.common} in common"
+        if self.shared_prefix:
+            what += f" with a shared prefix of {self.shared_prefix}"
         return f"{what}, {self.sequences} × {self.length}, heads {self.heads}/{self.kv_heads} × {self.head_dim}"
 
     def bytes(self, element: int) -> float:
         """Keys and values once, queries and outputs."""
-        positions = self.common + self.sequences * (self.length - self.common)
+        positions = self.shared_prefix + self.sequences * (self.length - self.shared_prefix)
         cached = 2 * positions * self.kv_heads * self.head_dim
         rows = 2 * self.sequences * self.new * self.heads * self.head_dim
         return float(element * (cached + rows))
@@ -58,7 +58,7 @@ def make_inputs(case: AttentionCase, dtype: torch.dtype, device: str) -> Attenti
     shape = (total + 1, BLOCK, case.kv_heads, case.head_dim)
     keys, values = (torch.randn(shape, dtype=torch.float32).to(dtype).to(device) for _ in range(2))
     tables = (torch.randperm(total, dtype=torch.int32) + 1).view(case.sequences, blocks_each)
-    tables[:, : case.common // BLOCK] = tables[0, : case.common // BLOCK].clone()
+    tables[:, : case.shared_prefix // BLOCK] = tables[0, : case.shared_prefix // BLOCK].clone()
     query = torch.randn(case.sequences * case.new, case.heads, case.head_dim).to(dtype).to(device)
     starts = torch.arange(0, case.sequences * case.new + 1, case.new)
     lengths = torch.full((case.sequences,), case.length)

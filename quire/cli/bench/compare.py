@@ -15,8 +15,8 @@ from quire.core.errors import ConfigError
 
 Before = Annotated[Path, Parameter(help="A --json file of a benchmark.")]
 After = Annotated[Path, Parameter(help="The same benchmark, measured later.")]
-Margin = Annotated[float, Parameter(help="Differences up to this share are no matter: 0.05 is 5 %.")]
-Fail = Annotated[bool, Parameter(help="End with exit code 1 where something got slower.", negative="")]
+Margin = Annotated[float, Parameter(help="Ignore differences up to this share: 0.05 is 5 %.")]
+Fail = Annotated[bool, Parameter(help="End with exit code 1 if something got slower.", negative="")]
 _SLOWER = 1
 
 

@@ -50,8 +50,7 @@ def serve(
 ) -> int:
     """Load a server and measure what clients see: first tokens, gaps, whole answers, rates, errors.
 
-    Ends with exit code 1 where a request failed, and tells and writes what was measured all the same; so it does when
-    it is interrupted.
+    Ends with exit code 1 if a request failed. It reports what it measured even then, and when it is interrupted.
     """
     objectives, plan = parse_objectives(goodput or []), None if sweep is None else parse_sweep(sweep)
     _check(load, plan, objectives, slo_share, refine)
@@ -114,7 +113,7 @@ def _report(
     runs = [run for point in points for run in point.runs]
     notes = []
     if was_interrupted:
-        notes.append("It was interrupted: this is what had ended by then.")
+        notes.append("Interrupted: this is what had finished by then.")
     if failures := _failures(points):
         notes.append(f"{failures:,} of {sum(run.requests for run in runs):,} requests failed.")
     if any(run.completed for run in runs) and not any(run.counted_by for run in runs):

@@ -18,7 +18,7 @@ class Watching:
         self._start = 0.0
 
     def expect(self, what: str, total: int, unit: str = "req") -> None:
-        """The next so many."""
+        """Start a bar over the next `total`."""
         from tqdm import tqdm
 
         self.close()

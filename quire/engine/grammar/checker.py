@@ -1,4 +1,4 @@
-"""GrammarChecker: whether a client's grammar can be used, found out in a process that may be lost over it."""
+"""GrammarChecker: checks a client's grammar in a process of its own, which a bad grammar may kill."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -77,9 +77,9 @@ class GrammarChecker:
             with self._turn:
                 answer = self._child.exchange(msgspec.msgpack.encode(structured))
         except ChildDied as died:
-            # what a grammar can do it does to a fork, so this is not its fault
+            # a grammar can harm only a fork, so this is not its fault
             raise Unavailable(
-                f"the grammar cannot be checked now: the process that does it ended with {died}; what it said is on "
+                f"the grammar cannot be checked now: the process that does it ended with {died}; its output is on "
                 "the server's standard error"
             ) from None
         verdict: str | None = msgspec.msgpack.decode(answer)

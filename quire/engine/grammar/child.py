@@ -45,7 +45,7 @@ def check(request: StructuredOutput, vocabulary: Any) -> str | None:
 
 
 def checked_in_fork(request: StructuredOutput, vocabulary: Any, cpu_seconds: float, memory_bytes: int) -> str | None:
-    """The same in a process of its own: where that does not come to an end, so much is wrong with the grammar."""
+    """The same in a process of its own: if that does not finish, the grammar is at fault."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -58,7 +58,7 @@ def checked_in_fork(request: StructuredOutput, vocabulary: Any, cpu_seconds: flo
     os.close(writer)
     answer = _read_all(reader, time.monotonic() + _WALL_FACTOR * cpu_seconds)
     os.close(reader)
-    os.kill(pid, signal.SIGKILL)  # nothing where it has ended: it is waited for below
+    os.kill(pid, signal.SIGKILL)  # it may have ended already; it is waited for below
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if answer:
         found: str | None = msgspec.msgpack.decode(answer)
@@ -83,7 +83,7 @@ def _on_stack(size: int, work: Callable[[], Any]) -> Any:
     def run() -> None:
         try:
             outcome.extend((work(), None))
-        except Exception as error:  # raised again below, where it is waited for
+        except Exception as error:  # raised again below, by the wait
             outcome.extend((None, error))
 
     threading.stack_size(size)
@@ -107,8 +107,8 @@ def _read_all(descriptor: int, end: float) -> bytes:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, cpu_seconds: float, memory_bytes: int) -> None:
-    """Answer until the parent closes its end. The first frame is the vocabulary; where it is of no use, all that
-    follow get the reason."""
+    """Answer until the parent closes its end. The first frame is the vocabulary; if it cannot be used, every
+    later frame is answered with the reason."""
     problem, vocabulary = None, None
     try:
         vocabulary = open_vocabulary(msgspec.msgpack.decode(_frame(requests), type=GrammarVocabulary))

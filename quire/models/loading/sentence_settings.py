@@ -12,6 +12,7 @@ from quire.core.pooling import POOLINGS, Pooling
 from quire.models.loading.folder import CONFIG
 from quire.models.loading.hf_fields import HFFields
 from quire.models.loading.json_object import parse_json_object, read_json_object
+from quire.spec.model import ModelSpec
 
 _MODULES = "modules.json"
 _POOLING = "Pooling"
@@ -47,6 +48,10 @@ class SentenceSettings:
     """Whether the tokens of a prompt are part of what is pooled."""
     plain_scores: bool = False
     """Whether a cross-encoder's number is the score, as it is."""
+
+    def pooling_of(self, spec: ModelSpec) -> Pooling:
+        """How the model's texts are pooled: as its files say, else encoders by mean, and decoders the last token."""
+        return self.pooling or ("mean" if spec.is_encoder else "last")
 
     def prompt(self, name: str | None = None) -> str:
         """What to put before a text; None is the default. Raises an InvalidRequest for a name that is not there."""

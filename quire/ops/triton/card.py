@@ -61,9 +61,9 @@ def fitting_positions(card: Card, positions: int, position_bytes: int, num_stage
 
 
 def least_reads_saved(device: torch.device) -> int:
-    """Bytes that a layer of a step must be spared for a look at beginnings in common to gain more than it costs.
+    """Bytes that a layer of a step must be spared for attention to shared prefixes in tiles to gain more than it costs.
 
-    Looking takes a time in which memory gives so many: on an H200 they are 128 MiB, as measured, in 28 µs.
+    It costs a time in which memory gives so many: on an H200 they are 128 MiB, as measured, in 28 µs.
     """
     card = card_of(device)
     return 128 << 20 if card.name == H200 else int(28e-6 * card.bandwidth)

@@ -1,7 +1,7 @@
 """Policy: the order of waiting, and who makes way when room runs out. Everything else is the scheduler's."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from quire.core.sequence import Sequence
 from quire.scheduler.queue import Rank, WaitingQueue
@@ -37,6 +37,9 @@ class Policy(ABC):
     def finished(self, seq: Sequence) -> None:  # noqa: B027 - optional
         """A sequence has ended."""
 
+    def weigh(self, weights: Mapping[str, float]) -> None:  # noqa: B027 - optional
+        """Tenants have these shares from now on; those that are not named weigh 1."""
+
     def victim(self, candidates: Iterable[Sequence]) -> Sequence:
         """Who of these makes way first."""
         return max(candidates, key=self._victim_rank)
@@ -44,9 +47,9 @@ class Policy(ABC):
     def push(self, seq: Sequence) -> None:
         self._queue.push(seq, self.rank(seq))
 
-    def peek(self) -> Sequence | None:
-        """Who goes next."""
-        return self._queue.peek()
+    def peek(self, *, readouts: bool = True) -> Sequence | None:
+        """Who goes next; without `readouts`, of those that are to answer."""
+        return self._queue.peek(readouts=readouts)
 
     def remove(self, seq: Sequence) -> None:
         self._queue.remove(seq)

@@ -1,6 +1,6 @@
 """fair: tenants share tokens by weight, whatever they send."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from quire.core.sequence import Sequence
 from quire.scheduler.policies.base import Policy
@@ -22,13 +22,16 @@ class Fair(Policy):
     preempts = True
     charges = True
 
-    def __init__(self, quantum: float, weights: dict[str, float] | None = None) -> None:
+    def __init__(self, quantum: float, weights: Mapping[str, float] | None = None) -> None:
         super().__init__()
         self._quantum = quantum
         self._weights = weights or {}
         self._time: dict[str, float] = {}
         self._live: dict[str, set[int]] = {}
         self._queues: dict[str, WaitingQueue] = {}
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
 
     def rank(self, seq: Sequence) -> Rank:
         return (self._time[seq.request.tenant], seq.arrival)
@@ -63,11 +66,10 @@ class Fair(Policy):
         self._live[tenant].add(seq.id)
         self._queues.setdefault(tenant, WaitingQueue()).push(seq, (seq.arrival,))
 
-    def peek(self) -> Sequence | None:
-        tenants = [tenant for tenant, queue in self._queues.items() if len(queue)]
-        if not tenants:
-            return None
-        return self._queues[min(tenants, key=self._time.__getitem__)].peek()
+    def peek(self, *, readouts: bool = True) -> Sequence | None:
+        first = {tenant: queue.peek(readouts=readouts) for tenant, queue in self._queues.items()}
+        tenants = [tenant for tenant, seq in first.items() if seq is not None]
+        return first[min(tenants, key=self._time.__getitem__)] if tenants else None
 
     def remove(self, seq: Sequence) -> None:
         self._queues[seq.request.tenant].remove(seq)

@@ -24,4 +24,5 @@ class ShortestJobFirst(Policy):
         return (to_compute + to_come + seq.arrival * self._tokens_per_second,)
 
     def finished(self, seq: Sequence) -> None:
-        self._predictor.observe(seq.num_output)
+        if seq.request.pooling is None:
+            self._predictor.observe(seq.num_output)

@@ -4,10 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_PRIORITY
 from quire.server.batches.record import Sender
 from quire.server.batches.run import Answer
 from quire.server.call import Call
@@ -18,7 +15,7 @@ from quire.server.responses import routes as responses
 from quire.server.serving import Serving
 
 BATCH_PRIORITY = 1_000_000
-"""Added to what a request asks for itself; smaller goes first."""
+"""In place of its key's; smaller goes first."""
 
 ReadCall = Callable[[object, Serving, Caller], Awaitable[Call]]
 
@@ -39,9 +36,7 @@ def _generating(serving: Serving, accounts: Callable[[str], Account], read_call:
         call = await read_call(body, serving, caller)
         if call.stream:
             raise InvalidRequest("stream is true; it must be false or left out in a batch", field="stream")
-        priority = min(BATCH_PRIORITY + max(0, call.params.priority), MAX_PRIORITY)
-        call = replace(call, params=msgspec.structs.replace(call.params, priority=priority))
-        return call.writer.whole(await serving.complete(call, replace(caller, priority=priority)))
+        return call.writer.whole(await serving.complete(call, replace(caller, priority=BATCH_PRIORITY)))
 
     return answer
 

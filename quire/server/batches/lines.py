@@ -5,20 +5,15 @@ Unlike `quire run-batch`, a batch of the server with a bad line fails as a whole
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from quire.core.errors import InvalidRequest
-from quire.protocol.batch.lines import BatchLine
-from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.batch.lines import BadLine, BatchLine, LineReader
 
 MOST_LINES = 50_000
 LONGEST_LINE = 10 << 20
 """Bytes; as much as a body over HTTP could be."""
 MOST_PROBLEMS = 100
-_LONGEST_ID = 512
-_FIELDS = ("custom_id", "method", "url", "body")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,31 +42,34 @@ class Checked:
 
 async def check_lines(chunks: AsyncIterator[bytes], endpoint: str) -> Checked:
     """Read every line; stops early once there are more problems than anyone reads."""
-    first_seen: dict[str, int] = {}
+    total = 0
     problems: list[Problem] = []
-    async for number, raw in _numbered(chunks):
-        try:
-            custom_id = _line(raw, endpoint).custom_id
-        except InvalidRequest as error:
-            code = "invalid_json_line" if error.field is None else "invalid_request"
-            problems.append(Problem(code=code, message=f"line {number}: {error}", line=number, param=error.field))
+    async for line in _read(chunks, endpoint):
+        if isinstance(line, BadLine):
+            problems.append(_problem(line))
+            if len(problems) >= MOST_PROBLEMS:
+                break
         else:
-            if custom_id in first_seen:
-                problems.append(_twice(custom_id, number, first_seen[custom_id]))
-            first_seen.setdefault(custom_id, number)
-        if len(first_seen) > MOST_LINES:
-            problems.append(_TOO_MANY)
-        if len(problems) >= MOST_PROBLEMS or _TOO_MANY in problems[-1:]:
-            break
-    if not first_seen and not problems:
+            total += 1
+            if total > MOST_LINES:
+                problems.append(_TOO_MANY)
+                break
+    if not total and not problems:
         problems.append(_EMPTY)
-    return Checked(len(first_seen), problems)
+    return Checked(total, problems)
 
 
 async def read_requests(chunks: AsyncIterator[bytes], endpoint: str) -> AsyncIterator[BatchLine]:
     """The requests of a file that `check_lines` found good, in order."""
-    async for _, raw in _numbered(chunks):
-        yield _line(raw, endpoint)
+    async for line in _read(chunks, endpoint):
+        assert isinstance(line, BatchLine)
+        yield line
+
+
+async def _read(chunks: AsyncIterator[bytes], endpoint: str) -> AsyncIterator[BatchLine | BadLine]:
+    reader = LineReader((endpoint,), LONGEST_LINE)
+    async for number, raw in _numbered(chunks):
+        yield reader.read(number, raw)
 
 
 async def _numbered(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, bytes]]:
@@ -88,33 +86,8 @@ async def _numbered(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, by
         yield number, bytes(held)
 
 
-def _line(raw: bytes, endpoint: str) -> BatchLine:
-    values = Fields(_object(raw), known=_FIELDS)
-    custom_id = values.get("custom_id")
-    if not isinstance(custom_id, str) or not 0 < len(custom_id) <= _LONGEST_ID:
-        raise refuse("custom_id", custom_id, f"text of 1 to {_LONGEST_ID} characters")
-    if values.get("method") != "POST":
-        raise refuse("method", values.get("method"), "POST")
-    if values.get("url") != endpoint:
-        raise refuse("url", values.get("url"), f"{endpoint}, the endpoint of the batch")
-    body = values.get("body")
-    if not isinstance(body, dict):
-        raise refuse("body", body, "an object")
-    return BatchLine(custom_id, endpoint, body)
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    if len(raw) > LONGEST_LINE:
-        raise InvalidRequest(f"it is longer than {LONGEST_LINE} bytes, the most of a line")
-    try:
-        values = msgspec.json.decode(raw)
-    except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors
-        raise InvalidRequest(f"it is not JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise InvalidRequest("it is not a JSON object")
-    return values
-
-
-def _twice(custom_id: str, number: int, first: int) -> Problem:
-    message = f"line {number} has the custom_id {custom_id!r} of line {first}; give it another"
-    return Problem(code="duplicate_custom_id", message=message, line=number, param="custom_id")
+def _problem(line: BadLine) -> Problem:
+    code = line.code
+    if code == "invalid_line":  # OpenAI's batches tell these two apart
+        code = "invalid_json_line" if line.field is None else "invalid_request"
+    return Problem(code=code, message=line.message, line=line.number, param=line.field)

@@ -46,15 +46,18 @@ class BatchRun:
         files: Files,
         answer: Answer,
         slots: asyncio.Semaphore,
+        lines_at_once: int,
         journal: Path,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`slots` bounds the requests of all batches together; `journal` need not exist yet."""
+        """`slots` bounds the requests of all batches that are with the engine, `lines_at_once` those of this batch that
+        are there or wait to be tried again. `journal` need not exist yet."""
         self.record = record
         self._store = store
         self._files = files
         self._answer = answer
         self._slots = slots
+        self._lines_at_once = lines_at_once
         self._path = journal
         self._clock = clock
         self._changing = asyncio.Lock()
@@ -124,13 +127,14 @@ class BatchRun:
             await asyncio.gather(lines, stopped, return_exceptions=True)
 
     async def _run_lines(self, journal: BatchJournal) -> None:
+        begun = asyncio.Semaphore(self._lines_at_once)
         async with asyncio.TaskGroup() as group:
             async for line in read_requests(self._input(), self.record.endpoint):
                 if not journal.covers(line):
-                    await self._slots.acquire()
+                    await begun.acquire()
                     task = group.create_task(self._run_line(line, journal))
                     # a task that is cancelled before it begins would run no `finally` of its own
-                    task.add_done_callback(lambda _: self._slots.release())
+                    task.add_done_callback(lambda _: begun.release())
 
     async def _run_line(self, line: BatchLine, journal: BatchJournal) -> None:
         status, request_id, body = await self._answer_line(line)
@@ -143,12 +147,12 @@ class BatchRun:
             self.record.counts.failed += not good
 
     async def _answer_line(self, line: BatchLine) -> tuple[int, str, dict[str, Any]]:
-        """A request that fails, fails alone; one that there is no room for waits."""
-        assert isinstance(line.body, dict)
+        """A request that fails, fails alone; one that there is no room for waits, and leaves its slot to others."""
         while True:
             request_id = f"batch-{secrets.token_hex(12)}"
             try:
-                return 200, request_id, await self._answer(line.body, self.record.sender, request_id)
+                async with self._slots:
+                    return 200, request_id, await self._answer(line.body, self.record.sender, request_id)
             except (Overloaded, Unavailable) as error:
                 await asyncio.sleep(min(error.retry_after, _LONGEST_PAUSE))
             except Exception as error:

@@ -25,7 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class Batches:
-    """Between `start` and `close` every unfinished batch has a task. `files` are what batches read and leave."""
+    """Between `start` and `close` every unfinished batch whose tenant may run it has a task.
+
+    `files` are what batches read and leave.
+    """
 
     def __init__(
         self,
@@ -34,18 +37,25 @@ class Batches:
         answers: Mapping[str, Answer],
         *,
         lines_at_once: int = LINES_AT_ONCE,
+        may_run: Callable[[str], bool] = lambda tenant: True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`folder` holds the results of batches that run; `answers` has an endpoint's way to answer a body."""
+        """`folder` holds the results of batches that run; `answers` has an endpoint's way to answer a body.
+
+        `may_run` says whether a tenant's batches may run now; call `tenants_changed` where that has changed.
+        """
         self.files = Files(store, clock=clock)
         self._store = store
         self._folder = folder
         self._answers = answers
         self.clock = clock
+        self._lines_at_once = lines_at_once
         self._slots = asyncio.Semaphore(lines_at_once)
         self._runs: dict[str, BatchRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._sweeping: asyncio.Task[None] | None = None
+        self._may_run = may_run
+        self._following = asyncio.Lock()
+        self._background: list[asyncio.Task[None]] = []
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -60,23 +70,20 @@ class Batches:
             raise ConfigError(f"batches cannot be kept in {self._folder}: {error}; choose another folder.") from error
         # listed first: a batch is in the store before it has a journal
         journals = {path.stem: path for path in self._folder.glob("batch_*.jsonl")}
-        for tenant, identity in await self._store.every(BATCH):
-            document = await self._store.get(BATCH, tenant, identity)
-            record = None if document is None else BatchRecord.of(document)
-            if record is None or record.ended:
-                continue
-            journals.pop(identity, None)
-            if record.endpoint in self._answers:
-                self._launch(record)
+        for record in await self._launch_unfinished():
+            journals.pop(record.id, None)
         for path in journals.values():  # of batches whose end was stored, and nothing after it
             path.unlink(missing_ok=True)
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._background.append(asyncio.create_task(self._sweep()))
+
+    def tenants_changed(self) -> None:
+        """Stop the batches of tenants who may run none any more, and go on with those of tenants who may again."""
+        self._background = [task for task in self._background if not task.done()]
+        self._background.append(asyncio.create_task(self._follow_tenants()))
 
     async def close(self) -> None:
         """Stop without an end: what is unfinished goes on at the next start."""
-        tasks = list(self._tasks.values())
-        if self._sweeping is not None:
-            tasks.append(self._sweeping)
+        tasks = [*self._background, *self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,18 +134,49 @@ class Batches:
                 return run.record.id
         return None
 
+    async def _follow_tenants(self) -> None:
+        async with self._following:
+            stopped = [
+                self._tasks[run.record.id] for run in self._runs.values() if not self._may_run(run.record.sender.tenant)
+            ]
+            for task in stopped:
+                task.cancel()
+            await asyncio.gather(*stopped, return_exceptions=True)
+            await self._launch_unfinished()
+
+    async def _launch_unfinished(self) -> list[BatchRecord]:
+        """Returns all that have not ended, also those that may not run."""
+        unfinished: list[BatchRecord] = []
+        for tenant, identity in await self._store.every(BATCH):
+            document = await self._store.get(BATCH, tenant, identity)
+            record = None if document is None else BatchRecord.of(document)
+            if record is not None and not record.ended:
+                unfinished.append(record)
+                if record.endpoint in self._answers:
+                    self._launch(record)
+        return unfinished
+
     def _launch(self, record: BatchRecord) -> None:
+        if record.id in self._runs or not self._may_run(record.sender.tenant):
+            return
         run = BatchRun(
             record,
             store=self._store,
             files=self.files,
             answer=self._answers[record.endpoint],
             slots=self._slots,
+            lines_at_once=self._lines_at_once,
             journal=self._folder / f"{record.id}.jsonl",
             clock=self.clock,
         )
         self._runs[record.id] = run
-        self._tasks[record.id] = asyncio.create_task(self._run(run), name=record.id)
+        task = asyncio.create_task(self._run(run), name=record.id)
+        self._tasks[record.id] = task
+        # a task that is cancelled before it begins would run no `finally` of its own
+        task.add_done_callback(lambda _: self._forget(record.id))
+
+    def _forget(self, identity: str) -> None:
+        del self._runs[identity], self._tasks[identity]
 
     async def _run(self, run: BatchRun) -> None:
         """A border: whatever goes wrong in a batch ends that batch and says so."""
@@ -151,8 +189,6 @@ class Batches:
         except Exception:
             _log.exception("batch %s failed", run.record.id)
             await self._fail(run, "the server failed while it ran the batch; its log says more.")
-        finally:
-            del self._runs[run.record.id], self._tasks[run.record.id]
 
     async def _fail(self, run: BatchRun, message: str) -> None:
         try:

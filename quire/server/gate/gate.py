@@ -1,11 +1,11 @@
 """The gate: what a request must pass before a route sees it. It finds out who asks, and leaves the answer as a Caller.
 
-Routes are judged by the path that the router will read, never by the Host header. With keys every path but /health
-needs one.
+Routes are judged by the path that the router will read, never by the Host header. With keys every path needs one, but
+for /health and /ready: whoever probes a server has no key.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -16,16 +16,17 @@ from quire.core.errors import InvalidRequest, Overloaded, QuireError, Unavailabl
 from quire.observe.logs import RequestLog
 from quire.server.caller import Caller
 from quire.server.drain import Drain
-from quire.server.errors import BodyTooLarge, Forbidden, HeadersTooLarge, Unauthorized, error_response
+from quire.server.errors import BodyTooLarge, Forbidden, HeadersTooLarge, Misdirected, Unauthorized, error_response
 from quire.server.gate.account import Account
 from quire.server.gate.bounded_body import BoundedBody
 from quire.server.gate.credentials import accepted_subprotocol, only, presented_key, without_keys
 from quire.server.gate.envelope import Envelope, HttpMetrics, send_response, unique_id
+from quire.server.gate.hosts import check_host
 from quire.server.gate.keys import Key, KeyRing
 from quire.server.gate.origins import check_origin
 from quire.server.gate.rate_headers import rate_headers
 
-_OPEN = "/health"
+_OPEN = ("/health", "/ready")
 _DEBUG = "/debug"
 _DEADLINE = b"x-request-deadline"
 _LONGEST_DEADLINE = 24 * 3600.0
@@ -50,9 +51,10 @@ def guarded(
     log: RequestLog,
     caps: Caps | None = None,
     origins: Sequence[str] = (),
+    hosts: Collection[str] | None = None,
 ) -> ASGIApp:
-    """The application with everything between the socket and its routes in front."""
-    app = Gate(app, keys, drain, metrics, caps or Caps(), origins)
+    """The application with everything between the socket and its routes in front; `hosts` None: whatever its Host."""
+    app = Gate(app, keys, drain, metrics, caps or Caps(), origins, hosts)
     if origins:
         # In front of the gate: a browser sends no key when it first asks whether it may send one.
         app = CORSMiddleware(
@@ -73,6 +75,7 @@ class Gate:
         metrics: HttpMetrics,
         caps: Caps,
         origins: Sequence[str] = (),
+        hosts: Collection[str] | None = None,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -80,6 +83,7 @@ class Gate:
         self._metrics = metrics
         self._caps = caps
         self._origins = origins
+        self._hosts = hosts
         self._everyone = Account()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,6 +119,7 @@ class Gate:
         """Who asks, or an error that says what is wrong with the request."""
         headers = scope["headers"]
         self._check_headers(headers)
+        check_host(headers, self._hosts)
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
             check_origin(headers, self._origins)
         key = self._key(scope)
@@ -132,6 +137,8 @@ class Gate:
             priority=key.priority,
             cache_salt=key.cache_salt,
             models=key.models,
+            is_admin=key.admin,
+            revoked=self._keys.revoked(key),
             deadline=deadline,
         )
 
@@ -145,7 +152,7 @@ class Gate:
 
     def _key(self, scope: Scope) -> Key | None:
         """The request's key; None where none is needed."""
-        if self._keys is None or scope["path"] == _OPEN:
+        if self._keys is None or scope["path"] in _OPEN:
             return None
         headers = scope["headers"]
         presented = presented_key(headers, socket=scope["type"] == "websocket")
@@ -183,7 +190,13 @@ class Gate:
         return sender
 
     def _count_refusal(self, error: QuireError) -> None:
-        kinds = {Unauthorized: "key", Forbidden: "forbidden", Overloaded: "limit", Unavailable: "draining"}
+        kinds = {
+            Unauthorized: "key",
+            Forbidden: "forbidden",
+            Misdirected: "host",
+            Overloaded: "limit",
+            Unavailable: "draining",
+        }
         self._metrics.refused(kinds.get(type(error), "invalid"))
 
 

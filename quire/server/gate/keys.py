@@ -4,11 +4,12 @@ A plain hash is enough because keys are 32 random bytes: there is nothing to gue
 protect, and a request is not made to wait for one.
 """
 
+import asyncio
 import hashlib
 import hmac
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from quire.core.errors import ConfigError
 from quire.core.request import DEFAULT_TENANT
@@ -24,13 +25,14 @@ class Key:
     digest: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     priority: int | None = None
+    """The most urgent that its requests may be; None leaves it to them. A key of a file has 0 unless it says more."""
     models: frozenset[str] | None = None
     weight: float = 1.0
     """Its share of a fair schedule beside the other keys' weights."""
     shares_cache: bool = False
     """Its prefixes are found by other keys that share theirs."""
     admin: bool = False
-    """It may use /debug/*."""
+    """It may use /debug/*, and /stats shows it the requests of all."""
 
     @property
     def cache_salt(self) -> str | None:
@@ -56,6 +58,7 @@ class KeyRing:
         self._clock = clock
         self._by_digest: dict[bytes, Key] = {}
         self._accounts: dict[str, Account] = {}
+        self._revoked: dict[bytes, asyncio.Event] = {}
         self.replace(keys)
 
     def __len__(self) -> int:
@@ -75,6 +78,14 @@ class KeyRing:
     def account(self, key: Key) -> Account:
         return self._accounts[key.name]
 
+    def revoked(self, key: Key) -> asyncio.Event:
+        """Set as soon as the key opens nothing any more, or other things than now."""
+        return self._revoked.setdefault(key.digest, asyncio.Event())
+
+    def has_tenant(self, name: str) -> bool:
+        """Whether a tenant has a key."""
+        return name in self._accounts
+
     def account_of(self, tenant: str) -> Account:
         """The account of a tenant by its name; one that has no key any more has no limits to keep either."""
         return self._accounts.get(tenant) or Account()
@@ -89,8 +100,16 @@ class KeyRing:
         by_digest = {key.digest: key for key in keys}
         if len(by_digest) < len(keys) or len({key.name for key in keys}) < len(keys):
             raise ConfigError("a key or its name is there twice; --api-key must be none of the keys in --keys.")
+        self._revoke(by_digest)
         self._by_digest = by_digest
         self._accounts = {key.name: self._kept(key) for key in keys}
+
+    def _revoke(self, coming: dict[bytes, Key]) -> None:
+        for digest, key in self._by_digest.items():
+            new = coming.get(digest)
+            # limits and weights change under what runs; the rest is what its caller was let in as
+            if new is None or replace(new, limits=key.limits, weight=key.weight) != key:
+                self._revoked.pop(digest, asyncio.Event()).set()
 
     def _kept(self, key: Key) -> Account:
         account = self._accounts.get(key.name)

@@ -145,7 +145,7 @@ class _Entry:
             name=name,
             digest=bytes.fromhex(values["sha256"]),
             limits=Limits(**{limit: values.get(limit) for limit in _LIMITS}),
-            priority=values.get("priority"),
+            priority=values.get("priority", 0),
             models=frozenset(values["models"]) if "models" in values else None,
             weight=float(values.get("weight", 1.0)),
             shares_cache=values.get("cache_salt", "own") == "shared",

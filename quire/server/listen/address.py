@@ -4,7 +4,6 @@ import errno
 import os
 import resource
 import socket
-import ssl
 import stat
 from pathlib import Path
 
@@ -53,25 +52,6 @@ def url_of(listening: socket.socket, config: ServerConfig) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
-    """What encrypts connections; None for plain HTTP."""
-    if config.ssl_certfile is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        # The password is refused rather than asked for: a server has nobody to ask.
-        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, password=_no_password)
-    except (OSError, ssl.SSLError) as error:
-        named = " and ".join(filter(None, (config.ssl_certfile, config.ssl_keyfile)))
-        raise ConfigError(
-            f"cannot use {named} for TLS: {error.strerror or error}; --ssl-certfile and --ssl-keyfile are PEM files "
-            "that belong together, without a password."
-        ) from None
-    return context
-
-
 def allow_open_files(connections: int) -> int:
     """Raise the limit on open files to what the system grants; returns the connections that it leaves room for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -82,10 +62,6 @@ def allow_open_files(connections: int) -> int:
         except (ValueError, OSError):  # some systems name a hard limit that they do not grant
             pass
     return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - _KEPT_BACK))
-
-
-def _no_password() -> str:
-    raise ssl.SSLError(0, "the private key has a password")
 
 
 def _why_not(config: ServerConfig, error: OSError) -> str:

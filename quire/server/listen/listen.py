@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, cast
@@ -19,8 +19,9 @@ from starlette.types import ASGIApp
 
 from quire.config.server import ServerConfig
 from quire.server.drain import Drain
-from quire.server.listen.address import allow_open_files, tls_context
+from quire.server.listen.address import allow_open_files
 from quire.server.listen.http_protocol import BoundedProtocol, ProtocolCaps
+from quire.serving.tls import tls_context
 
 _log = logging.getLogger(__name__)
 
@@ -42,16 +43,12 @@ class Listener:
         config: ServerConfig,
         drain: Drain,
         *,
-        on_drain: Callable[[], Awaitable[None]],
-        on_abort: Callable[[], None],
         on_reload: Callable[[], object] | None = None,
         on_connections: Callable[[int], None] | None = None,
         header_seconds: float = 20.0,
     ) -> None:
         self._config = config
         self._drain = drain
-        self._on_drain = on_drain
-        self._on_abort = on_abort
         self._on_reload = on_reload
         self._server = _Server(_uvicorn_config(app, config, header_seconds, on_connections))
         self._asked = asyncio.Event()
@@ -82,24 +79,18 @@ class Listener:
 
     async def _drained(self, serving: "asyncio.Task[None]") -> int:
         """See running work through, then leave. Whatever the drain runs into, the server does end."""
-        work = asyncio.create_task(self._finish())
+        work = asyncio.create_task(self._drain.quiet())
         timeout = self._config.drain_timeout
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await _first(work, self._aborted.wait())
-        finished = work.done() and not work.cancelled() and work.exception() is None
+        finished = work.done()
         if not finished:
-            if work.done() and not work.cancelled():
-                _log.error("the drain failed", exc_info=work.exception())
-            elif not self._aborted.is_set():
+            if not self._aborted.is_set():
                 _log.warning("%d requests took longer than --drain-timeout %s s", self._drain.running, timeout)
             work.cancel()
-            self._on_abort()
         await self._leave(serving, now=not finished)
         return DRAINED if finished else CUT_OFF
-
-    async def _finish(self) -> None:
-        await asyncio.gather(self._on_drain(), self._drain.quiet())
 
     async def _leave(self, serving: "asyncio.Task[None]", *, now: bool) -> None:
         """Close what is open; `now` does not wait for answers to be sent."""
@@ -146,25 +137,14 @@ async def listen(
     listening: socket.socket,
     drain: Drain,
     *,
-    on_drain: Callable[[], Awaitable[None]],
-    on_abort: Callable[[], None],
     on_reload: Callable[[], object] | None = None,
     on_connections: Callable[[int], None] | None = None,
 ) -> int:
     """Serve `app` on a bound socket until a signal; returns the exit code.
 
-    `on_drain` is awaited when the drain begins, and returns when nothing runs that did not come through the gate;
-    `on_abort` is called when what runs is given up, `on_connections` is told how many connections are open.
+    `on_reload` is called on SIGHUP, and `on_connections` is told how many connections are open.
     """
-    listener = Listener(
-        app,
-        config,
-        drain,
-        on_drain=on_drain,
-        on_abort=on_abort,
-        on_reload=on_reload,
-        on_connections=on_connections,
-    )
+    listener = Listener(app, config, drain, on_reload=on_reload, on_connections=on_connections)
     return await listener.run(listening)
 
 
@@ -185,6 +165,8 @@ def _uvicorn_config(
         connections=allow_open_files(config.max_connections),
     )
     context = tls_context(config)
+    if context is not None:
+        context.set_alpn_protocols(["http/1.1"])
     return uvicorn.Config(
         app,
         http=cast(Any, partial(BoundedProtocol, caps=caps, on_count=on_count)),

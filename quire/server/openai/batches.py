@@ -12,6 +12,7 @@ from quire.server.batches.runner import Batches
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.files import LONGEST_LIFE, SHORTEST_LIFE
+from quire.server.openai.request_state import batches_of, caller_of
 from quire.server.operation import Operation, Schema
 
 _WINDOW, _WINDOW_SECONDS = "24h", 86_400
@@ -21,7 +22,7 @@ _MOST_LISTED, _LISTED = 100, 20
 
 
 async def create_batch(request: Request) -> Response:
-    batches, caller = _batches(request), _caller(request)
+    batches, caller = batches_of(request), caller_of(request)
     given = await read_json(request)
     if not isinstance(given, dict):
         raise refuse("body", given, "an object")
@@ -50,19 +51,19 @@ async def create_batch(request: Request) -> Response:
 
 async def list_batches(request: Request) -> Response:
     query = read_page_query(request.query_params.multi_items(), default=_LISTED, most=_MOST_LISTED)
-    records, has_more = await _batches(request).page(
-        _caller(request).tenant, after=query.after, limit=query.limit, order=query.order
+    records, has_more = await batches_of(request).page(
+        caller_of(request).tenant, after=query.after, limit=query.limit, order=query.order
     )
     return JSONResponse(page_body([record.body() for record in records], has_more))
 
 
 async def show_batch(request: Request) -> Response:
-    record = await _batches(request).get(_caller(request).tenant, request.path_params["batch_id"])
+    record = await batches_of(request).get(caller_of(request).tenant, request.path_params["batch_id"])
     return JSONResponse(record.body())
 
 
 async def cancel_batch(request: Request) -> Response:
-    record = await _batches(request).cancel(_caller(request).tenant, request.path_params["batch_id"])
+    record = await batches_of(request).cancel(caller_of(request).tenant, request.path_params["batch_id"])
     return JSONResponse(record.body())
 
 
@@ -110,16 +111,6 @@ def _output_seconds(body: Fields) -> int | None:
 def _sender(caller: Caller) -> Sender:
     models = None if caller.models is None else tuple(sorted(caller.models))
     return Sender(tenant=caller.tenant, priority=caller.priority, cache_salt=caller.cache_salt, models=models)
-
-
-def _batches(request: Request) -> Batches:
-    found: Batches = request.app.state.batches
-    return found
-
-
-def _caller(request: Request) -> Caller:
-    found: Caller = request.state.caller
-    return found
 
 
 def _nullable(kind: str) -> Schema:

@@ -2,17 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from quire.protocol.openai.pooling_body import CLASSIFY_FIELDS, read_classify_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import CLASSIFIED
 from quire.protocol.writer import Body
-from quire.server.body import read_json
 from quire.server.caller import Caller
-from quire.server.openai.head import answer_head, note_labels
-from quire.server.openai.json_response import json_response
+from quire.server.openai.head import note_labels
+from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import encode_texts
 from quire.server.operation import Operation
 
@@ -37,28 +33,16 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     )
     scores = await serving.classify(prompts, caller)
     found = [serving.labels.read("classify", each, use_activation=asked.use_activation) for each in scores]
-    head, used = answer_head(serving, caller), sum(map(len, prompts))
-    return {
-        "id": f"classify-{head.identity}",
-        "object": "list",
-        "created": head.created,
-        "model": head.model,
-        "data": [
-            {
-                "index": index,
-                "label": serving.labels.names[max(range(len(probs)), key=probs.__getitem__)],
-                "probs": probs,
-                "num_classes": len(probs),
-            }
-            for index, probs in enumerate(found)
-        ],
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
-
-
-async def classify(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    return json_response(await answer(await read_json(request), serving, request.state.caller))
+    data = [
+        {
+            "index": index,
+            "label": serving.labels.names[max(range(len(probs)), key=probs.__getitem__)],
+            "probs": probs,
+            "num_classes": len(probs),
+        }
+        for index, probs in enumerate(found)
+    ]
+    return list_answer("classify", data, sum(map(len, prompts)), serving, caller)
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(
@@ -66,7 +50,7 @@ OPERATIONS: tuple[Operation, ...] = tuple(
         method="POST",
         path=path,
         summary="The label of each text, and how likely every label is.",
-        handler=classify,
+        handler=handler(answer),
         body=body_schema(CLASSIFY_FIELDS, required=("input",)),
         answer=CLASSIFIED,
     )

@@ -62,8 +62,8 @@ async def _read_pairs(asked: Comparison, serving: "Serving", caller: Caller) -> 
 async def _pairs(asked: Comparison, serving: "Serving") -> list[PairTokens]:
     limit = token_limit(asked.truncate, serving.max_model_len)
     frame = serving.pair_frame() if asked.add_special_tokens else serving.pair_frame().bare()
-    left = [await _bare(text, serving) for text in asked.first]
-    right = [(await _bare(text, serving))[: asked.most_of_second] for text in asked.second]
+    left = await _bare(asked.first, serving)
+    right = [tokens[: asked.most_of_second] for tokens in await _bare(asked.second, serving)]
     left = left * len(right) if len(left) == 1 else left
     if limit is None and asked.is_search:
         room = serving.max_model_len - frame.size
@@ -91,9 +91,10 @@ def _check(lengths: list[int], asked: Comparison, serving: "Serving") -> None:
         raise InvalidRequest(f"{asked.names[1]} holds a text without tokens, and there is nothing to read", field=field)
 
 
-async def _bare(text: str, serving: "Serving") -> list[int]:
+async def _bare(texts: list[str], serving: "Serving") -> list[list[int]]:
     """Without the tokens that frame a text of its own."""
-    return await serving.encode(text.lower() if serving.lower_case else text, add_special_tokens=False)
+    lowered = [text.lower() if serving.lower_case else text for text in texts]
+    return await serving.encode_all(lowered, add_special_tokens=False)
 
 
 async def _compare_vectors(asked: Comparison, serving: "Serving", caller: Caller) -> Compared:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.protocol.openai.answer_factory import completion_answer, keep_last
-from quire.protocol.openai.body import COMPLETION_FIELDS, COMPLETIONS, CompletionBody, read_completion_body
+from quire.protocol.openai.body import COMPLETION_FIELDS, COMPLETIONS, read_completion_body
 from quire.protocol.openai.chunk_writer import OpenAIWriter
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import COMPLETION
@@ -25,7 +25,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     asked = read_completion_body(body)
     serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
-    whole = [await _encode(prompt, asked, serving) for prompt in asked.prompts]
+    whole = await serving.encode_all(asked.prompts, add_special_tokens=asked.add_special_tokens)
     prompts = [keep_last(tokens, asked, serving.max_model_len) for tokens in whole]
     answer = completion_answer(answer_head(serving, caller), asked, serving.tokenizer, prompts)
     texts = [
@@ -41,12 +41,6 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
     )
-
-
-async def _encode(prompt: str | list[int], asked: CompletionBody, serving: "Serving") -> list[int]:
-    if not isinstance(prompt, str):
-        return prompt
-    return await serving.encode(prompt, add_special_tokens=asked.add_special_tokens)
 
 
 async def complete(request: Request) -> Response:

@@ -2,17 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from quire.protocol.openai.embedding_body import EMBEDDING_FIELDS, read_embedding_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import EMBEDDINGS
 from quire.protocol.writer import Body
-from quire.server.body import read_json
 from quire.server.caller import Caller
-from quire.server.openai.head import answer_head, note_labels
-from quire.server.openai.json_response import json_response
+from quire.server.openai.head import note_labels
+from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
 
@@ -38,23 +34,11 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         before=prompt_before(asked.inputs, serving, asked.prompt_name),
     )
     vectors = await serving.embed(prompts, caller, pooling=asked.pooling, normalize=asked.normalize)
-    head, used = answer_head(serving, caller), sum(map(len, prompts))
-    return {
-        "id": f"embd-{head.identity}",
-        "object": "list",
-        "created": head.created,
-        "model": head.model,
-        "data": [
-            {"object": "embedding", "index": index, "embedding": packed([vector]) if asked.base64 else vector}
-            for index, vector in enumerate(vectors)
-        ],
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
-
-
-async def embed(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    return json_response(await answer(await read_json(request), serving, request.state.caller))
+    data = [
+        {"object": "embedding", "index": index, "embedding": packed([vector]) if asked.base64 else vector}
+        for index, vector in enumerate(vectors)
+    ]
+    return list_answer("embd", data, sum(map(len, prompts)), serving, caller)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -62,7 +46,7 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path=PATH,
         summary="A vector for each text.",
-        handler=embed,
+        handler=handler(answer),
         body=body_schema(EMBEDDING_FIELDS, required=("input",)),
         answer=EMBEDDINGS,
     ),

@@ -9,9 +9,8 @@ from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
 from quire.protocol.openai.fields import refuse
 from quire.protocol.openai.paging import page_body, page_schema, read_page_query
-from quire.server.batches.runner import Batches
-from quire.server.caller import Caller
 from quire.server.errors import BodyTooLarge, NotFound
+from quire.server.openai.request_state import batches_of, caller_of
 from quire.server.operation import Operation, Schema
 from quire.server.store.files import PURPOSES, FileRecord, Purpose
 from quire.server.store.upload import Upload, read_upload
@@ -24,7 +23,7 @@ _FIELDS = ("purpose", _ANCHOR, _SECONDS)
 
 
 async def upload_file(request: Request) -> Response:
-    batches, caller = _batches(request), _caller(request)
+    batches, caller = batches_of(request), caller_of(request)
     upload = await read_upload(request, batches.files.most_bytes)
     try:
         purpose, seconds = _read_fields(upload)
@@ -46,8 +45,8 @@ async def list_files(request: Request) -> Response:
     purpose = query.others.get("purpose")
     if purpose is not None and purpose not in PURPOSES:
         raise refuse("purpose", purpose, " or ".join(PURPOSES))
-    records, has_more = await _batches(request).files.page(
-        _caller(request).tenant, after=query.after, limit=query.limit, order=query.order, purpose=purpose
+    records, has_more = await batches_of(request).files.page(
+        caller_of(request).tenant, after=query.after, limit=query.limit, order=query.order, purpose=purpose
     )
     return JSONResponse(page_body([record.body() for record in records], has_more))
 
@@ -59,7 +58,7 @@ async def show_file(request: Request) -> Response:
 async def read_file(request: Request) -> Response:
     record = await _find(request)
     return StreamingResponse(
-        _batches(request).files.content(_caller(request).tenant, record.id),
+        batches_of(request).files.content(caller_of(request).tenant, record.id),
         media_type="application/octet-stream",
         headers={
             "content-length": str(record.bytes),
@@ -70,7 +69,7 @@ async def read_file(request: Request) -> Response:
 
 
 async def delete_file(request: Request) -> Response:
-    record, batches, tenant = await _find(request), _batches(request), _caller(request).tenant
+    record, batches, tenant = await _find(request), batches_of(request), caller_of(request).tenant
     reader = batches.reader_of(tenant, record.id)
     if reader is not None:
         raise InvalidRequest(f"the file is being read by the batch {reader}; cancel it or wait for its end")
@@ -101,20 +100,10 @@ def _read_fields(upload: Upload) -> tuple[Purpose, int | None]:
 
 async def _find(request: Request) -> FileRecord:
     identity = request.path_params["file_id"]
-    record = await _batches(request).files.get(_caller(request).tenant, identity)
+    record = await batches_of(request).files.get(caller_of(request).tenant, identity)
     if record is None:
         raise NotFound(f"there is no file {identity[:80]!r}")
     return record
-
-
-def _batches(request: Request) -> Batches:
-    found: Batches = request.app.state.batches
-    return found
-
-
-def _caller(request: Request) -> Caller:
-    found: Caller = request.state.caller
-    return found
 
 
 _FILE: Schema = {

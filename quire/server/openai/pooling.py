@@ -2,19 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import PoolingTask, Rows
 from quire.protocol.openai.pooling_body import POOLING_FIELDS, PoolingBody, read_pooling_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import POOLED
 from quire.protocol.writer import Body
-from quire.server.body import read_json
 from quire.server.caller import Caller
-from quire.server.openai.head import answer_head, note_labels
-from quire.server.openai.json_response import json_response
+from quire.server.openai.head import note_labels
+from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
 
@@ -42,22 +38,15 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         before=prompt_before(asked.inputs, serving, asked.prompt_name) if is_embedded else "",
     )
     found = await _rows(task, asked, prompts, serving, caller)
-    head, used = answer_head(serving, caller), sum(map(len, prompts))
-    return {
-        "id": f"pool-{head.identity}",
-        "object": "list",
-        "created": head.created,
-        "model": head.model,
-        "data": [
-            {
-                "index": index,
-                "object": "pooling",
-                "data": packed(rows) if asked.base64 else rows if task == "token_embed" else rows[0],
-            }
-            for index, rows in enumerate(found)
-        ],
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
+    data = [
+        {
+            "index": index,
+            "object": "pooling",
+            "data": packed(rows) if asked.base64 else rows if task == "token_embed" else rows[0],
+        }
+        for index, rows in enumerate(found)
+    ]
+    return list_answer("pool", data, sum(map(len, prompts)), serving, caller)
 
 
 def _task(asked: PoolingBody, serving: "Serving") -> PoolingTask:
@@ -98,17 +87,12 @@ def _check_size(task: PoolingTask, prompts: list[list[int]], size: int) -> None:
         )
 
 
-async def pool(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    return json_response(await answer(await read_json(request), serving, request.state.caller))
-
-
 OPERATIONS: tuple[Operation, ...] = tuple(
     Operation(
         method="POST",
         path=path,
         summary="What a task reads off each text: a vector, one for every token, or a classifier's numbers.",
-        handler=pool,
+        handler=handler(answer),
         body=body_schema(POOLING_FIELDS, required=("input",)),
         answer=POOLED,
     )

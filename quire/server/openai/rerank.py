@@ -14,7 +14,9 @@ from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.json_response import json_response
+from quire.server.openai.list_answer import usage
 from quire.server.operation import Operation
+from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -44,7 +46,7 @@ async def answer(body: object, serving: "Serving", caller: Caller, version: str)
         "id": f"rerank-{head.identity}",
         "model": head.model,
         "results": _results(asked, found.scores),
-        "usage": {"prompt_tokens": used, "total_tokens": used},
+        "usage": usage(used),
         "meta": {"api_version": {"version": version}, "tokens": {"input_tokens": used}},
     }
 
@@ -62,7 +64,8 @@ def _results(asked: RerankBody, scores: list[float]) -> list[dict[str, Any]]:
 async def rerank(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     version = _VERSIONS[request.url.path]
-    return json_response(await answer(await read_json(request), serving, request.state.caller, version))
+    work = answer(await read_json(request), serving, request.state.caller, version)
+    return json_response(await until_gone(request.receive, work))
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(

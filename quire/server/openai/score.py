@@ -2,19 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from quire.protocol.openai.embedding_body import SCORE_FIELDS, read_score_body
 from quire.protocol.openai.schema import Schema
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import SCORES
 from quire.protocol.writer import Body
-from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
-from quire.server.openai.head import answer_head, note_labels
-from quire.server.openai.json_response import json_response
+from quire.server.openai.head import note_labels
+from quire.server.openai.list_answer import handler, list_answer
 from quire.server.operation import Operation
 
 if TYPE_CHECKING:
@@ -38,20 +34,8 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         use_activation=asked.use_activation,
     )
     found = await compare(wanted, serving, caller)
-    head, used = answer_head(serving, caller), found.num_tokens
-    return {
-        "id": f"score-{head.identity}",
-        "object": "list",
-        "created": head.created,
-        "model": head.model,
-        "data": [{"index": index, "object": "score", "score": score} for index, score in enumerate(found.scores)],
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
-
-
-async def score(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    return json_response(await answer(await read_json(request), serving, request.state.caller))
+    data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(found.scores)]
+    return list_answer("score", data, found.num_tokens, serving, caller)
 
 
 def _schema() -> Schema:
@@ -68,7 +52,7 @@ OPERATIONS: tuple[Operation, ...] = tuple(
         path=path,
         summary="How well texts fit together: what a cross-encoder says of each pair, or the cosine of the angle "
         "between their vectors.",
-        handler=score,
+        handler=handler(answer),
         body=_schema(),
         answer=SCORES,
     )

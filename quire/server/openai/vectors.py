@@ -27,7 +27,7 @@ async def encode_texts(
     `before` is put before every text that is not tokens already.
     """
     limit = token_limit(truncate, serving.max_model_len)
-    found = [await _encode(text, serving, add_special_tokens, limit, before) for text in texts]
+    found = await _encode([_written(text, serving, before) for text in texts], serving, add_special_tokens, limit)
     known = serving.tokenizer.vocab_size
     for tokens in found:
         if max(tokens, default=0) >= known:
@@ -66,17 +66,25 @@ def packed(rows: list[list[float]]) -> str:
     return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
 
 
-async def _encode(
-    text: str | list[int], serving: "Serving", add_special_tokens: bool, limit: int | None, before: str
-) -> list[int]:
+def _written(text: str | list[int], serving: "Serving", before: str) -> str | list[int]:
+    """A text as the model was trained to read it; tokens stay as they are."""
     if not isinstance(text, str):
-        return text[:limit]
-    text = before + text
-    if serving.lower_case:
-        text = text.lower()
-    if limit is not None and add_special_tokens:  # the tokens that frame every text stay
-        return await asyncio.to_thread(encode_truncated, serving.tokenizer, text, limit)
-    return (await serving.encode(text, add_special_tokens=add_special_tokens))[:limit]
+        return text
+    return (before + text).lower() if serving.lower_case else before + text
+
+
+async def _encode(
+    texts: list[str | list[int]], serving: "Serving", add_special_tokens: bool, limit: int | None
+) -> list[list[int]]:
+    if limit is None or not add_special_tokens:
+        return [tokens[:limit] for tokens in await serving.encode_all(texts, add_special_tokens=add_special_tokens)]
+    return [
+        # the tokens that frame every text stay
+        await asyncio.to_thread(encode_truncated, serving.tokenizer, text, limit)
+        if isinstance(text, str)
+        else text[:limit]
+        for text in texts
+    ]
 
 
 def token_limit(asked: int | None, most: int) -> int | None:

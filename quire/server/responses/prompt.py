@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Tools
 from quire.protocol.responses.items import Message
+from quire.text.room import room_for_prompt
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
-
-_SHARE_FOR_ANSWER = 4
-"""At least one part in so many of the context is kept free for the answer, even when it may be shorter."""
 
 
 async def whole_prompt(
@@ -34,7 +32,7 @@ async def fitting_prompt(
 ) -> tuple[str, list[int]]:
     """As few of the oldest turns dropped as leave room for the answer; what the system says at the start stays."""
     prompt = await whole_prompt(serving, messages, tools, reasoning_options)
-    room = _room(serving.max_model_len, max_tokens)
+    room = room_for_prompt(serving.max_model_len, max_tokens)
     if len(prompt[1]) <= room:
         return prompt
     head = 1 if messages[0]["role"] == "system" else 0
@@ -50,8 +48,3 @@ async def fitting_prompt(
         else:
             low = middle + 1
     return prompt
-
-
-def _room(context: int, max_tokens: int | None) -> int:
-    least = context // _SHARE_FOR_ANSWER
-    return context - min(max(max_tokens or least, least), context // 2)

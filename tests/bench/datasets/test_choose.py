@@ -1,4 +1,4 @@
-"""Datasets as requests: lengths, beginnings in common, files of every form."""
+"""Datasets as requests: lengths, shared prefixes, files of every form."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_salt_changes_tokens_and_not_lengths() -> None:
     assert not {request.ids for request in plain} & {request.ids for request in salted}
 
 
-def test_groups_share_their_beginning_and_nothing_more() -> None:
+def test_groups_share_their_prefix_and_nothing_more() -> None:
     config = DatasetConfig(num_requests=6, input_len=40, prefix_len=30, prefix_groups=2)
     prompts = [ids_of(request) for request in make_requests(config, PLAIN, "ids")]
     assert {len(prompt) for prompt in prompts} == {70}

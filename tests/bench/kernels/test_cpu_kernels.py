@@ -39,13 +39,13 @@ def test_attention_counts_what_a_token_sees() -> None:
     assert case.bytes(2) == 2 * (2 * 3 * 8 + 2 * 2 * 8)
 
 
-def test_what_sequences_have_in_common_is_read_once() -> None:
-    case = AttentionCase(3, 40, 1, heads=1, kv_heads=1, head_dim=8, common=32)
+def test_a_shared_prefix_is_read_once() -> None:
+    case = AttentionCase(3, 40, 1, heads=1, kv_heads=1, head_dim=8, shared_prefix=32)
     assert case.bytes(2) == 2 * (2 * (32 + 3 * 8) * 8 + 2 * 3 * 8)
     tables = make_inputs(case, torch.float32, "cpu").tables
     assert (tables[:, :2] == tables[0, :2]).all()
     assert len(tables[:, 2].unique()) == 3
-    assert str(case).startswith("decode behind 32 in common, 3 × 40")
+    assert str(case).startswith("decode with a shared prefix of 32, 3 × 40")
 
 
 def test_inputs_can_be_attended() -> None:

@@ -37,7 +37,7 @@ def test_the_interpreter_is_a_card_of_its_own() -> None:
     [(H200, 128 << 20), (OTHERS[0], 8_400_000), (OTHERS[1], 57_120_000), (OTHERS[2], 148_400_000)],
     ids=lambda value: value.name if isinstance(value, Card) else "",
 )
-def test_a_look_at_beginnings_pays_by_bandwidth(card: Card, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_of_shared_prefixes_pay_by_bandwidth(card: Card, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "card_of", lambda device: card)
     assert least_reads_saved(torch.device("cuda")) == pytest.approx(least)
 
@@ -95,7 +95,7 @@ def test_other_cards_attend_with_tiles_that_fit(card: Card) -> None:
 
     for given in SPLIT:
         tiling = choose_split_tiling(card, *given)
-        assert 128 % tiling.positions == 0, "what beginnings are counted in"
+        assert 128 % tiling.positions == 0, "what shared prefixes are counted in"
         tiles = 1 + (tiling.num_stages > 1)
         assert tiling.positions == 16 or tiles * tiling.positions * 2 * given[2] * given[3] < card.shared_memory
     for given in TILES:

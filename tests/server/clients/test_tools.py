@@ -15,7 +15,7 @@ from openai import OpenAI
 
 from tests.server.live import LiveServer, running_server
 
-TEMPLATE = Path(__file__).parents[2] / "engine" / "parsers" / "hermes.jinja"
+TEMPLATE = Path(__file__).parents[2] / "protocol" / "parsers" / "hermes.jinja"
 QUESTION: list[Any] = [{"role": "user", "content": "What is the weather in Paris, in celsius?"}]
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -8,8 +8,8 @@ from tests.server.fuzz.conftest import Bystander
 from tests.server.live import LiveServer
 
 BODY = b'{"prompt": "Hi", "max_tokens": 1}'
-HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-GET = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def exchange(server: LiveServer, sent: bytes, *, end: bool = True) -> bytes:
@@ -38,7 +38,7 @@ NO_REQUESTS: list[bytes] = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 500,  # a TLS hello
     b"GET\r\n\r\n",
     b"GET / HTTP/9.9\r\n\r\n",
-    b"BREW /v1/completions HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"BREW /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     GET + b"X: " + b"y" * (2 << 20) + b"\r\n\r\n",
     GET + b"".join(b"X-%d: y\r\n" % place for place in range(50_000)) + b"\r\n",
@@ -54,7 +54,7 @@ NO_REQUESTS: list[bytes] = [
     HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n" + BODY,
     HEAD + b"Content-Length: 1000\r\n\r\n" + BODY,  # the rest never comes
     HEAD + b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n",
-    b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
     GET + b"Authorization: Bearer " + b"\xff" * 100 + b"\r\n\r\n",
     GET + b"X-Request-Deadline: 1e999\r\n\r\n",
     GET + b"X-Request-Id: " + b"\x01\x02" + b"\r\n\r\n",

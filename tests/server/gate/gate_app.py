@@ -89,6 +89,7 @@ async def stream(socket: WebSocket) -> None:
 def routes() -> list[Route | WebSocketRoute]:
     return [
         Route("/health", deaf),
+        Route("/ready", deaf),
         Route("/metrics", who),
         Route("/", who),
         Route("/docs", who),
@@ -110,6 +111,7 @@ def application(
     seen: Seen | None = None,
     caps: Caps | None = None,
     origins: tuple[str, ...] = (),
+    hosts: frozenset[str] | None = None,
 ) -> ASGIApp:
     return guarded(
         Starlette(routes=routes(), exception_handlers=exception_handlers()),
@@ -119,4 +121,5 @@ def application(
         log=RequestLog(ObserveConfig()),
         caps=caps,
         origins=origins,
+        hosts=hosts,
     )

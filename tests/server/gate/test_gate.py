@@ -42,13 +42,14 @@ def open_client(seen: Seen) -> TestClient:
 GUARDED = [
     ("GET", "/metrics"), ("GET", "/"), ("GET", "/docs"), ("POST", "/tokenize"), ("POST", "/v1/completions"),
     ("GET", "/v1/files/1"), ("GET", "/nothing"), ("POST", "/health/"), ("GET", "/health/x"), ("GET", "//health"),
+    ("GET", "/ready/"), ("GET", "//ready"),
     ("GET", "/Health"), ("OPTIONS", "/v1/completions"), ("GET", "/v1/completions?x=/health"),
     ("POST", "/debug/profile"), ("HEAD", "/metrics"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)
-def test_every_path_but_health_needs_a_key(client: TestClient, seen: Seen, method: str, path: str) -> None:
+def test_every_path_but_those_of_probes_needs_a_key(client: TestClient, seen: Seen, method: str, path: str) -> None:
     answer = client.request(method, path, headers={"host": "/health"})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -58,9 +59,10 @@ def test_every_path_but_health_needs_a_key(client: TestClient, seen: Seen, metho
         assert answer.json()["error"]["code"] == "invalid_api_key"
 
 
-def test_health_needs_none(client: TestClient) -> None:
-    assert client.get("/health").text == "ok"
-    assert client.get("/health?x=1", headers=bearer("wrong")).status_code == 200
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_probes_need_none(client: TestClient, path: str) -> None:
+    assert client.get(path).text == "ok"
+    assert client.get(f"{path}?x=1", headers=bearer("wrong")).status_code == 200
 
 
 def test_without_keys_everybody_is_the_default_tenant(open_client: TestClient) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ bob: {{sha256: {B}}}
     assert alice == Key(
         "alice", digest_of(b"secret"), Limits(60, 10000, 4), -2, frozenset({"big", "small"}), 2.5, True, True
     )
-    assert bob == Key("bob", bytes.fromhex(B))
+    assert bob == Key("bob", bytes.fromhex(B), priority=0)
     assert bob.cache_salt is not None
     assert alice.cache_salt is None
 
@@ -172,6 +173,19 @@ def test_replacing_keeps_accounts_by_name() -> None:
     with pytest.raises(Overloaded):
         account.enter()
     assert ring.weights() == {"a": 1.0, "new": 3.0}
+
+
+def test_a_key_is_revoked_when_it_opens_something_else() -> None:
+    def key(name: str, **fields: Any) -> Key:
+        return Key(name, digest_of(name.encode()), **fields)
+
+    before = [key("gone"), key("tamed", admin=True), key("slowed"), key("same")]
+    ring = KeyRing(before)
+    events = {each.name: ring.revoked(each) for each in before}
+    ring.replace([key("tamed"), key("slowed", limits=Limits(concurrency=1), weight=9.0), key("same"), key("new")])
+    assert {name for name, event in events.items() if event.is_set()} == {"gone", "tamed"}
+    assert not ring.revoked(key("tamed")).is_set(), "it is good again for who comes with it now"
+    assert [ring.has_tenant(name) for name in ("gone", "tamed", "new")] == [False, True, True]
 
 
 def test_twins_are_refused_and_change_nothing() -> None:

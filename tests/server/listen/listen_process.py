@@ -50,9 +50,6 @@ async def main(keys_file: str, drain_timeout: str | None) -> int:
     async def health(request: Request) -> Response:
         return PlainTextResponse("draining" if drain.begun else "ok")
 
-    async def on_drain() -> None:
-        say("drain")
-
     def on_reload() -> None:
         say(f"reload {keys.reload()}")
 
@@ -71,15 +68,7 @@ async def main(keys_file: str, drain_timeout: str | None) -> int:
     )
     listening = bind(config)
     say(url_of(listening, config))
-    return await listen(
-        app,
-        config,
-        listening,
-        drain,
-        on_drain=on_drain,
-        on_abort=lambda: say("abort"),
-        on_reload=on_reload,
-    )
+    return await listen(app, config, listening, drain, on_reload=on_reload)
 
 
 if __name__ == "__main__":

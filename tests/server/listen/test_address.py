@@ -12,7 +12,8 @@ import pytest
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
 from quire.server.drain import Drain
-from quire.server.listen.address import allow_open_files, bind, tls_context, url_of
+from quire.server.listen.address import allow_open_files, bind, url_of
+from quire.serving.tls import tls_context
 from tests.server.gate.gate_app import application
 from tests.server.served import served
 

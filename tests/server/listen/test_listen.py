@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,9 +68,15 @@ def streaming(drain: Drain) -> ASGIApp:
     )
 
 
-def wait_for_drain(server: Served) -> None:
+def on_loop(server: Served, call: Callable[[], object]) -> None:
+    done = threading.Event()
+    server.loop.call_soon_threadsafe(lambda: (call(), done.set()))
+    assert done.wait(PATIENCE)
+
+
+def wait_for_drain(url: str) -> None:
     for _ in range(10_000):
-        if httpx.get(server.url + "/health").text == "draining":
+        if httpx.get(url + "/health").text == "draining":
             return
     pytest.fail("the drain never began")
 
@@ -83,26 +90,27 @@ def test_a_drain_lets_a_stream_end_and_refuses_new_work() -> None:
             lines = answer.iter_lines()
             assert next(lines) == "first"
             server.stop()
-            wait_for_drain(server)
+            wait_for_drain(server.url)
             late = httpx.post(server.url + "/v1/flow")
             assert late.status_code == 503
             assert late.headers["retry-after"] == "5"
             assert list(lines) == ["last"]
             assert read_all(idle) == b"", "idle connections are closed at the end"
         assert server.finished() == 0
-        assert server.calls == ["drain"]
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url + "/health")
 
 
-def test_the_drain_waits_for_what_is_not_the_gates() -> None:
+def test_the_drain_waits_for_all_work() -> None:
     drain = Drain()
-    with served(application(drain=drain), drain, hold=True) as server:
+    with served(application(drain=drain), drain) as server:
+        work = drain.work()
+        on_loop(server, work.__enter__)
         server.stop()
         for _ in range(100):
             assert httpx.get(server.url + "/health").text == "ok"
         assert server.thread.is_alive()
-        server.loop.call_soon_threadsafe(server.let_drain.set)
+        on_loop(server, lambda: work.__exit__(None, None, None))
         assert server.finished() == 0
 
 
@@ -116,7 +124,6 @@ def test_a_second_signal_ends_at_once() -> None:
         with pytest.raises(httpx.TransportError):
             list(lines)
         assert server.finished() == 1
-        assert server.calls == ["drain", "abort"]
 
 
 def test_a_drain_that_takes_too_long_is_cut_off() -> None:
@@ -131,7 +138,6 @@ def test_a_drain_that_takes_too_long_is_cut_off() -> None:
         with pytest.raises(httpx.TransportError):
             list(lines)
         assert server.finished() == 1
-        assert server.calls == ["drain", "abort"]
 
 
 def test_a_reader_that_stopped_reading_does_not_hold_the_exit() -> None:
@@ -253,8 +259,7 @@ def test_a_signal_drains_and_the_process_ends_well(tmp_path: Path, number: signa
             lines = answer.iter_lines()
             assert next(lines) == "first"
             os.kill(running.pid, number)
-            assert line(running) == "drain"
-            assert httpx.get(url + "/health").text == "draining"
+            wait_for_drain(url)
             assert httpx.post(url + "/v1/stream-it", headers=headers).status_code == 503
             assert httpx.get(url + "/release", headers=headers).text == "released"
             assert list(lines) == ["last"]
@@ -270,9 +275,8 @@ def test_two_signals_end_the_process(tmp_path: Path) -> None:
             lines = answer.iter_lines()
             assert next(lines) == "first"
             os.kill(running.pid, signal.SIGTERM)
-            assert line(running) == "drain"
+            wait_for_drain(url)
             os.kill(running.pid, signal.SIGTERM)
-            assert line(running) == "abort"
             assert running.wait(PATIENCE) == 1
         assert running.stderr is not None
         assert "Traceback" not in running.stderr.read()

@@ -106,6 +106,11 @@ class FakeServing:
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
+    async def encode_all(self, prompts: Sequence[str | list[int]], add_special_tokens: bool = True) -> list[list[int]]:
+        return [
+            await self.encode(prompt, add_special_tokens) if isinstance(prompt, str) else prompt for prompt in prompts
+        ]
+
     def prompt(self, name: str | None) -> str:
         return SentenceSettings(prompts=self.prompts).prompt(name)
 

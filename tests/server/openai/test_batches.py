@@ -20,6 +20,7 @@ from tests.server.openai.storing import (
     storing,
     upload,
 )
+from tests.server.served import PATIENCE
 
 DAY = 86_400
 
@@ -195,6 +196,65 @@ def test_an_overloaded_engine_is_waited_for(tmp_path: Path) -> None:
             ended = await reach(client, batch["id"], "completed")
             assert ended["request_counts"] == {"total": 1, "completed": 1, "failed": 0}
         assert len(answerer.asked) == 4
+
+    asyncio.run(body())
+
+
+def test_a_tenant_at_its_limit_leaves_the_slots_to_others(tmp_path: Path) -> None:
+    async def body() -> None:
+        async def limited(given: dict[str, Any]) -> None:
+            if given["name"].startswith("greedy"):
+                raise Overloaded("this key may use 10 tokens a minute", retry_after=1000)
+
+        answerer = Answerer(limited)
+        async with storing(tmp_path, answerer, lines_at_once=4) as client, asyncio.timeout(PATIENCE):
+            lines = b"".join(request_line(f"greedy-{place}") for place in range(40))
+            for _ in range(2):
+                await start_batch(client, lines)
+            while len(answerer.asked) < 8:
+                await asyncio.sleep(0.005)
+            modest = await start_batch(client, b"".join(request_line(str(place)) for place in range(10)))
+            await reach(client, modest["id"], "completed")
+        assert len(answerer.asked) == 8 + 10, "of a batch that waits, only so many lines are tried"
+
+    asyncio.run(body())
+
+
+def test_a_tenant_without_a_key_has_its_batches_stopped_until_it_is_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        tenants, hang, ended = {"default"}, True, list[str]()
+
+        async def slow(given: dict[str, Any]) -> None:
+            try:
+                while hang and given["name"] != "0":
+                    await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                ended.append(given["name"])
+                raise
+
+        answerer = Answerer(slow)
+        settings: dict[str, Any] = {"lines_at_once": 2, "may_run": tenants.__contains__}
+        lines = b"".join(request_line(str(place)) for place in range(4))
+        async with storing(tmp_path, answerer, **settings) as client, asyncio.timeout(PATIENCE):
+            batch = await start_batch(client, lines)
+            while (await reach(client, batch["id"], "in_progress"))["request_counts"]["completed"] < 1:
+                await asyncio.sleep(0.005)
+            tenants.clear()
+            client.batches.tenants_changed()  # type: ignore[attr-defined]
+            while len(ended) < 2:
+                await asyncio.sleep(0.005)
+        hang = False
+        async with storing(tmp_path, answerer, **settings) as client, asyncio.timeout(PATIENCE):
+            asked = len(answerer.asked)
+            assert (await reach(client, batch["id"], "in_progress"))["status"] == "in_progress"
+            another = await start_batch(client, lines)
+            assert len(answerer.asked) == asked, "nothing runs, old or new"
+            tenants.add("default")
+            client.batches.tenants_changed()  # type: ignore[attr-defined]
+            for each in (batch, another):
+                done = await reach(client, each["id"], "completed")
+                assert done["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+            assert [each["name"] for each in answerer.asked[:asked]].count("0") == 1
 
     asyncio.run(body())
 

@@ -12,7 +12,7 @@ import pytest
 
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.text.chat_template import ChatTemplate
-from quire.text.template_process import TemplateFailed, TemplateLimits, TemplateProcess
+from quire.text.template_pool import SIZE, TemplateFailed, TemplateLimits, TemplatePool
 
 LIMITS = TemplateLimits(cpu_seconds=0.3, memory_bytes=300_000_000, most_characters=100_000, most_source=200_000)
 USER = [{"role": "user", "content": "Hi"}]
@@ -37,81 +37,105 @@ COMPILE_BOMBS = {
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[TemplateProcess]:
-    process = TemplateProcess(LIMITS)
-    yield process
-    process.close()
+def pool() -> Iterator[TemplatePool]:
+    pool = TemplatePool(LIMITS)
+    yield pool
+    pool.close()
 
 
 @pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS)
-def test_bombs_are_refused_in_time(source: str, process: TemplateProcess) -> None:
-    template = ChatTemplate({"default": source}, {}, process, source="test")
+def test_bombs_are_refused_in_time(source: str, pool: TemplatePool) -> None:
+    template = ChatTemplate({"default": source}, {}, pool, source="test")
     start = time.monotonic()
     with pytest.raises(InvalidRequest, match="costs too much"):
         template.render(USER)
     assert time.monotonic() - start < 30  # of wall clock, on a machine that may be busy
-    assert process.render("{{ messages[0].content }}", {"messages": USER}) == "Hi"
+    assert pool.render("{{ messages[0].content }}", {"messages": USER}) == "Hi"
 
 
 @pytest.mark.parametrize("source", COMPILE_BOMBS.values(), ids=COMPILE_BOMBS)
-def test_bombs_that_go_off_while_compiling_are_refused(source: str, process: TemplateProcess) -> None:
+def test_bombs_that_go_off_while_compiling_are_refused(source: str, pool: TemplatePool) -> None:
     with pytest.raises(ConfigError, match="does not compile"):
-        ChatTemplate({"default": source}, {}, process, source="test")
+        ChatTemplate({"default": source}, {}, pool, source="test")
 
 
-def test_time_is_said_to_be_the_reason(process: TemplateProcess) -> None:
+def test_time_is_said_to_be_the_reason(pool: TemplatePool) -> None:
     with pytest.raises(TemplateFailed, match=r"more than 0.3 seconds") as caught:
-        process.render(BOMBS["loops in loops"], {})
+        pool.render(BOMBS["loops in loops"], {})
     assert caught.value.kind == "limit"
 
 
-def test_time_is_counted_for_each_rendering(process: TemplateProcess) -> None:
+def test_time_is_counted_for_each_rendering(pool: TemplatePool) -> None:
     """Many honest renderings together may take longer than one may."""
     source = "{% for i in range(40000) %}{% set x = i * 2 %}{% endfor %}done"
     for _ in range(40):
-        assert process.render(source, {}) == "done"
+        assert pool.render(source, {}) == "done"
 
 
-def test_a_lost_process_is_replaced(process: TemplateProcess) -> None:
-    assert process.render("a", {}) == "a"
-    child = process._child.process
+def test_a_lost_process_is_replaced(pool: TemplatePool) -> None:
+    assert pool.render("a", {}) == "a"
+    child = pool._idle.queue[-1].process
     assert child is not None
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    assert process.render("b", {}) == "b"
+    assert pool.render("b", {}) == "b"
 
 
-def test_threads_take_turns(process: TemplateProcess) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        texts = pool.map(lambda number: process.render("{{ x }}" * 100, {"x": number}), range(64))
+def test_more_threads_than_processes_take_turns(pool: TemplatePool) -> None:
+    with ThreadPoolExecutor(2 * SIZE) as threads:
+        texts = threads.map(lambda number: pool.render("{{ x }}" * 100, {"x": number}), range(64))
         assert list(texts) == [str(number) * 100 for number in range(64)]
 
 
+def test_a_slow_template_keeps_no_other_waiting() -> None:
+    pool = TemplatePool(TemplateLimits(cpu_seconds=600))
+    with ThreadPoolExecutor(1) as threads:
+        first = pool._idle.queue[-1]
+        slow = threads.submit(pool.render, BOMBS["loops in loops"], {})
+        while first.process is None:
+            time.sleep(0.001)
+        assert pool.render("{{ x }}", {"x": "quick"}) == "quick"
+        assert not slow.done()
+        first.process.kill()
+        with pytest.raises(TemplateFailed):
+            slow.result()
+    pool.close()
+
+
+def test_one_thread_starts_one_process() -> None:
+    pool = TemplatePool(LIMITS)
+    for _ in range(3):
+        pool.render("a", {})
+    assert sum(child.process is not None for child in pool._idle.queue) == 1
+    pool.close()
+    assert all(child.process is None for child in pool._idle.queue)
+
+
 def test_a_large_conversation_goes_through() -> None:
-    process = TemplateProcess()
+    pool = TemplatePool()
     text = "漢" * 3_000_000
-    assert process.render("{{ x }}", {"x": text}) == text
-    process.close()
+    assert pool.render("{{ x }}", {"x": text}) == text
+    pool.close()
 
 
-def test_half_characters_do_not_come_back(process: TemplateProcess) -> None:
+def test_half_characters_do_not_come_back(pool: TemplatePool) -> None:
     with pytest.raises(TemplateFailed, match="half a character"):
-        process.render(r"{{ '\ud83d' }}", {})
+        pool.render(r"{{ '\ud83d' }}", {})
 
 
 def test_closed_twice_and_used_again() -> None:
-    process = TemplateProcess(LIMITS)
-    process.close()
-    assert process.render("a", {}) == "a"
-    process.close()
-    process.close()
+    pool = TemplatePool(LIMITS)
+    pool.close()
+    assert pool.render("a", {}) == "a"
+    pool.close()
+    pool.close()
 
 
 def test_the_child_ends_with_its_parent() -> None:
     """Also when the parent is killed, because its end of the pipe is closed then."""
     code = (
-        "from quire.text.template_process import TemplateProcess\n"
-        "process = TemplateProcess(); process.render('a', {}); print(process._child.process.pid, flush=True); input()"
+        "from quire.text.template_pool import TemplatePool\n"
+        "pool = TemplatePool(); pool.render('a', {}); print(pool._idle.queue[-1].process.pid, flush=True); input()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with parent:
@@ -135,9 +159,10 @@ def _runs(pid: int) -> bool:
 
 def test_the_child_does_not_know_the_server_s_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUIRE_API_KEY", "secret")
-    process = TemplateProcess(LIMITS)
-    process.render("a", {})
-    assert process._child.process is not None
-    with open(f"/proc/{process._child.process.pid}/environ", "rb") as file:
+    pool = TemplatePool(LIMITS)
+    pool.render("a", {})
+    child = pool._idle.queue[-1].process
+    assert child is not None
+    with open(f"/proc/{child.pid}/environ", "rb") as file:
         assert b"secret" not in file.read()
-    process.close()
+    pool.close()

@@ -1,9 +1,10 @@
-"""The parent's end of the process that renders chat templates: started when needed, killed when it takes too long."""
+"""The parent's end of the processes that render chat templates: started when needed, killed when they take too long."""
 
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from queue import LifoQueue
 from threading import Lock
 from typing import Any
 
@@ -13,6 +14,8 @@ from quire.core.errors import InvalidRequest
 from quire.text.framed_child import ChildDied, FramedChild
 
 _CHILD = Path(__file__).with_name("template_child.py")
+SIZE = 4
+"""Conversations that are rendered at once; a slow one keeps no other waiting until there are as many as this."""
 # Generous, for machines that are busy: the child counts its own processor time.
 _WALL_SECONDS = 60.0
 
@@ -38,14 +41,17 @@ class TemplateFailed(Exception):
         self.line = line
 
 
-class TemplateProcess:
-    """Renders templates in a process of its own. Threads may share it; they take turns."""
+class TemplatePool:
+    """Renders templates in processes of their own, one for each thread that uses it at a time."""
 
     def __init__(self, limits: TemplateLimits | None = None) -> None:
         self.limits = limits or TemplateLimits()
-        self._lock = Lock()
+        # the one that was used last is used next: without a crowd the others are never started
+        self._idle: LifoQueue[FramedChild] = LifoQueue()
+        self._closing = Lock()
         arguments = (str(self.limits.cpu_seconds), str(self.limits.memory_bytes))
-        self._child = FramedChild(_CHILD, arguments, purpose="renders chat templates", wall_seconds=_WALL_SECONDS)
+        for _ in range(SIZE):
+            self._idle.put(FramedChild(_CHILD, arguments, purpose="renders chat templates", wall_seconds=_WALL_SECONDS))
 
     def names(self, source: str) -> frozenset[str]:
         """The variables a template asks for; fails where it cannot be compiled."""
@@ -56,9 +62,12 @@ class TemplateProcess:
         return str(self._ask(source, dict(variables))["text"])
 
     def close(self) -> None:
-        """End the child, if there is one; the next use starts another."""
-        with self._lock:
-            self._child.stop()
+        """End the children, each after what it renders; the next use starts another."""
+        with self._closing:
+            children = [self._idle.get() for _ in range(SIZE)]
+            for child in children:
+                child.stop()
+                self._idle.put(child)
 
     def _ask(self, source: str, variables: dict[str, object] | None) -> dict[str, Any]:
         limits = self.limits
@@ -70,19 +79,20 @@ class TemplateProcess:
             "variables": variables,
             "most_characters": limits.most_characters,
         }
-        frame = _encoded(request)
-        with self._lock:
-            answer: dict[str, Any] = msgspec.msgpack.decode(self._exchange(frame))
+        answer: dict[str, Any] = msgspec.msgpack.decode(self._exchange(_encoded(request)))
         if "failure" in answer:
             raise TemplateFailed(answer["failure"], answer["message"], answer["line"])
         return answer
 
     def _exchange(self, frame: bytes) -> bytes:
-        """One request, one answer; called with the lock held."""
+        """One request, one answer; waits while all children are busy."""
+        child = self._idle.get()
         try:
-            return self._child.exchange(frame)
+            return child.exchange(frame)
         except ChildDied as died:
             raise TemplateFailed("limit", self._reason(died.code), None) from None
+        finally:
+            self._idle.put(child)
 
     def _reason(self, code: int) -> str:
         if code in (-signal.SIGPROF, -signal.SIGKILL):

@@ -1,4 +1,4 @@
-"""Replica: the front's end of one engine process. Starts it, talks to it, and notices when it is gone or stuck."""
+"""ProcessClient: an engine in a process of its own: starts it, talks to it, and notices when it is gone or stuck."""
 
 import asyncio
 import logging
@@ -6,9 +6,7 @@ import os
 import signal
 import struct
 import sys
-import time
 from asyncio.subprocess import Process
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,19 +14,9 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from quire.core.stats import EngineStats
+from quire.serving.client import EngineClient, OnMessage
 from quire.serving.liveness import Liveness
-from quire.serving.messages import (
-    ChildSettings,
-    Close,
-    FromEngine,
-    Report,
-    Started,
-    StartFailed,
-    ToEngine,
-    decode_from_engine,
-    encode,
-)
+from quire.serving.messages import ChildSettings, Close, ToEngine, decode_from_engine, encode
 
 _LENGTH = struct.Struct("<I")
 _CHILD = "quire.serving.child"
@@ -40,30 +28,25 @@ _CLOSE_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Replica:
-    """One engine process, from start to end. A lost one is followed by a new object, with new sockets."""
+class ProcessClient(EngineClient):
+    """An engine in a child process of this one, behind two unix sockets."""
 
     def __init__(
         self,
         settings: ChildSettings,
         context: zmq.asyncio.Context,
+        on_message: OnMessage,
         *,
         step_timeout: float,
         environment: dict[str, str],
-        on_message: Callable[["Replica", FromEngine], None],
-        on_lost: Callable[["Replica", str], None],
     ) -> None:
-        self.number = settings.replica
-        self.started: Started | None = None
-        """None until it takes requests."""
-        self.stats = EngineStats()
-        self.start_failure: str | None = None
-        """Why it will never start with these settings."""
+        """`environment` is added to this process's own."""
+        super().__init__(settings.replica, on_message)
         self._settings = settings
         self._step_timeout = step_timeout
         self._environment = environment
-        self._on_message = on_message
-        self._on_lost = on_lost
+        # whoever cleans up temporary files may have taken the sockets' folder
+        Path(settings.inbox.removeprefix("ipc://")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._inbox = context.socket(zmq.PULL)
         self._inbox.bind(settings.outbox)
         self._outbox: zmq.SyncSocket = zmq.Context.shadow(context.underlying).socket(zmq.PUSH)
@@ -71,30 +54,13 @@ class Replica:
         self._outbox.setsockopt(zmq.SNDHWM, 0)
         self._outbox.connect(settings.inbox)
         self._process: Process | None = None
-        self._heard = time.monotonic()
-        self._ready_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._closing = False
 
     @property
     def pid(self) -> int:
         return 0 if self._process is None else self._process.pid
 
-    @property
-    def is_ready(self) -> bool:
-        return self.started is not None
-
-    @property
-    def seconds_ready(self) -> float:
-        """How long it has been ready; 0 while it is not."""
-        return 0.0 if self._ready_since is None else time.monotonic() - self._ready_since
-
-    @property
-    def seconds_silent(self) -> float:
-        return time.monotonic() - self._heard
-
     async def start(self) -> None:
-        """Start the process; it says `Started` when it is ready."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", _CHILD, stdin=asyncio.subprocess.PIPE, env=os.environ | self._environment
         )
@@ -106,60 +72,50 @@ class Replica:
         self._tasks = [asyncio.create_task(work) for work in (self._listen(), self._watch(), self._look())]
 
     def send(self, message: ToEngine) -> None:
-        """Never waits: an engine that reads nothing is noticed by its silence."""
-        if not self._outbox.closed:  # it is lost, and what it had is on its way elsewhere
+        if not self._outbox.closed:  # one that reads nothing is noticed by its silence
             self._outbox.send(encode(message), zmq.NOBLOCK)
 
     async def close(self) -> None:
         """End the process: first by asking, then by force."""
-        self._closing = True
+        patience = _CLOSE_SECONDS if self.is_ready else 0.1
         self.send(Close())
-        if self._process is not None and self._process.returncode is None:
+        process = self._process
+        if process is not None and process.returncode is None:
             try:
-                await asyncio.wait_for(self._process.wait(), _CLOSE_SECONDS if self.is_ready else 0.1)
+                await asyncio.wait_for(process.wait(), patience)
             except TimeoutError:
-                self.kill()
-                await self._process.wait()
-        self._end()
+                self._kill()
+                await process.wait()
+        self._end("it was closed")
 
-    def kill(self) -> None:
+    def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
     async def _listen(self) -> None:
         while True:
-            message = decode_from_engine(await self._inbox.recv())
-            self._heard = time.monotonic()
-            if isinstance(message, Report):
-                self.stats = message.stats
-            elif isinstance(message, Started):
-                self.started, self._ready_since = message, self._heard
-            elif isinstance(message, StartFailed):
-                self.start_failure = message.message
-            self._on_message(self, message)
+            self._received(decode_from_engine(await self._inbox.recv()))
 
     async def _watch(self) -> None:
         """The process is gone: everything it had said before is read first, then it counts as lost."""
         assert self._process is not None
         code = await self._process.wait()
-        if self._closing:
-            return
-        while await self._inbox.poll(50):
+        while not self._inbox.closed and await self._inbox.poll(50):
             await asyncio.sleep(0.01)
-        self._end()
-        self._on_lost(self, _cause(code))
+        self._end(_cause(code))
 
     async def _look(self) -> None:
         """Health is progress: an engine that neither steps nor says that it is idle is replaced."""
         assert self._process is not None
-        signs, heard = Liveness(self._process.pid), 0.0
+        liveness, heard = Liveness(self._process.pid), 0.0
         while True:
             await asyncio.sleep(_LOOK_EVERY)
             if heard != self._heard:
                 heard = self._heard
-                signs.heard()
-            if self.is_ready and (self.seconds_silent > self._step_timeout or signs.is_lifeless()):
+                liveness.heard()
+            is_late = self.is_ready and self.seconds_silent > self._step_timeout
+            if is_late or liveness.is_lifeless(is_starting=not self.is_ready):
                 _log.error(
                     "engine %d has been silent for %.0f s; its stack follows, then it is replaced",
                     self.number,
@@ -168,10 +124,10 @@ class Replica:
                 with suppress(ProcessLookupError):
                     self._process.send_signal(signal.SIGUSR1)
                 await asyncio.sleep(_STACK_SECONDS)
-                self.kill()
+                self._kill()
                 return
 
-    def _end(self) -> None:
+    def _end(self, cause: str) -> None:
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:
@@ -179,7 +135,9 @@ class Replica:
         self._inbox.close(linger=0)
         self._outbox.close(linger=0)
         for address in (self._settings.inbox, self._settings.outbox):
-            Path(address.removeprefix("ipc://")).unlink(missing_ok=True)
+            with suppress(OSError):
+                Path(address.removeprefix("ipc://")).unlink(missing_ok=True)
+        self._gone(cause)
 
 
 def _cause(code: int) -> str:

@@ -1,0 +1,27 @@
+"""A prompt: everything that decides the KV of a request's first tokens, apart from whom it is shared with."""
+
+import msgspec
+
+from quire.core.errors import InvalidRequest
+
+
+class MediaKey(msgspec.Struct, frozen=True, array_like=True):
+    """Media whose first placeholder token stands at `position`; `digest` names its content for the prefix cache."""
+
+    position: int
+    digest: bytes
+
+
+class Prompt(msgspec.Struct, frozen=True, array_like=True):
+    """Tokens, the media that some of them stand for, and the LoRA adapter that the model reads them with."""
+
+    tokens: tuple[int, ...]
+    media: tuple[MediaKey, ...] = ()
+    adapter: str | None = None
+    """By name; None is the model as it is."""
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise InvalidRequest("the prompt is empty; it needs at least one token", field="prompt")
+        if min(self.tokens) < 0:
+            raise InvalidRequest(f"token id {min(self.tokens)} in the prompt is negative", field="prompt")

@@ -1,0 +1,49 @@
+"""What the answers about texts that are not continued have in common: one entry for each, in a list."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from quire.protocol.writer import Body
+from quire.server.body import read_json
+from quire.server.caller import Caller
+from quire.server.openai.head import answer_head
+from quire.server.openai.json_response import json_response
+from quire.server.streams import until_gone
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+Answer = Callable[[object, "Serving", Caller], Coroutine[Any, Any, Body]]
+"""From a body as it came to the answer; raises an InvalidRequest for anything that cannot be honoured."""
+
+
+def list_answer(kind: str, data: list[dict[str, Any]], num_tokens: int, serving: "Serving", caller: Caller) -> Body:
+    """`kind` begins the answer's id; `num_tokens` is what all texts had."""
+    head = answer_head(serving, caller)
+    return {
+        "id": f"{kind}-{head.identity}",
+        "object": "list",
+        "created": head.created,
+        "model": head.model,
+        "data": data,
+        "usage": usage(num_tokens),
+    }
+
+
+def usage(num_tokens: int) -> dict[str, int]:
+    """Nothing is generated, so all tokens are the prompts'."""
+    return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+
+
+def handler(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    """The route that answers whole bodies with `answer`."""
+
+    async def handle(request: Request) -> Response:
+        serving: Serving = request.app.state.serving
+        work = answer(await read_json(request), serving, request.state.caller)
+        return json_response(await until_gone(request.receive, work))
+
+    return handle

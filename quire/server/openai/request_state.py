@@ -1,0 +1,16 @@
+"""What the gate and the application leave with a request, typed."""
+
+from starlette.requests import Request
+
+from quire.server.batches.runner import Batches
+from quire.server.caller import Caller
+
+
+def batches_of(request: Request) -> Batches:
+    found: Batches = request.app.state.batches
+    return found
+
+
+def caller_of(request: Request) -> Caller:
+    found: Caller = request.state.caller
+    return found

@@ -1,0 +1,147 @@
+"""EngineLink: a connection between a front and an engine on another host: who may speak, and where a message ends.
+
+Both sides prove that they know the shared secret before anything else is read (HMAC over fresh numbers of both). That
+keeps strangers out; over networks where others can listen or interfere, use TLS as well.
+"""
+
+import asyncio
+import hmac
+import secrets
+import ssl
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from quire.core.errors import ConfigError, QuireError
+
+LEAST_SECRET = 16
+"""Characters a secret must have: it is all that keeps strangers from the engine."""
+_GREETING = b"quire-engine-1\n"
+_NUMBER = 32
+_PROOF = 32
+_LENGTH = struct.Struct("<I")
+_MOST_BYTES = 1 << 30
+"""Of one message; a prompt of a million tokens takes five million."""
+_HANDSHAKE_SECONDS = 10.0
+
+
+class LinkRefused(QuireError):
+    """The other side is not who it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where an engine listens: tcp://host:port, tls://host:port or unix:///path."""
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> "EngineAddress":
+        try:
+            parts = urlsplit(text)
+            if parts.scheme == "unix" and parts.path and not parts.netloc:
+                return cls("unix", path=parts.path)
+            if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port is not None and not parts.path:
+                return cls(parts.scheme, parts.hostname, parts.port)
+        except ValueError:
+            pass
+        raise ConfigError(
+            f"{text!r} is no address of an engine; write tcp://host:port, tls://host:port or unix:///path/of/socket"
+        )
+
+    def __str__(self) -> str:
+        if self.scheme == "unix":
+            return f"unix://{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def read_secret(file: str | None) -> bytes:
+    """The shared secret of a file."""
+    if file is None:
+        raise ConfigError("engines on other hosts need a shared secret; give its file as --engine-secret-file")
+    try:
+        secret = Path(file).expanduser().read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"the file of the engines' secret cannot be read: {error}") from None
+    if len(secret) < LEAST_SECRET:
+        raise ConfigError(
+            f"the engines' secret in {file} has {len(secret)} characters, and needs {LEAST_SECRET} or more; "
+            "`openssl rand -hex 32` makes a good one"
+        )
+    return secret
+
+
+class EngineLink:
+    """Whole messages over one connection whose two sides know the secret."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def receive(self) -> bytes:
+        """The next message; raises IncompleteReadError or ConnectionError at the end of the connection."""
+        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        if size > _MOST_BYTES:
+            raise LinkRefused(f"a message of {size} bytes is more than {_MOST_BYTES}")
+        return await self._reader.readexactly(size)
+
+    def send(self, data: bytes) -> None:
+        """Never waits; what a closed connection is sent is dropped."""
+        if not self._writer.is_closing():
+            self._writer.write(_LENGTH.pack(len(data)) + data)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._writer.transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = None) -> EngineLink:
+    """Reach an engine and have it prove who it is."""
+    async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        if address.scheme == "unix":
+            reader, writer = await asyncio.open_unix_connection(address.path)
+        else:
+            context = ssl.create_default_context(cafile=ca_file) if address.scheme == "tls" else None
+            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+        try:
+            theirs = (await reader.readexactly(len(_GREETING) + _NUMBER)).removeprefix(_GREETING)
+            if len(theirs) != _NUMBER:
+                raise LinkRefused(f"what answers at {address} is no engine of quire, or of another version")
+            ours = secrets.token_bytes(_NUMBER)
+            writer.write(ours + _proof(secret, b"front", theirs, ours))
+            proof = await reader.readexactly(_PROOF)
+        except asyncio.IncompleteReadError:
+            writer.close()
+            raise LinkRefused(f"the engine at {address} closed the connection; is its secret another one?") from None
+        except BaseException:
+            writer.close()
+            raise
+        if not hmac.compare_digest(proof, _proof(secret, b"engine", ours, theirs)):
+            writer.close()
+            raise LinkRefused(f"what answers at {address} does not know the secret")
+    return EngineLink(reader, writer)
+
+
+async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> EngineLink:
+    """Have whoever connected prove that it may; raises LinkRefused, IncompleteReadError or TimeoutError."""
+    async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        ours = secrets.token_bytes(_NUMBER)
+        writer.write(_GREETING + ours)
+        answer = await reader.readexactly(_NUMBER + _PROOF)
+        theirs, proof = answer[:_NUMBER], answer[_NUMBER:]
+        if not hmac.compare_digest(proof, _proof(secret, b"front", ours, theirs)):
+            raise LinkRefused("a front that does not know the secret was turned away")
+        writer.write(_proof(secret, b"engine", theirs, ours))
+    return EngineLink(reader, writer)
+
+
+def _proof(secret: bytes, who: bytes, first: bytes, second: bytes) -> bytes:
+    return hmac.digest(secret, who + first + second, "sha256")

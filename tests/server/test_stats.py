@@ -1,0 +1,55 @@
+"""/stats: a key sees its own requests, an admin's key those of all."""
+
+from types import SimpleNamespace
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from quire.config.observe import ObserveConfig
+from quire.core.prompt import Prompt
+from quire.core.request import DEFAULT_TENANT, Request
+from quire.core.sampling_params import SamplingParams
+from quire.observe.logs import RequestLog
+from quire.observe.metrics import Metrics
+from quire.server import status
+from quire.server.drain import Drain
+from quire.server.gate.gate import guarded
+from quire.server.gate.keys import KeyRing
+from quire.server.serving import Serving
+from quire.serving.async_llm import Totals
+from quire.serving.journal import Entry, Journal
+from tests.server.gate.gate_app import ADMIN, ALICE, TINY, ring
+
+
+def client(journal: Journal, keys: KeyRing | None) -> TestClient:
+    metrics = Metrics("m", 1)
+    fleet = SimpleNamespace(
+        dispatcher=SimpleNamespace(journal=journal), supervisor=SimpleNamespace(slots=[], is_ready=True)
+    )
+    llm = SimpleNamespace(fleet=fleet, metrics=metrics, totals=Totals())
+    drain = Drain()
+    app = Starlette(routes=[Route(each.path, each.handler, methods=[each.method]) for each in status.OPERATIONS])
+    app.state.serving = Serving(llm, ("m",), None, drain, {})  # type: ignore[arg-type]
+    return TestClient(guarded(app, keys=keys, drain=drain, metrics=metrics, log=RequestLog(ObserveConfig())))
+
+
+def journal_of(*tenants: str) -> Journal:
+    journal = Journal()
+    for number, tenant in enumerate(tenants):
+        request = Request(id=f"r{number}", prompt=Prompt((1,)), params=SamplingParams(), tenant=tenant)
+        journal.open(Entry(request, None))  # type: ignore[arg-type]
+    return journal
+
+
+@pytest.mark.parametrize(("key", "seen"), [(ALICE, ["r300"]), (TINY, []), (ADMIN, [f"r{n}" for n in range(200)])])
+def test_a_key_sees_its_own_requests(key: str, seen: list[str]) -> None:
+    asked = client(journal_of(*["bob"] * 300, "alice"), ring())
+    found = asked.get("/stats", headers={"authorization": f"Bearer {key}"}).json()
+    assert [each["id"] for each in found["requests"]] == seen
+
+
+def test_without_keys_all_are_one_tenant() -> None:
+    [request] = client(journal_of(DEFAULT_TENANT), None).get("/stats").json()["requests"]
+    assert request["id"] == "r0"
