@@ -17,19 +17,26 @@ from quire.cli.options import (
     ObserveOptions,
     ParallelOptions,
     SchedulerOptions,
-    ServerOptions,
 )
 from quire.config.engine import EngineConfig
+from quire.config.server import ServerConfig
 
 
 def engine(
     model: ModelOptions = MODEL,
     *,
     listen: Annotated[str, Parameter(help="Where to listen: tcp://host:port, tls://host:port or unix:///path.")],
+    engine_secret_file: Annotated[str | None, Parameter(help="File with the secret that it shares with servers.")] = (
+        SERVER.engine_secret_file
+    ),
+    ssl_certfile: Annotated[str | None, Parameter(help="PEM file of the certificate of a tls:// address.")] = None,
+    ssl_keyfile: Annotated[str | None, Parameter(help="PEM file of its private key. Unset: in the same file.")] = None,
+    step_timeout: Annotated[
+        float, Parameter(help="Seconds a step may take before the engine counts as stuck and is replaced.")
+    ] = SERVER.step_timeout,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
-    server: ServerOptions = SERVER,
     observe: ObserveOptions = OBSERVE,
     config: ConfigFile = None,
 ) -> int:
@@ -39,4 +46,10 @@ def engine(
     """
     from quire.serving.run_engine import run_engine
 
+    server = ServerConfig(
+        engine_secret_file=engine_secret_file,
+        ssl_certfile=ssl_certfile,
+        ssl_keyfile=ssl_keyfile,
+        step_timeout=step_timeout,
+    )
     return run_engine(EngineConfig(model, cache, scheduler, parallel, server, observe), listen)

@@ -7,6 +7,7 @@ from typing import Literal
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
 
+MOST_FRONTS = 64
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -43,6 +44,9 @@ class ServerConfig:
     """KiB of a request's headers at most."""
     max_connections: int = 10_000
     """Connections at once; more are answered with 503."""
+    api_server_count: int = 1
+    """Front processes that share the port: each reads HTTP, tokenizes and streams. One serves some 50,000 tokens a
+    second; on CPUs more than one only takes cores from the engines."""
     keep_alive: float = 75.0
     """Seconds an idle connection stays open."""
     replicas: int = 1
@@ -150,6 +154,9 @@ class ServerConfig:
         check(self.replicas >= 1, "replicas", self.replicas, "1 or more", "1 is a single engine")
         fix = "leave --replicas out, or --engines, which says how many there are"
         check(self.engines == "process" or self.replicas == 1, "replicas", self.replicas, "1 with --engines", fix)
+        allowed = f"from 1 to {MOST_FRONTS}" if self.engines != "inline" else "1 with --engines inline"
+        ok = 1 <= self.api_server_count <= (MOST_FRONTS if self.engines != "inline" else 1)
+        check(ok, "api_server_count", self.api_server_count, allowed, "1 is a single front")
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"

@@ -24,6 +24,7 @@ from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.metrics import Metrics
 from quire.serving.admission import Admission
+from quire.serving.board import Board
 from quire.serving.engine_calls import EngineCalls
 from quire.serving.fleet import Fleet
 from quire.serving.journal import Entry
@@ -62,9 +63,13 @@ class AsyncLLM:
         *,
         metrics: Metrics | None = None,
         tenant_weights: dict[str, float] | None = None,
+        board: Board | None = None,
         on_finished: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
-        """Reads the model's header; `start` starts the engines and reads the tokenizer."""
+        """Reads the model's header; `start` starts the engines and reads the tokenizer.
+
+        `board` is what several fronts of one server share.
+        """
         if config.model.skip_tokenizer:
             raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
         self.config = config
@@ -80,6 +85,7 @@ class AsyncLLM:
             seed=secrets.randbits(62),
             tenant_weights=tenant_weights,
             metrics=self.metrics,
+            board=board,
             on_other=self.engine_calls.answered,
             on_report=self._reported,
             on_lost=self._engine_lost,

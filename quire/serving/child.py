@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import signal
-import struct
 import sys
 import time
 from threading import Thread
@@ -20,8 +19,8 @@ from quire.core.errors import QuireError
 from quire.observe.logs import configure_logging
 from quire.serving.channel import SocketChannel
 from quire.serving.messages import ChildSettings, StartFailed
+from quire.serving.settings_frame import read_settings
 
-_LENGTH = struct.Struct("<I")
 _log = logging.getLogger(__name__)
 
 
@@ -29,8 +28,7 @@ def main() -> int:
     """Serve as the settings on standard input say; 0 when told to stop."""
     began = time.monotonic()
     gc.disable()  # imports make a hundred thousand objects that stay: looking for garbage among them is a waste
-    (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
-    settings = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=ChildSettings)
+    settings = read_settings(ChildSettings)
     _follow_the_front()
     configure_logging(settings.config.observe)
     # the front dumps our stack with this before it kills us for being stuck

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from quire.config.server import RoutingStrategy
 from quire.core.errors import QuireError, RequestFailed
 from quire.core.status import Status
+from quire.serving.board import Board
 from quire.serving.client import EngineClient
 from quire.serving.journal import Entry, Journal
 from quire.serving.messages import End, Hold, Report, Resume, Submit, ToEngine
@@ -22,9 +23,14 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """Every request that is taken in ends exactly once, whatever becomes of engines."""
 
-    def __init__(self, ready: Callable[[], list[EngineClient]], strategy: RoutingStrategy = "prefix") -> None:
+    def __init__(
+        self,
+        ready: Callable[[], list[EngineClient]],
+        strategy: RoutingStrategy = "prefix",
+        board: Board | None = None,
+    ) -> None:
         """`ready` names the engines that take requests now; `strategy` chooses between them."""
-        self.journal = Journal()
+        self.journal = Journal(board)
         self._ready = ready
         self._routing = Routing(strategy)
         self._quarantine = Quarantine()

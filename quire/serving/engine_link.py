@@ -1,4 +1,4 @@
-"""EngineLink: a connection between a front and an engine on another host: who may speak, and where a message ends.
+"""Connections between fronts and engines on other hosts: where an engine listens, and who may speak to it.
 
 Both sides prove that they know the shared secret before anything else is read (HMAC over fresh numbers of both). That
 keeps strangers out; over networks where others can listen or interfere, use TLS as well.
@@ -8,26 +8,19 @@ import asyncio
 import hmac
 import secrets
 import ssl
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from quire.core.errors import ConfigError, QuireError
+from quire.core.errors import ConfigError
+from quire.serving.link import Link, LinkRefused
 
 LEAST_SECRET = 16
 """Characters a secret must have: it is all that keeps strangers from the engine."""
 _GREETING = b"quire-engine-1\n"
 _NUMBER = 32
 _PROOF = 32
-_LENGTH = struct.Struct("<I")
-_MOST_BYTES = 1 << 30
-"""Of one message; a prompt of a million tokens takes five million."""
 _HANDSHAKE_SECONDS = 10.0
-
-
-class LinkRefused(QuireError):
-    """The other side is not who it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +69,7 @@ def read_secret(file: str | None) -> bytes:
     return secret
 
 
-class EngineLink:
-    """Whole messages over one connection whose two sides know the secret."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def receive(self) -> bytes:
-        """The next message; raises IncompleteReadError or ConnectionError at the end of the connection."""
-        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
-        if size > _MOST_BYTES:
-            raise LinkRefused(f"a message of {size} bytes is more than {_MOST_BYTES}")
-        return await self._reader.readexactly(size)
-
-    def send(self, data: bytes) -> None:
-        """Never waits; what a closed connection is sent is dropped."""
-        if not self._writer.is_closing():
-            self._writer.write(_LENGTH.pack(len(data)) + data)
-
-    @property
-    def unsent_bytes(self) -> int:
-        return self._writer.transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = None) -> EngineLink:
+async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = None) -> Link:
     """Reach an engine and have it prove who it is."""
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
         if address.scheme == "unix":
@@ -127,10 +93,10 @@ async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = N
         if not hmac.compare_digest(proof, _proof(secret, b"engine", ours, theirs)):
             writer.close()
             raise LinkRefused(f"what answers at {address} does not know the secret")
-    return EngineLink(reader, writer)
+    return Link(reader, writer)
 
 
-async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> EngineLink:
+async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Link:
     """Have whoever connected prove that it may; raises LinkRefused, IncompleteReadError or TimeoutError."""
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
         ours = secrets.token_bytes(_NUMBER)
@@ -140,7 +106,7 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
         if not hmac.compare_digest(proof, _proof(secret, b"front", ours, theirs)):
             raise LinkRefused("a front that does not know the secret was turned away")
         writer.write(_proof(secret, b"engine", theirs, ours))
-    return EngineLink(reader, writer)
+    return Link(reader, writer)
 
 
 def _proof(secret: bytes, who: bytes, first: bytes, second: bytes) -> bytes:

@@ -17,7 +17,8 @@ from quire.core.errors import ConfigError
 from quire.core.status import Status
 from quire.observe.metrics import Metrics
 from quire.serving.client import EngineClient, OnMessage
-from quire.serving.engine_link import EngineAddress, EngineLink, LinkRefused, accept
+from quire.serving.engine_link import EngineAddress, accept
+from quire.serving.link import Link, LinkRefused
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
@@ -40,7 +41,7 @@ from quire.serving.messages import (
     decode_to_engine,
     encode,
 )
-from quire.serving.supervisor import Supervisor
+from quire.serving.supervisor import Slot, Supervisor
 
 _TELL_EVERY = 1.0
 """Seconds between signs of life to fronts while the engine starts."""
@@ -53,7 +54,7 @@ _log = logging.getLogger(__name__)
 class _Front:
     """One connection."""
 
-    def __init__(self, link: EngineLink) -> None:
+    def __init__(self, link: Link) -> None:
         self.link = link
         self.requests: dict[str, int] = {}
         """Its live requests, and how many sequences of each have not ended."""
@@ -76,20 +77,23 @@ class EngineServer:
         *,
         metrics: Metrics,
         step_timeout: float,
+        number: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        """`number` is the engine's place among those of this host."""
         self.address = address
         self._secret = secret
         self._tls = tls
+        self._metrics = metrics
+        self._number = number
         self._fronts: list[_Front] = []
         self._live: set[str] = set()
         """Ids of all fronts' requests."""
         self._asked: dict[type, deque[_Front]] = {answer: deque() for answer in _ANSWERS.values()}
         self._first: asyncio.Future[Started] | None = None
-        self.supervisor = Supervisor(
-            lambda number: make_client(self._take),
+        self.supervisor: Supervisor[EngineClient] = Supervisor(
+            lambda _: make_client(self._take),
             1,
-            metrics=metrics,
             step_timeout=step_timeout,
             outage_timeout=step_timeout,
             on_lost=self._lost,
@@ -180,6 +184,7 @@ class EngineServer:
 
     def _take(self, client: EngineClient, message: FromEngine) -> None:
         if isinstance(message, Report):
+            self._metrics.engine(self._number, message.stats)
             for front in self._fronts:
                 front.tell(self._part_of(front, message))
         elif type(message) in self._asked:
@@ -188,7 +193,7 @@ class EngineServer:
                 waiting.popleft().tell(message)
         else:
             if isinstance(message, Started):
-                self.supervisor.engine_ready(client)
+                self.supervisor.became_ready(client)
             self._settle(message)
             for front in self._fronts:
                 front.tell(message)
@@ -225,9 +230,10 @@ class EngineServer:
             del front.requests[identity]
             self._live.discard(identity)
 
-    def _lost(self, client: EngineClient, cause: str) -> None:
+    def _lost(self, slot: Slot[EngineClient], cause: str) -> None:
         """Fronts are told and disconnected: each moves its requests, and connects again."""
-        _log.error("the engine is lost (%s)", cause)
+        _log.error("engine %d is lost (%s)", self._number, cause)
+        self._metrics.engine_lost(self._number, cause.partition(":")[0], given_up=slot.is_given_up)
         for waiting in self._asked.values():
             waiting.clear()
         self._live.clear()

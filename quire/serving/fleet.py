@@ -2,25 +2,21 @@
 
 import asyncio
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable
-
-import zmq.asyncio
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, RequestFailed, Unavailable
 from quire.core.stats import EngineStats
 from quire.observe.metrics import Metrics
+from quire.serving.board import Board
 from quire.serving.client import EngineClient
 from quire.serving.dispatcher import Dispatcher
 from quire.serving.engine_link import EngineAddress, read_secret
 from quire.serving.inline_client import InlineClient
-from quire.serving.messages import ChildSettings, FromEngine, Report, Started, StartFailed, Weights
-from quire.serving.process_client import ProcessClient
+from quire.serving.messages import FromEngine, Report, Started, StartFailed, Weights
+from quire.serving.process_engines import ProcessEngines
 from quire.serving.remote_client import RemoteClient
-from quire.serving.shares import replica_share
-from quire.serving.supervisor import Supervisor
+from quire.serving.supervisor import Slot, Supervisor
 
 _LOOK_EVERY = 0.25
 """Seconds between looks at whether requests wait in vain."""
@@ -37,37 +33,37 @@ class Fleet:
         seed: int,
         tenant_weights: dict[str, float] | None = None,
         metrics: Metrics,
+        board: Board | None = None,
         on_other: Callable[[EngineClient, FromEngine], None],
         on_report: Callable[[int, EngineStats], None],
         on_lost: Callable[[int], None],
     ) -> None:
         """`on_other` is told what is not about requests: vectors, blocks, checks, profiles."""
         self._config = config
-        self._seed = seed
-        self._weights = tenant_weights or {}
         self._metrics = metrics
         self._on_other = on_other
         self._on_report = on_report
         self._on_lost = on_lost
-        self._context = zmq.asyncio.Context()
-        self.folder = tempfile.mkdtemp(prefix="quire-")
-        """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
-        self._epoch = 0
+        self._local = ProcessEngines(config, seed, tenant_weights)
         server = config.server
         self._addresses = [EngineAddress.read(each) for each in server.engine_addresses()]
         self._secret = read_secret(server.engine_secret_file) if self._addresses else b""
-        self.supervisor = Supervisor(
+        self.supervisor: Supervisor[EngineClient] = Supervisor(
             self._new_client,
             server.num_engines,
-            metrics=metrics,
             step_timeout=server.step_timeout,
             outage_timeout=server.outage_timeout,
             on_lost=self._lost,
         )
-        self.dispatcher = Dispatcher(self.supervisor.ready, server.routing)
+        self.dispatcher = Dispatcher(self.supervisor.ready, server.routing, board)
         self._first: asyncio.Future[Started] | None = None
         """Done when an engine is ready for the first time, or with why none ever will be."""
         self._outages: asyncio.Task[None] | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where profiles may be written; only this user reaches it."""
+        return self._local.folder
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -88,8 +84,7 @@ class Fleet:
             self._outages.cancel()
         await self.supervisor.close()
         self.dispatcher.fail_all(RequestFailed("the request was not completed: the server is shutting down"))
-        self._context.destroy(linger=0)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._local.close()
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -101,7 +96,7 @@ class Fleet:
 
     def set_tenant_weights(self, weights: dict[str, float]) -> None:
         """In the engines that run or start now, and in those that come after them."""
-        self._weights = weights
+        self._local.tenant_weights = weights
         for slot in self.supervisor.slots:
             slot.client.send(Weights(weights))
 
@@ -114,9 +109,9 @@ class Fleet:
             self._on_report(client.number, message.stats)
         elif isinstance(message, Started):
             _log.info("engine %d is ready (%s)", client.number, _phases(message))
-            self.supervisor.engine_ready(client)
+            self.supervisor.became_ready(client)
             if self._addresses:  # engines that start here read them with their settings
-                client.send(Weights(self._weights))
+                client.send(Weights(self._local.tenant_weights))
             if self._first is not None and not self._first.done():
                 self._first.set_result(message)
             self.dispatcher.engine_ready()
@@ -125,9 +120,10 @@ class Fleet:
         else:
             self._on_other(client, message)
 
-    def _lost(self, client: EngineClient, cause: str) -> None:
-        self._on_lost(client.number)
-        self.dispatcher.engine_lost(client, cause)
+    def _lost(self, slot: Slot[EngineClient], cause: str) -> None:
+        self._metrics.engine_lost(slot.number, cause.partition(":")[0], given_up=slot.is_given_up)
+        self._on_lost(slot.number)
+        self.dispatcher.engine_lost(slot.client, cause)
         if all(slot.is_given_up for slot in self.supervisor.slots):
             self._never_ready(cause)
 
@@ -149,23 +145,9 @@ class Fleet:
         server = self._config.server
         if self._addresses:
             return RemoteClient(number, self._addresses[number], self._secret, self._take, server.engine_ca_file)
-        self._epoch += 1
-        share = replica_share(number, server.num_engines)
-        address = f"ipc://{self.folder}/{self._epoch}"
-        settings = ChildSettings(
-            self._config,
-            self._seed,
-            f"{address}.in",
-            f"{address}.out",
-            number,
-            self._weights,
-            share.memory,
-        )
         if server.engines == "inline":
-            return InlineClient(settings, self._take)
-        return ProcessClient(
-            settings, self._context, self._take, step_timeout=server.step_timeout, environment=share.environment
-        )
+            return InlineClient(self._local.settings(number), self._take)
+        return self._local.client(number, self._take)
 
 
 def _phases(started: Started) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from quire.core.errors import QuireError
 from quire.core.request import Emitted, Request
+from quire.serving.board import Board, Figure
 from quire.serving.client import EngineClient
 from quire.serving.messages import PromptNews, Refused, SequenceNews
 
@@ -99,20 +100,28 @@ class Entry:
 class Journal:
     """All live requests by id, and how much of them still waits for its first token."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board | None = None) -> None:
+        """`board` is where several fronts tell each other what waits."""
         self._entries: dict[str, Entry] = {}
-        self.waiting_tokens = 0
-        """Prompt tokens of requests that have not begun."""
-        self.waiting_work = 0.0
-        """What those are expected to cost, answers included."""
+        self._board = board or Board()
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def waiting_tokens(self) -> int:
+        """Prompt tokens of requests that have not begun, on all fronts."""
+        return int(self._board.total(Figure.WAITING_TOKENS))
+
+    @property
+    def waiting_work(self) -> float:
+        """What those are expected to cost, answers included."""
+        return self._board.total(Figure.WAITING_WORK)
+
     def open(self, entry: Entry) -> None:
         self._entries[entry.request.id] = entry
-        self.waiting_tokens += len(entry.request.prompt.tokens)
-        self.waiting_work += entry.work
+        self._board.add(Figure.WAITING_TOKENS, len(entry.request.prompt.tokens))
+        self._board.add(Figure.WAITING_WORK, entry.work)
 
     def get(self, request_id: str) -> Entry | None:
         """None once it has ended: what an engine still reports about it is out of date."""
@@ -122,8 +131,8 @@ class Journal:
         """It has its first token; later calls change nothing."""
         if not entry.has_begun:
             entry.has_begun = True
-            self.waiting_tokens -= len(entry.request.prompt.tokens)
-            self.waiting_work -= entry.work
+            self._board.add(Figure.WAITING_TOKENS, -len(entry.request.prompt.tokens))
+            self._board.add(Figure.WAITING_WORK, -entry.work)
 
     def close(self, entry: Entry) -> None:
         """It has ended; calling this again changes nothing."""

@@ -7,7 +7,8 @@ from contextlib import suppress
 import msgspec
 
 from quire.serving.client import EngineClient, OnMessage
-from quire.serving.engine_link import EngineAddress, EngineLink, LinkRefused, connect
+from quire.serving.engine_link import EngineAddress, connect
+from quire.serving.link import Link, LinkRefused
 from quire.serving.messages import Lost, ToEngine, decode_from_engine, encode
 
 _LOOK_EVERY = 0.5
@@ -26,7 +27,7 @@ class RemoteClient(EngineClient):
         self.address = address
         self._secret = secret
         self._ca_file = ca_file
-        self._link: EngineLink | None = None
+        self._link: Link | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -45,7 +46,7 @@ class RemoteClient(EngineClient):
     async def close(self) -> None:
         self._end("it was closed")
 
-    async def _listen(self, link: EngineLink) -> None:
+    async def _listen(self, link: Link) -> None:
         cause = f"the connection to {self.address} is lost"
         try:
             while True:

@@ -3,24 +3,16 @@
 import asyncio
 import hmac
 import logging
-import shutil
 import signal
-import tempfile
-from collections.abc import Callable
-
-import zmq.asyncio
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 from quire.models.loading.locate import locate
 from quire.observe.logs import configure_logging
 from quire.observe.metrics import Metrics
-from quire.serving.client import EngineClient, OnMessage
 from quire.serving.engine_link import EngineAddress, read_secret
 from quire.serving.engine_server import EngineServer
-from quire.serving.messages import ChildSettings
-from quire.serving.process_client import ProcessClient
-from quire.serving.shares import replica_share
+from quire.serving.process_engines import ProcessEngines
 from quire.serving.tls import tls_context
 
 _log = logging.getLogger(__name__)
@@ -40,9 +32,9 @@ async def _serve(config: EngineConfig, listen: str) -> int:
     if address.scheme == "tls" and tls is None:
         raise ConfigError("a tls:// address needs --ssl-certfile and --ssl-keyfile")
     locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
-    context, folder = zmq.asyncio.Context(), tempfile.mkdtemp(prefix="quire-")
+    engines = ProcessEngines(config, engine_seed(secret))
     server = EngineServer(
-        _client_maker(config, engine_seed(secret), context, folder),
+        lambda on_message: engines.client(0, on_message),
         address,
         secret,
         metrics=Metrics(config.model.model, 1),
@@ -65,28 +57,10 @@ async def _serve(config: EngineConfig, listen: str) -> int:
         raise ConfigError(f"cannot listen at {listen}: {error.strerror or error}") from None
     finally:
         await server.close()
-        context.destroy(linger=0)
-        shutil.rmtree(folder, ignore_errors=True)
+        engines.close()
     return 0
 
 
 def engine_seed(secret: bytes) -> int:
     """The noise of engines that share a secret is the same, so that a request may move between them."""
     return int.from_bytes(hmac.digest(secret, b"seed of sampling noise", "sha256")[:8]) >> 2
-
-
-def _client_maker(
-    config: EngineConfig, seed: int, context: zmq.asyncio.Context, folder: str
-) -> Callable[[OnMessage], EngineClient]:
-    epoch = 0
-
-    def make(on_message: OnMessage) -> EngineClient:
-        nonlocal epoch
-        epoch += 1
-        address = f"ipc://{folder}/{epoch}"
-        settings = ChildSettings(config, seed, f"{address}.in", f"{address}.out", 0)
-        environment = replica_share(0, 1).environment
-        timeout = config.server.step_timeout
-        return ProcessClient(settings, context, on_message, step_timeout=timeout, environment=environment)
-
-    return make

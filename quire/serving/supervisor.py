@@ -1,4 +1,4 @@
-"""Supervisor: keeps engines alive. Starts each, replaces one that is lost, and says so when that does not help.
+"""Supervisor: keeps engines or fronts alive. Starts each, replaces one that is lost, and says when that does not help.
 
 Whatever goes wrong with a start is a loss with a cause: it is tried again after growing pauses, and never for the last
 time, as the cause may go away.
@@ -10,34 +10,35 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from quire.observe.metrics import Metrics
-from quire.serving.client import EngineClient
+from quire.serving.supervised import Supervised
 
 MOST_LOSSES = 8
-"""Losses one after the other, without an engine that lived for long, after which an engine is given up."""
+"""Losses one after the other, without one that lived for long, after which a slot is given up."""
 SETTLED_AFTER = 10.0
-"""Seconds an engine must have been ready for its loss to be the first in a row: one that dies on arrival is unwell."""
+"""Seconds one must have been ready for its loss to be the first in a row: one that dies on arrival is unwell."""
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-"""Seconds before an engine that does not start is tried again, doubled each time up to the longest."""
+"""Seconds before one that does not start is tried again, doubled each time up to the longest."""
 _BEGIN_SECONDS = 60.0
-"""What a client may take until its engine is on its way."""
+"""What one may take until it is on its way."""
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T", bound=Supervised)
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """A place for an engine; engines come and go in it."""
+class Slot(Generic[_T]):
+    """A place for an engine or a front; they come and go in it."""
 
     number: int
-    client: EngineClient
+    client: _T
     restarts: int = 0
     losses_in_a_row: int = 0
     problem: str | None = None
-    """Why its last engine was lost; None once the next is ready."""
+    """Why the last one was lost; None once the next is ready."""
     next_try: float = 0.0
-    """When the next engine is started, on this process's clock."""
+    """When the next one is started, on this process's clock."""
 
     @property
     def is_given_up(self) -> bool:
@@ -61,26 +62,27 @@ class Slot:
         self.next_try = time.monotonic() + pause
 
 
-class Supervisor:
-    """Owns the slots. A task for each starts an engine, waits for its loss, and starts the next."""
+class Supervisor(Generic[_T]):
+    """Owns the slots. A task for each starts its engine (or front), waits for its loss, and starts the next."""
 
     def __init__(
         self,
-        make_client: Callable[[int], EngineClient],
+        make_client: Callable[[int], _T],
         count: int,
         *,
-        metrics: Metrics,
         step_timeout: float,
         outage_timeout: float,
-        on_lost: Callable[[EngineClient, str], None],
+        on_lost: Callable[[Slot[_T], str], None],
+        kind: str = "engine",
     ) -> None:
-        """`make_client` is called for every engine that is started; `on_lost` is told of each that was lost."""
-        self.slots: list[Slot] = []
+        """`make_client` is called for each that is started; `on_lost` is told of each that was lost. `kind` is what
+        logs and errors call them."""
+        self.slots: list[Slot[_T]] = []
         self.was_ready = False
-        """Whether an engine has ever been ready."""
+        """Whether one has ever been ready."""
         self._make_client = make_client
         self._count = count
-        self._metrics = metrics
+        self._kind = kind
         self._step_timeout = step_timeout
         self._outage_timeout = outage_timeout
         self._on_lost = on_lost
@@ -88,60 +90,64 @@ class Supervisor:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start every engine; returns when they are on their way. Raises where the very first cannot be made at all."""
+        """Start all; returns when they are on their way. Raises where the very first cannot be made at all."""
         self.slots = [Slot(number, self._make_client(number)) for number in range(self._count)]
-        self._tasks = [asyncio.create_task(self._keep(slot), name=f"engine {slot.number}") for slot in self.slots]
+        self._tasks = [asyncio.create_task(self._keep(slot), name=f"{self._kind} {slot.number}") for slot in self.slots]
         await asyncio.sleep(0)
 
-    async def close(self) -> None:
-        """End every engine."""
+    async def retire(self) -> None:
+        """Replace none from now on."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             with suppress(asyncio.CancelledError):
                 await task
+
+    async def close(self) -> None:
+        """End all."""
+        await self.retire()
         await asyncio.gather(*(slot.client.close() for slot in self.slots), return_exceptions=True)
 
-    def ready(self) -> list[EngineClient]:
-        """The engines that take requests now."""
+    def ready(self) -> list[_T]:
+        """Those that do their work now."""
         return [slot.client for slot in self.slots if slot.client.is_ready]
 
     @property
     def is_ready(self) -> bool:
         return any(slot.client.is_ready for slot in self.slots)
 
-    def engine_ready(self, client: EngineClient) -> None:
-        """To be called when a client's engine takes requests."""
+    def became_ready(self, client: _T) -> None:
+        """To be called when one does its work."""
         self.was_ready, self._down_since = True, None
         slot = self.slots[client.number]
         if slot.problem is not None:
-            _log.warning("engine %d is back after %d losses in a row", slot.number, slot.losses_in_a_row)
+            _log.warning("%s %d is back after %d losses in a row", self._kind, slot.number, slot.losses_in_a_row)
             slot.problem = None
 
     def outage(self) -> str | None:
-        """Why nothing can be served, once that has lasted too long or no engine is left to hope for; else None."""
+        """Why nothing can be served, once that has lasted too long or none is left to hope for; else None."""
         if self._down_since is None or not any(slot.problem for slot in self.slots):
             return None
         seconds = time.monotonic() - self._down_since
         if seconds <= self._outage_timeout and not all(slot.is_given_up for slot in self.slots):
             return None
-        causes = "; ".join(f"engine {slot.number}: {slot.problem}" for slot in self.slots if slot.problem)
-        return f"no engine has been ready for {seconds:.0f} s ({causes})"
+        causes = "; ".join(f"{self._kind} {slot.number}: {slot.problem}" for slot in self.slots if slot.problem)
+        return f"no {self._kind} has been ready for {seconds:.0f} s ({causes})"
 
     def retry_after(self) -> float:
         """Seconds after which trying again may help."""
         return max(1.0, min((slot.next_try for slot in self.slots), default=0.0) - time.monotonic())
 
     def health_problem(self) -> str | None:
-        """Why the server does not do its work; None while engines make progress or are on their way back."""
+        """Why the server does not do its work; None while some make progress or are on their way back."""
         ready = self.ready()
         if not ready:
             return self.outage()
         if min(client.seconds_silent for client in ready) <= self._step_timeout:
             return None
-        return f"no engine has made progress for {self._step_timeout:g} s"
+        return f"no {self._kind} has made progress for {self._step_timeout:g} s"
 
-    async def _keep(self, slot: Slot) -> None:
+    async def _keep(self, slot: Slot[_T]) -> None:
         while True:
             cause, seconds_ready = await self._live(slot)
             self._note_loss(slot, cause, seconds_ready)
@@ -151,8 +157,8 @@ class Supervisor:
             except Exception as error:  # a full disk, no more files: it may pass, so it is a loss like any other
                 slot.client.start_failure = str(error)
 
-    async def _live(self, slot: Slot) -> tuple[str, float]:
-        """Start the slot's engine and wait for its loss; returns the cause and how long it was ready."""
+    async def _live(self, slot: Slot[_T]) -> tuple[str, float]:
+        """Start what the slot has and wait for its loss; returns the cause and how long it was ready."""
         client = slot.client
         if client.loss is not None:  # the next one could not even be made
             return f"it cannot be started: {client.start_failure}", 0.0
@@ -166,15 +172,14 @@ class Supervisor:
             return f"it cannot be started: {said}", 0.0
         return await client.lost(), client.seconds_served
 
-    def _note_loss(self, slot: Slot, cause: str, seconds_ready: float) -> None:
+    def _note_loss(self, slot: Slot[_T], cause: str, seconds_ready: float) -> None:
         was_given_up = slot.is_given_up
         slot.note_loss(cause, seconds_ready)
         if not self.is_ready and self._down_since is None:
             self._down_since = time.monotonic()
-        self._metrics.engine_lost(slot.number, cause.partition(":")[0], given_up=slot.is_given_up)
         if slot.is_given_up and not was_given_up:
             _log.error(
-                "engine %d is given up: it was lost %d times in a row (%s); it is still tried every %.0f s",
-                *(slot.number, slot.losses_in_a_row, cause, _LONGEST_PAUSE),
+                "%s %d is given up: it was lost %d times in a row (%s); it is still tried every %.0f s",
+                *(self._kind, slot.number, slot.losses_in_a_row, cause, _LONGEST_PAUSE),
             )
-        self._on_lost(slot.client, cause)
+        self._on_lost(slot, cause)

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from quire.observe.metrics import Metrics
 from quire.serving import supervisor as module
 from quire.serving.supervisor import Slot, Supervisor
 from tests.serving.fake_client import FakeClient
@@ -31,10 +30,9 @@ class World:
         self.supervisor = Supervisor(
             self.make,
             count,
-            metrics=Metrics("m", count),
             step_timeout=5.0,
             outage_timeout=outage_timeout,
-            on_lost=lambda client, cause: self.losses.append((client.number, cause)),
+            on_lost=lambda slot, cause: self.losses.append((slot.number, cause)),
         )
 
     def make(self, number: int) -> FakeClient:
@@ -45,7 +43,7 @@ class World:
         return client
 
     def message(self, client, message) -> None:
-        self.supervisor.engine_ready(client)
+        self.supervisor.became_ready(client)
 
     async def until(self, happened) -> None:
         async with asyncio.timeout(10):

@@ -8,8 +8,10 @@ class Bucket:
 
     def __init__(self, per_minute: int, now: float) -> None:
         self.per_minute = per_minute
-        self._level = float(per_minute)
-        self._then = now
+        """May be changed at any time: what has been used stays used."""
+        self.used = 0.0
+        """What has not been refilled yet, at `then`."""
+        self.then = now
 
     def wait_for(self, amount: float, now: float) -> float:
         """Seconds until `amount` is there; more than the bucket can hold is there when it is full."""
@@ -17,19 +19,17 @@ class Bucket:
         return max(0.0, missing) * _SECONDS / self.per_minute
 
     def take(self, amount: float, now: float) -> None:
-        self._level = self.level(now) - amount
+        self._refill(now)
+        self.used += amount
 
     def level(self, now: float) -> float:
         """What is there; below 0 where more was taken than there was."""
-        self._level = min(self.per_minute, self._level + max(0.0, now - self._then) * self.per_minute / _SECONDS)
-        self._then = max(self._then, now)
-        return self._level
+        self._refill(now)
+        return self.per_minute - self.used
 
     def seconds_to_full(self, now: float) -> float:
         return self.wait_for(self.per_minute, now)
 
-    def resize(self, per_minute: int, now: float) -> None:
-        """Another allowance from now on; what has been used of the old one stays used."""
-        used = self.per_minute - self.level(now)
-        self.per_minute = per_minute
-        self._level = per_minute - used
+    def _refill(self, now: float) -> None:
+        self.used = max(0.0, self.used - max(0.0, now - self.then) * self.per_minute / _SECONDS)
+        self.then = max(self.then, now)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from quire.core.errors import ConfigError
 from quire.server.gate.keys import Key, KeyRing, master_key
+from quire.server.gate.usage_table import UsageTable
 
 _log = logging.getLogger(__name__)
 
@@ -12,12 +13,12 @@ _log = logging.getLogger(__name__)
 class KeySource:
     """Holds the ring that is good now; without a key or a file there is none, and nobody is asked for a key."""
 
-    def __init__(self, api_key: str | None, path: Path | None) -> None:
+    def __init__(self, api_key: str | None, path: Path | None, usage: UsageTable | None = None) -> None:
         self._master = [master_key(api_key)] if api_key is not None else []
         self._path = path
         self.ring: KeyRing | None = None
         if self._master or path is not None:
-            self.ring = KeyRing(self._keys())
+            self.ring = KeyRing(self._keys(), usage=usage)
 
     def reload(self) -> bool:
         """Read the file again; one that is wrong changes nothing. False where there was nothing to do or it failed."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from quire.core.errors import ConfigError
 from quire.core.request import DEFAULT_TENANT
 from quire.server.gate.account import Account, Limits
+from quire.server.gate.usage_table import UsageTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,12 @@ def master_key(api_key: str) -> Key:
 class KeyRing:
     """All keys that are good now, and the accounts of their owners."""
 
-    def __init__(self, keys: Iterable[Key], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, keys: Iterable[Key], *, clock: Callable[[], float] = time.monotonic, usage: UsageTable | None = None
+    ) -> None:
+        """`usage` is where the fronts of a server share what tenants have used; None where there is one front."""
         self._clock = clock
+        self._usage = usage
         self._by_digest: dict[bytes, Key] = {}
         self._accounts: dict[str, Account] = {}
         self._revoked: dict[bytes, asyncio.Event] = {}
@@ -114,6 +119,7 @@ class KeyRing:
     def _kept(self, key: Key) -> Account:
         account = self._accounts.get(key.name)
         if account is None:
-            return Account(key.limits, clock=self._clock)
+            shared = None if self._usage is None else self._usage.of(key.name)
+            return Account(key.limits, clock=self._clock, shared=shared)
         account.change(key.limits)
         return account

@@ -17,8 +17,12 @@ _KEPT_BACK = 256
 """Open files that are no connections: weights, logs, sockets to engines."""
 
 
-def bind(config: ServerConfig) -> socket.socket:
-    """A listening socket, or a ConfigError that says why there is none."""
+def bind(config: ServerConfig, *, shares_port: bool = False) -> socket.socket:
+    """A listening socket, or a ConfigError that says why there is none.
+
+    Sockets that share their port get connections in turns from the kernel; look first whether the port is free, as it
+    may be shared with another server of this user too.
+    """
     if config.uds is not None:
         return _bind_path(Path(config.uds).expanduser())
     try:
@@ -32,6 +36,8 @@ def bind(config: ServerConfig) -> socket.socket:
     taken = socket.socket(family, kind, protocol)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares_port:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # accepted connections inherit it: what a slow reader leaves in the kernel is bounded too
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         taken.bind(place)

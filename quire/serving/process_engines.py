@@ -1,0 +1,50 @@
+"""ProcessEngines: makes the engines of this host: sockets in a folder of theirs, a share of the machine for each."""
+
+import shutil
+import tempfile
+
+import zmq.asyncio
+
+from quire.config.engine import EngineConfig
+from quire.serving.client import OnMessage
+from quire.serving.messages import ChildSettings
+from quire.serving.process_client import ProcessClient
+from quire.serving.shares import replica_share
+
+
+class ProcessEngines:
+    """Every client it makes is a new process, with addresses that no other had."""
+
+    def __init__(self, config: EngineConfig, seed: int, tenant_weights: dict[str, float] | None = None) -> None:
+        self.folder = tempfile.mkdtemp(prefix="quire-")
+        """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
+        self.tenant_weights = tenant_weights or {}
+        """What engines that are made from now on start with."""
+        self._config = config
+        self._seed = seed
+        self._context = zmq.asyncio.Context()
+        self._made = 0
+
+    def settings(self, number: int) -> ChildSettings:
+        """Of engine `number` of the server's replicas."""
+        self._made += 1
+        address = f"ipc://{self.folder}/{self._made}"
+        share = replica_share(number, self._config.server.replicas)
+        return ChildSettings(
+            self._config, self._seed, f"{address}.in", f"{address}.out", number, self.tenant_weights, share.memory
+        )
+
+    def client(self, number: int, on_message: OnMessage) -> ProcessClient:
+        """The next process of engine `number`."""
+        return ProcessClient(
+            self.settings(number),
+            self._context,
+            on_message,
+            step_timeout=self._config.server.step_timeout,
+            environment=replica_share(number, self._config.server.replicas).environment,
+        )
+
+    def close(self) -> None:
+        """Once the clients are closed."""
+        self._context.destroy(linger=0)
+        shutil.rmtree(self.folder, ignore_errors=True)

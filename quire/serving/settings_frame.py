@@ -1,0 +1,22 @@
+"""How a child process gets its settings: the first frame on its standard input. Imports little: children start with it."""
+
+import struct
+import sys
+from typing import TypeVar
+
+import msgspec
+
+_LENGTH = struct.Struct("<I")
+_T = TypeVar("_T")
+
+
+def settings_frame(settings: object) -> bytes:
+    """For whoever starts the child to write."""
+    data = msgspec.msgpack.encode(settings)
+    return _LENGTH.pack(len(data)) + data
+
+
+def read_settings(kind: type[_T]) -> _T:
+    """In the child: what it was started with."""
+    (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
+    return msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=kind)
