@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from quire.config.engine import EngineConfig
 from quire.core.stats import FinishedRequest
 from quire.observe.logs import configure_logging
-from quire.observe.traces import make_tracer
-from quire.server.gate.key_source import KeySource
-from quire.server.listen.address import bind, url_of
-from quire.server.startup import StartUp
-from quire.serving.async_llm import AsyncLLM
+from quire.serving.begun_engines import begun_engines
 
+# Everything else is imported once engines have begun, which import their own modules meanwhile.
 if TYPE_CHECKING:
     from quire.server.batches.runner import Batches
+    from quire.server.gate.key_source import KeySource
+    from quire.serving.async_llm import AsyncLLM
+    from quire.serving.child_process import ChildProcess
 
 _log = logging.getLogger(__name__)
 
@@ -31,18 +31,30 @@ def run_server(config: EngineConfig) -> int:
 
     gc.disable()  # until routes are made: all that a start makes stays
     configure_logging(config.observe)
-    return uvloop.run(_Run(config).serve())
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: EngineConfig) -> int:
+    async with begun_engines(config.server) as begun:
+        return await _Run(config).serve(begun)
 
 
 class _Run:
     """One server from start to end."""
 
     def __init__(self, config: EngineConfig) -> None:
+        from quire.observe.traces import make_tracer
+        from quire.server.startup import StartUp
+
         self._config = config
         self._startup = StartUp()
         self._tracer = make_tracer(config.observe)
 
-    async def serve(self) -> int:
+    async def serve(self, begun: "list[ChildProcess]") -> int:
+        from quire.server.gate.key_source import KeySource
+        from quire.server.listen.address import bind
+        from quire.serving.async_llm import AsyncLLM
+
         server = self._config.server
         # whatever is wrong with the settings is found out before anything takes its time
         keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
@@ -50,6 +62,7 @@ class _Run:
             llm = AsyncLLM(
                 self._config,
                 tenant_weights={} if keys.ring is None else keys.ring.weights(),
+                begun=begun,
                 on_finished=self._finished,
             )
             self._startup.done("reading settings")
@@ -63,12 +76,13 @@ class _Run:
                 if self._tracer is not None:
                     await asyncio.to_thread(self._tracer.close)  # what is left is sent
 
-    async def _serve_on(self, listening: socket.socket, llm: AsyncLLM, keys: KeySource) -> int:
+    async def _serve_on(self, listening: socket.socket, llm: "AsyncLLM", keys: "KeySource") -> int:
         from quire.server.app import make_app
         from quire.server.batches.answers import batch_answers
         from quire.server.batches.runner import Batches
         from quire.server.drain import Drain
         from quire.server.gate.account import Account
+        from quire.server.listen.address import url_of
         from quire.server.listen.listen import listen
         from quire.server.serving import Serving
         from quire.server.store.store import Store
@@ -110,7 +124,7 @@ class _Run:
             await batches.close()
             await asyncio.to_thread(serving.store.close)
 
-    async def _tell_when_ready(self, llm: AsyncLLM, url: str) -> None:
+    async def _tell_when_ready(self, llm: "AsyncLLM", url: str) -> None:
         _log.info("listening on %s while the engine loads", url)
         started = await llm.ready()
         gc.freeze()  # routes and libraries never go: no collection need go through them again
@@ -121,7 +135,7 @@ class _Run:
             self._tracer.trace_request(record, record.traceparent)
 
 
-def _reload(keys: KeySource, llm: AsyncLLM, batches: "Batches") -> None:
+def _reload(keys: "KeySource", llm: "AsyncLLM", batches: "Batches") -> None:
     """Read the keys again; what runs for those that are gone ends."""
     if keys.reload() and keys.ring is not None:
         llm.set_tenant_weights(keys.ring.weights())

@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
+from quire.core.version import QUIRE_VERSION
 from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.caller import Caller
@@ -51,7 +51,7 @@ async def ready(request: Request) -> Response:
 
 
 async def tell_version(request: Request) -> Response:
-    return JSONResponse({"version": version("quire")})
+    return JSONResponse({"version": QUIRE_VERSION})
 
 
 async def metrics(request: Request) -> Response:
@@ -114,7 +114,7 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
     asked = sum(each.total_prefix_tokens for each in engines)
     return {
         "model": serving.names[0],
-        "version": version("quire"),
+        "version": QUIRE_VERSION,
         "uptime_seconds": time.monotonic() - serving.began,
         "start_seconds": dict(serving.start_seconds),
         "ready": fleet.supervisor.is_ready and not serving.drain.begun,

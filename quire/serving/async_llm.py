@@ -25,6 +25,7 @@ from quire.models.loading.locate import locate
 from quire.observe.metrics import Metrics
 from quire.serving.admission import Admission
 from quire.serving.board import Board
+from quire.serving.child_process import ChildProcess
 from quire.serving.engine_calls import EngineCalls
 from quire.serving.fleet import Fleet
 from quire.serving.journal import Entry
@@ -64,11 +65,12 @@ class AsyncLLM:
         metrics: Metrics | None = None,
         tenant_weights: dict[str, float] | None = None,
         board: Board | None = None,
+        begun: list[ChildProcess] | None = None,
         on_finished: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
         """Reads the model's header; `start` starts the engines and reads the tokenizer.
 
-        `board` is what several fronts of one server share.
+        `board` is what several fronts of one server share, `begun` are processes for the first engines.
         """
         if config.model.skip_tokenizer:
             raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
@@ -86,6 +88,7 @@ class AsyncLLM:
             tenant_weights=tenant_weights,
             metrics=self.metrics,
             board=board,
+            begun=begun,
             on_other=self.engine_calls.answered,
             on_report=self._reported,
             on_lost=self._engine_lost,
@@ -308,6 +311,8 @@ class AsyncLLM:
 
         template = self.config.server.chat_template
         texts = TokenizerService(self._path, None if template is None else Path(template), self.config.parsers)
+        if not only_pools(self.facts):
+            texts.begin_template()  # it loads while the server makes its routes
         return texts, RequestMaker(texts.tokenizer, self.facts)
 
     def _reported(self, replica: int, stats: EngineStats) -> None:

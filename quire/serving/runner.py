@@ -180,10 +180,10 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
     ]
 
 
-def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
-    """Load the model and put a runner around it."""
+def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | None = None) -> Runner:
+    """Load the model and put a runner around it; `clock` has what was done before."""
     asked = settings.config
-    clock = StartClock()
+    clock = clock or StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
     started = start_loop(

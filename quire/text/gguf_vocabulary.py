@@ -27,6 +27,8 @@ class GGUFVocabulary:
     """Tokens by id with their types, and the metadata that says how they are used."""
 
     tokens: list[str]
+    ids: dict[str, int]
+    """By token."""
     types: list[int]
     kind: str
     """`tokenizer.ggml.model`: gpt2, llama, bert, ..."""
@@ -86,14 +88,10 @@ class GGUFVocabulary:
         )
 
     def _ends_of_turns(self) -> list[int]:
-        found = {
-            token: token_id
-            for token_id, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
-            if token in _END_OF_TURN and kind == PieceType.CONTROL
-        }
-        if found.keys() >= _HARMONY:
-            found.pop("<|end|>", None)
-        return list(found.values())
+        found = {token for token in self.ids.keys() & _END_OF_TURN if self.types[self.ids[token]] == PieceType.CONTROL}
+        if found >= _HARMONY:
+            found.discard("<|end|>")
+        return sorted(self.ids[token] for token in found)
 
 
 def read_vocabulary(header: GGUFHeader) -> GGUFVocabulary:
@@ -104,12 +102,14 @@ def read_vocabulary(header: GGUFHeader) -> GGUFVocabulary:
         raise CheckpointError(f"{source} does not give {_PREFIX}model; it carries no tokenizer, give one as a folder.")
     found = _array(metadata, _PREFIX + "tokens", str, source)
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(found)]
-    _refuse_repeats(tokens, source)
+    ids = dict(zip(tokens, range(len(tokens)), strict=True))
+    if len(ids) < len(tokens):
+        _refuse_repeats(tokens, source)
     types = [int(PieceType.NORMAL)] * len(tokens)
     if _PREFIX + "token_type" in metadata:
         types = list(map(int, _array(metadata, _PREFIX + "token_type", int, source)))
         _same_length(types, tokens, "token_type", source)
-    return GGUFVocabulary(tokens, types, kind, pre, dict(metadata), source)
+    return GGUFVocabulary(tokens, ids, types, kind, pre, dict(metadata), source)
 
 
 def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], source: str) -> list[Any]:
@@ -131,8 +131,6 @@ def _same_length(values: Sequence[object], tokens: Sequence[str], name: str, sou
 
 
 def _refuse_repeats(tokens: Sequence[str], source: str) -> None:
-    if len(set(tokens)) == len(tokens):
-        return
     first: dict[str, int] = {}
     for token_id, token in enumerate(tokens):
         if first.setdefault(token, token_id) != token_id:

@@ -34,14 +34,14 @@ class CoreMemory:
         self._planes = self.kv.reshape(*self._shape.shape[:2], -1)
         shape = RowShape(limits.max_num_seqs, limits.max_model_len, layout.block_size)
         self.tokens: NDArray[np.int32] = np.zeros(shape.tokens, dtype=np.int32)
-        self.num_computed: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
+        self.computed: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
         self.lengths_for_angles: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
         self.tables: list[NDArray[np.int32]] = [np.zeros(shape.table, dtype=np.int32) for _ in layout.groups]
         self.rows = _core.RowStates(
             num_rows=shape.rows,
             tokens=self.tokens.ctypes.data,
             row_tokens=self.tokens.shape[1],
-            num_computed=self.num_computed.ctypes.data,
+            num_computed=self.computed.ctypes.data,
             lengths_for_angles=self.lengths_for_angles.ctypes.data,
             tables=[table.ctypes.data for table in self.tables],
             row_blocks=self.tables[0].shape[1],
@@ -75,7 +75,7 @@ class CoreMemory:
         self.admitted[row] = admission
         self.lengths.admit(admission)
         self.tokens[row, : len(admission.tokens)] = admission.tokens
-        self.num_computed[row] = admission.num_computed
+        self.computed[row] = admission.num_computed
         self.lengths_for_angles[row] = admission.length_for_angles
         for table, blocks in zip(self.tables, admission.tables, strict=True):
             table[row, : len(blocks)] = blocks

@@ -2,11 +2,11 @@
 
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import Resolved
+from quire.core.version import QUIRE_VERSION
 from quire.models.loading.default_model import cache_folder
 from quire.models.loading.folder import find_model
 from quire.ops.cpu.machine import set_machine
@@ -82,11 +82,4 @@ def open_cache(path: Path, resolved: Resolved) -> PackedCache | None:
     found = find_model(path)
     files = found.safetensors if found.gguf is None else [found.gguf]
     kept = "kept" if resolved.keep_packed else "expanded"
-    return open_packed_cache(cache_folder().parent / "packed", files, f"{_version()}, {kept}")
-
-
-def _version() -> str:
-    try:
-        return version("quire")
-    except PackageNotFoundError:
-        return "unknown"
+    return open_packed_cache(cache_folder().parent / "packed", files, f"{QUIRE_VERSION}, {kept}")

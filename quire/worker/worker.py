@@ -236,7 +236,7 @@ def _row_states(memory: CoreMemory) -> RowStates:
     """The same memory as tensors."""
     return RowStates(
         tokens=torch.from_numpy(memory.tokens),
-        num_computed=torch.from_numpy(memory.num_computed),
+        num_computed=torch.from_numpy(memory.computed),
         lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
         tables=[torch.from_numpy(table) for table in memory.tables],
     )

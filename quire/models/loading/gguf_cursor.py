@@ -113,33 +113,40 @@ class Cursor:
         if element_type == ARRAY:
             return [self.elements(*self.array_head()) for _ in range(count)]
         if element_type == STRING:
-            before, data = self.position, self.data
-            ends = self._pass_strings(count)
-            starts = [before, *ends[:-1]]
-            spans = zip(starts, ends, strict=True) if ends else ()
-            return [data[start + _U64.size : end].decode("utf-8", errors="replace") for start, end in spans]
+            return self._strings(count)
         if element_type == BOOL:
             return [self.scalar(BOOL) for _ in range(count)]
         number = _NUMBERS[element_type]
         start = self.skip(count * number.size)
         return [value for (value,) in number.iter_unpack(self.data[start : self.position])]
 
-    def _pass_strings(self, count: int) -> list[int]:
-        """Move past `count` strings; returns where each ends.
+    # A vocabulary has a hundred thousand strings, and a start waits for it: of what `skip` does for one, the next two
+    # only read its length. Where that leads past the end, `skip` finds out and says where.
 
-        A vocabulary has a hundred thousand of them, and a start waits for it: of what `skip` does for one, only the
-        reading of its length is done here. Where that leads past the end, `skip` finds out and says where.
-        """
+    def _pass_strings(self, count: int) -> None:
         unpack, data, end = _U64.unpack_from, self.data, self.position
-        ends: list[int] = []
         try:
             for _ in range(count):
                 end += _U64.size + unpack(data, end)[0]
-                ends.append(end)
         except (struct.error, OverflowError):
             end = self.size + 1
+        self._passed_strings(count, end)
+
+    def _strings(self, count: int) -> list[object]:
+        unpack, data, end = _U64.unpack_from, self.data, self.position
+        found: list[object] = []
+        try:
+            for _ in range(count):
+                start = end + _U64.size
+                end = start + unpack(data, end)[0]
+                found.append(data[start:end].decode("utf-8", errors="replace"))
+        except (struct.error, OverflowError):
+            end = self.size + 1
+        self._passed_strings(count, end)
+        return found
+
+    def _passed_strings(self, count: int, end: int) -> None:
         if end > self.size:
             for _ in range(count):
                 self.skip(self.u64())
         self.position = end
-        return ends
