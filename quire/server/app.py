@@ -15,7 +15,7 @@ from quire.config.engine import EngineConfig
 from quire.core.version import QUIRE_VERSION
 from quire.observe.logs import RequestLog
 from quire.server import anthropic, status
-from quire.server.batches.runner import Batches
+from quire.server.batches.desk import BatchDesk
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
@@ -68,7 +68,7 @@ _DOCUMENT = "/openapi.json"
 _MEBIBYTE, _KIBIBYTE = 2**20, 2**10
 
 
-def make_app(serving: Serving, stored: Batches, keys: KeyRing | None, config: EngineConfig) -> ASGIApp:
+def make_app(serving: Serving, stored: BatchDesk, keys: KeyRing | None, config: EngineConfig) -> ASGIApp:
     """Everything behind one entry; `keys` None lets everyone in."""
     server = config.server
     app = Starlette(routes=_routes(server.enable_docs), exception_handlers=exception_handlers())

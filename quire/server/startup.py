@@ -23,9 +23,10 @@ class StartUp:
         """Everything since the last call was `phase`."""
         self._clock.done(phase)
 
-    def told(self, started: Started) -> str:
-        """The whole of it, as a table."""
-        table = parts_table({"server": self._clock.parts, "engine, meanwhile": started.seconds})
+    def told(self, started: Started | None = None) -> str:
+        """The whole of it, as a table; with the engine's own parts where they are known."""
+        engine = {} if started is None else {"engine, meanwhile": started.seconds}
+        table = parts_table({"server": self._clock.parts, **engine})
         return f"{self._clock.total:.2f} s after the start\n{table}"
 
 

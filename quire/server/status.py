@@ -18,6 +18,7 @@ from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.operation import Operation
+from quire.serving.client import EngineClient
 from quire.serving.supervisor import Slot
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
     }
 
 
-def _engine(slot: Slot) -> dict[str, Any]:
+def _engine(slot: Slot[EngineClient]) -> dict[str, Any]:
     replica, stats = slot.client, slot.client.stats
     return {
         "replica": replica.number,

@@ -1,4 +1,4 @@
-"""How a child process gets its settings: the first frame on its standard input. Imports little: children start with it."""
+"""How a child process gets its settings: as the first frame on its standard input. Little is imported for it."""
 
 import struct
 import sys

@@ -127,7 +127,7 @@ class Batches:
             raise InvalidRequest(f"the batch {identity} is {record.status}; only one that still runs can be cancelled")
         return record
 
-    def reader_of(self, tenant: str, file_id: str) -> str | None:
+    async def reader_of(self, tenant: str, file_id: str) -> str | None:
         """The unfinished batch that needs a file."""
         for run in self._runs.values():
             if run.record.input_file_id == file_id and run.record.sender.tenant == tenant:

@@ -13,7 +13,9 @@ from quire.serving.link import Link, LinkRefused
 
 Handler = Callable[[msgspec.Raw], Awaitable[object]]
 """Takes what came with a question, encoded, and returns the answer."""
-_KINDS: dict[str, type[QuireError]] = {kind.__name__: kind for kind in (InvalidRequest, NotFound, Overloaded, Unavailable)}
+_KINDS: dict[str, type[QuireError]] = {
+    kind.__name__: kind for kind in (InvalidRequest, NotFound, Overloaded, Unavailable)
+}
 """Errors that pass from process to process; what else is raised is a failure there."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -34,19 +36,22 @@ class _Ask(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
     ticket: int
-    result: msgspec.Raw | None = None
-    problem: _Problem | None = None
+    problem: _Problem | None
+    result: msgspec.Raw
+    """Also of None: it is encoded."""
 
 
+_NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _DECODER: msgspec.msgpack.Decoder[_Ask | _Answer] = msgspec.msgpack.Decoder(_Ask | _Answer)
 
 
 class Peer:
     """Answers questions by name; handlers run beside each other."""
 
-    def __init__(self, link: Link, handlers: dict[str, Handler]) -> None:
+    def __init__(self, link: Link) -> None:
+        self.handlers: dict[str, Handler] = {}
+        """What may be asked here, by its name."""
         self._link = link
-        self._handlers = handlers
         self._tickets = 0
         self._waiting: dict[int, asyncio.Future[msgspec.Raw]] = {}
         self._at_work: set[asyncio.Task[None]] = set()
@@ -93,12 +98,13 @@ class Peer:
 
     async def _answer(self, ask: _Ask) -> None:
         try:
-            answer = _Answer(ask.ticket, _encoded(await self._handlers[ask.what](ask.given)))
+            answer = _Answer(ask.ticket, None, _encoded(await self.handlers[ask.what](ask.given)))
         except QuireError as error:
-            answer = _Answer(ask.ticket, None, _problem_of(error))
+            answer = _Answer(ask.ticket, _problem_of(error), _NOTHING)
         except Exception:
             _log.exception("%s failed", ask.what)
-            answer = _Answer(ask.ticket, None, _Problem("RequestFailed", "the server failed; its log says more."))
+            failed = _Problem("RequestFailed", "the server failed; its log says more.")
+            answer = _Answer(ask.ticket, failed, _NOTHING)
         if ask.ticket:
             self._send(answer)
 
@@ -108,7 +114,7 @@ class Peer:
             return
         if answer.problem is not None:
             future.set_exception(_error_of(answer.problem))
-        elif answer.result is not None:
+        else:
             future.set_result(answer.result)
 
     def _send(self, message: _Ask | _Answer) -> None:
@@ -123,7 +129,7 @@ def _problem_of(error: QuireError) -> _Problem:
     kind = next((each for each in type(error).__mro__ if each.__name__ in _KINDS), None)
     if kind is None:
         return _Problem("RequestFailed", str(error))
-    return _Problem(kind.__name__, str(error), {name: value for name, value in vars(error).items()})
+    return _Problem(kind.__name__, str(error), dict(vars(error)))
 
 
 def _error_of(problem: _Problem) -> QuireError:

@@ -36,12 +36,12 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection."""
 
     def __init__(
-        self, *args: Any, caps: ProtocolCaps, on_count: Callable[[int], None] | None = None, **kwargs: Any
+        self, *args: Any, caps: ProtocolCaps, count: Callable[[int], int] | None = None, **kwargs: Any
     ) -> None:
-        """`on_count` is told how many connections are open."""
+        """`count` is told how many connections are open in this process, and says how many the server has."""
         super().__init__(*args, **kwargs)
         self._caps = caps
-        self._on_count = on_count
+        self._count = count
         self._in_headers = True
         self._header_bytes = 0
         self._silent_bytes = 0
@@ -51,8 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._tell_count()
-        if len(self.connections) > self._caps.connections:
+        if self._num_open() > self._caps.connections:
             self._refuse(Unavailable(f"{self._caps.connections} connections are open, which is all there may be."))
         else:
             self._start_timer()
@@ -60,11 +59,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
-        self._tell_count()
+        self._num_open()
 
-    def _tell_count(self) -> None:
-        if self._on_count is not None:
-            self._on_count(len(self.connections))
+    def _num_open(self) -> int:
+        """Connections of the whole server."""
+        here = len(self.connections)
+        return here if self._count is None else self._count(here)
 
     def data_received(self, data: bytes) -> None:
         """Feed what may still be headers by itself, so that their bytes are counted before the parser keeps them."""

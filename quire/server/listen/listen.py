@@ -44,13 +44,17 @@ class Listener:
         drain: Drain,
         *,
         on_reload: Callable[[], object] | None = None,
-        on_connections: Callable[[int], None] | None = None,
+        count_connections: Callable[[int], int] | None = None,
         header_seconds: float = 20.0,
+        takes_signals: bool = True,
     ) -> None:
+        """`on_reload` is called on SIGHUP. `count_connections` is told how many connections are open here, and says how
+        many the server has. Without `takes_signals` only `stop` ends it."""
+        self._takes_signals = takes_signals
         self._config = config
         self._drain = drain
         self._on_reload = on_reload
-        self._server = _Server(_uvicorn_config(app, config, header_seconds, on_connections))
+        self._server = _Server(_uvicorn_config(app, config, header_seconds, count_connections))
         self._asked = asyncio.Event()
         self._aborted = asyncio.Event()
 
@@ -115,7 +119,7 @@ class Listener:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Handlers for the time of the server; only a process's main thread can have any."""
-        if threading.current_thread() is not threading.main_thread():
+        if not self._takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
@@ -138,14 +142,9 @@ async def listen(
     drain: Drain,
     *,
     on_reload: Callable[[], object] | None = None,
-    on_connections: Callable[[int], None] | None = None,
 ) -> int:
-    """Serve `app` on a bound socket until a signal; returns the exit code.
-
-    `on_reload` is called on SIGHUP, and `on_connections` is told how many connections are open.
-    """
-    listener = Listener(app, config, drain, on_reload=on_reload, on_connections=on_connections)
-    return await listener.run(listening)
+    """Serve `app` on a bound socket until a signal; returns the exit code. `on_reload` is called on SIGHUP."""
+    return await Listener(app, config, drain, on_reload=on_reload).run(listening)
 
 
 class _Server(uvicorn.Server):
@@ -157,7 +156,7 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn_config(
-    app: ASGIApp, config: ServerConfig, header_seconds: float, on_count: Callable[[int], None] | None
+    app: ASGIApp, config: ServerConfig, header_seconds: float, count_connections: Callable[[int], int] | None
 ) -> uvicorn.Config:
     caps = ProtocolCaps(
         header_bytes=int(config.max_header_kb * 1024),
@@ -169,7 +168,7 @@ def _uvicorn_config(
         context.set_alpn_protocols(["http/1.1"])
     return uvicorn.Config(
         app,
-        http=cast(Any, partial(BoundedProtocol, caps=caps, on_count=on_count)),
+        http=cast(Any, partial(BoundedProtocol, caps=caps, count=count_connections)),
         ws="websockets-sansio",
         ws_max_size=int(config.max_body_mb * _MEBIBYTE),
         ws_per_message_deflate=False,  # deltas are too small to gain by it, and inflating can be made costly

@@ -1,4 +1,4 @@
-"""/v1/batches: start one from an uploaded file, list, look up and cancel. What runs them is `batch_runner`."""
+"""/v1/batches: start one from an uploaded file, list, look up and cancel. What runs them is `batches/runner.py`."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -7,8 +7,8 @@ from quire.core.errors import InvalidRequest
 from quire.protocol.ids import new_id
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.paging import page_body, page_schema, read_page_query
+from quire.server.batches.desk import BatchDesk
 from quire.server.batches.record import BatchRecord, Sender
-from quire.server.batches.runner import Batches
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.files import LONGEST_LIFE, SHORTEST_LIFE
@@ -67,7 +67,7 @@ async def cancel_batch(request: Request) -> Response:
     return JSONResponse(record.body())
 
 
-async def _input_file(body: Fields, batches: Batches, caller: Caller) -> str:
+async def _input_file(body: Fields, batches: BatchDesk, caller: Caller) -> str:
     identity = body.text("input_file_id")
     found = None if identity is None else await batches.files.get(caller.tenant, identity)
     if identity is None or found is None:

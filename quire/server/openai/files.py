@@ -70,7 +70,7 @@ async def read_file(request: Request) -> Response:
 
 async def delete_file(request: Request) -> Response:
     record, batches, tenant = await _find(request), batches_of(request), caller_of(request).tenant
-    reader = batches.reader_of(tenant, record.id)
+    reader = await batches.reader_of(tenant, record.id)
     if reader is not None:
         raise InvalidRequest(f"the file is being read by the batch {reader}; cancel it or wait for its end")
     await batches.files.delete(tenant, record.id)

@@ -2,12 +2,12 @@
 
 from starlette.requests import Request
 
-from quire.server.batches.runner import Batches
+from quire.server.batches.desk import BatchDesk
 from quire.server.caller import Caller
 
 
-def batches_of(request: Request) -> Batches:
-    found: Batches = request.app.state.batches
+def batches_of(request: Request) -> BatchDesk:
+    found: BatchDesk = request.app.state.batches
     return found
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -98,7 +98,7 @@ class Files:
         await self._store.delete_blob(tenant, identity)
         return found
 
-    async def sweep(self, keep: Callable[[str, str], object | None]) -> None:
+    async def sweep(self, keep: Callable[[str, str], Awaitable[object | None]]) -> None:
         """Delete what has expired, and documents of files that a kill kept from being written.
 
         `keep` says of tenant and id who still needs a file.
@@ -110,7 +110,7 @@ class Files:
                 continue
             record = msgspec.convert(document, FileRecord)
             lost = record.created_at < before and not await self._store.has_blob(tenant, identity)
-            if lost or (self._is_over(record) and keep(tenant, identity) is None):
+            if lost or (self._is_over(record) and await keep(tenant, identity) is None):
                 await self.delete(tenant, identity)
 
     def _is_over(self, record: FileRecord) -> bool:

@@ -1,0 +1,152 @@
+"""Hub: the parent of several fronts. It owns the port, the engines and what the fronts share, and serves no client.
+
+Whatever dies is replaced: a front takes its own connections with it, an engine nothing at all. When the hub itself
+dies, so do its fronts and engines.
+"""
+
+import asyncio
+import logging
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from quire.config.engine import EngineConfig
+from quire.core.errors import ConfigError, Unavailable
+from quire.models.loading.locate import locate
+from quire.observe.metrics import Metrics
+from quire.server.fronts.front_process import FrontProcess
+from quire.server.fronts.hub_engines import HubEngines
+from quire.server.fronts.seat import BATCHES_RUN_ON, BOARD, USAGE, FrontSettings
+from quire.server.fronts.shared_port import SharedPort
+from quire.server.gate.key_source import KeySource
+from quire.server.gate.usage_table import UsageTable
+from quire.server.listen.listen import CUT_OFF
+from quire.server.startup import StartUp
+from quire.serving.board import Board
+from quire.serving.supervisor import Slot, Supervisor
+
+_PATIENCE = 10.0
+"""Seconds that a question to another front waits for that front to be back."""
+_LOOK_EVERY = 0.02
+"""Seconds between looks at whether all have started."""
+_NO_LINK = -1
+_log = logging.getLogger(__name__)
+
+
+class Hub:
+    """One server of several fronts from start to end."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        """Takes the port; raises a ConfigError where that, the keys or the model cannot be had."""
+        server = config.server
+        self._config = config
+        self._startup = StartUp()
+        keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
+        locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
+        self._port = SharedPort(server)
+        self._folder = Path(tempfile.mkdtemp(prefix="quire-"))
+        self._board = Board.create(self._folder / BOARD, server.api_server_count)
+        self._usage = UsageTable.create(self._folder / USAGE)
+        self._metrics = Metrics(config.model.model, server.num_engines)
+        weights = {} if keys.ring is None else keys.ring.weights()
+        self._engines = HubEngines(config, self._folder, weights, self._metrics)
+        self._fronts: Supervisor[FrontProcess] = Supervisor(
+            self._new_front,
+            server.api_server_count,
+            step_timeout=server.step_timeout,
+            outage_timeout=server.outage_timeout,
+            on_lost=self._front_lost,
+            kind="front",
+        )
+        self._stopping = asyncio.Event()
+
+    async def serve(self) -> int:
+        """Until a signal; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._tell_all, "reload")
+        try:
+            await self._engines.start()
+            await self._fronts.start()
+            _log.info("%d fronts listen on %s while the engine loads", len(self._fronts.slots), self._port.url)
+            await self._until_stopped()
+            return await self._drained()
+        finally:
+            await self._fronts.close()
+            await self._engines.close()
+            self._port.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _until_stopped(self) -> None:
+        """Raises a ConfigError where the settings cannot start an engine or a front."""
+        starting = asyncio.create_task(self._started())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                self._startup.done("starting fronts and engines")
+                _log.info("ready on %s, %s", self._port.url, self._startup.told())
+            await stopping
+        finally:
+            for task in (starting, stopping):
+                task.cancel()
+
+    async def _started(self) -> None:
+        engines = asyncio.create_task(self._engines.ready())
+        try:
+            while not (engines.done() and all(slot.client.is_ready for slot in self._fronts.slots)):
+                for slot in self._fronts.slots:
+                    if slot.client.start_failure is not None:
+                        raise ConfigError(slot.client.start_failure)
+                if engines.done():
+                    engines.result()
+                await asyncio.sleep(_LOOK_EVERY)
+        finally:
+            engines.cancel()
+
+    def _stop(self) -> None:
+        """The first signal drains the fronts, the second ends them."""
+        self._stopping.set()
+        self._tell_all("drain")
+
+    def _tell_all(self, order: str) -> None:
+        for slot in self._fronts.slots:
+            slot.client.tell(order)
+
+    async def _drained(self) -> int:
+        """Wait until every front has finished its work; one that dies meanwhile is not replaced."""
+        await self._fronts.retire()
+        fronts = [slot.client for slot in self._fronts.slots]
+        for front in fronts:
+            await front.lost()
+        return max(CUT_OFF if front.code is None or front.code < 0 else front.code for front in fronts)
+
+    # -- fronts ------------------------------------------------------------------------------------------------
+
+    def _new_front(self, number: int) -> FrontProcess:
+        settings = FrontSettings(
+            self._engines.front_config(), number, self._port.socket(number).fileno(), _NO_LINK, str(self._folder)
+        )
+        return FrontProcess(settings, {"batches": self._ask_about_batches}, self._config.server.step_timeout)
+
+    def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
+        _log.error("front %d is lost (%s), and its connections with it; another takes its place", slot.number, cause)
+        self._board.clear(slot.number)
+        self._usage.clear(slot.number)
+        if slot.losses_in_a_row > 1:
+            self._port.give_up(slot.number)
+
+    async def _ask_about_batches(self, question: msgspec.Raw) -> msgspec.Raw:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                runner = self._fronts.slots[BATCHES_RUN_ON].client
+                await runner.serving.wait()
+                assert runner.peer is not None
+                return await runner.peer.ask("batches", msgspec.Raw, question)
+        except TimeoutError:
+            raise Unavailable("the process that runs batches is being replaced; try again", retry_after=5.0) from None

@@ -1,0 +1,65 @@
+"""HubEngines: the engines of a server with several fronts: each behind a unix socket that all fronts connect to."""
+
+import asyncio
+import secrets
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from quire.config.engine import EngineConfig
+from quire.observe.metrics import Metrics
+from quire.serving.engine_link import EngineAddress
+from quire.serving.engine_server import EngineServer
+from quire.serving.process_engines import ProcessEngines
+from quire.serving.run_engine import engine_seed
+
+_SECRET = "secret"
+
+
+class HubEngines:
+    """None where the settings name engines on other hosts: fronts connect to those by themselves."""
+
+    def __init__(self, config: EngineConfig, folder: Path, weights: dict[str, float], metrics: Metrics) -> None:
+        """`folder` is reached by this user alone."""
+        self._config = config
+        self._folder = folder
+        self._servers: list[EngineServer] = []
+        if config.server.engines != "process":
+            return
+        secret = secrets.token_hex(32)
+        (folder / _SECRET).write_text(secret, encoding="ascii")
+        self._processes = ProcessEngines(config, engine_seed(secret.encode()), weights)
+        self._servers = [
+            EngineServer(
+                partial(self._processes.client, number),
+                EngineAddress("unix", path=str(folder / f"engine-{number}")),
+                secret.encode(),
+                metrics=metrics,
+                step_timeout=config.server.step_timeout,
+                number=number,
+            )
+            for number in range(config.server.replicas)
+        ]
+
+    def front_config(self) -> EngineConfig:
+        """The settings with which a front reaches the engines."""
+        server = replace(self._config.server, api_server_count=1)
+        if self._servers:
+            addresses = ",".join(str(each.address) for each in self._servers)
+            secret_file = str(self._folder / _SECRET)
+            server = replace(server, engines=addresses, replicas=1, engine_secret_file=secret_file)
+        return replace(self._config, server=server)
+
+    async def start(self) -> None:
+        """Returns before they are ready."""
+        for server in self._servers:
+            await server.start()
+
+    async def ready(self) -> None:
+        """Wait for all; raises a ConfigError where the settings cannot start them."""
+        await asyncio.gather(*(server.ready() for server in self._servers))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(server.close() for server in self._servers))
+        if self._servers:
+            self._processes.close()
