@@ -11,9 +11,6 @@ import time
 
 def main() -> None:
     moments = {"interpreter": time.monotonic()}
-    import torch  # noqa: F401
-
-    moments["importing torch"] = time.monotonic()
     from quire.config.engine import EngineConfig
     from quire.core.sampling_params import SamplingParams
     from quire.engine.engine import start_engine

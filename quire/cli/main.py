@@ -9,6 +9,7 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from quire.cli.options import apply_sources
 from quire.core.errors import QuireError
+from quire.core.version import QUIRE_VERSION
 
 # Name → where its function is and its line in `quire --help`. Nothing is imported until the command runs.
 _COMMANDS = {
@@ -35,7 +36,7 @@ def build_app() -> App:
     app = App(
         name="quire",
         help="An LLM inference and serving engine built around a paged KV cache.",
-        version=_version,
+        version=QUIRE_VERSION,
         config=(apply_sources,),
         help_format="plaintext",  # rendering Markdown would take a third of the time `quire --help` takes
         group_parameters=Group("Options", sort_key=0),
@@ -43,12 +44,6 @@ def build_app() -> App:
     for name, (target, line) in _COMMANDS.items():
         app.command(target, name=name, help=line)
     return app
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("quire")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 """Collector: from sampled tokens to the outputs that callers read: text, stop strings, logprobs, reasons."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
@@ -9,9 +10,11 @@ from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import FINISH_REASONS, Status
 from quire.sampling.best_of import best_of
-from quire.scheduler.intake import StepUpdate
 from quire.text.stop_strings import StopStrings
 from quire.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from quire.scheduler.intake import StepUpdate
 
 
 class SequenceText:
@@ -115,7 +118,7 @@ class Collector:
     def open(self, request: Request, prompt: str | None) -> None:
         self._records[request.id] = RequestRecord(request, prompt, self._tokenizer)
 
-    def take(self, update: StepUpdate, now: float) -> list[Sequence]:
+    def take(self, update: "StepUpdate", now: float) -> list[Sequence]:
         """Take in a step's tokens; returns sequences that have said a stop string and must end."""
         stopped: list[Sequence] = []
         for seq, token in zip(update.sequences, update.tokens, strict=True):

@@ -13,9 +13,9 @@ from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.engine.blame import Blame
-from quire.engine.grammar.preparing import Preparing
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
+from quire.engine.preparing import Preparing
 from quire.executor.base import Executor, StepHandle
 from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
@@ -52,7 +52,7 @@ class EngineLoop:
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
         self._oom_backoff = OomBackoff(scheduler)
-        self._preparing = Preparing(scheduler, self.holds, grammars)
+        self._preparing = Preparing(scheduler, self.holds, executor, grammars)
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
@@ -71,13 +71,13 @@ class EngineLoop:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether requests wait for their grammars."""
+        """Whether requests wait for their grammars, or for code that runs them."""
         return self._preparing.is_busy
 
     def add(self, request: Request) -> list[Sequence]:
-        compiling = self._preparing.begin(request)
+        needed = self._preparing.begin(request)
         sequences = self._scheduler.add(request)
-        self._preparing.wait_for(request, compiling)
+        self._preparing.wait_for(request, needed)
         self._blame.arrived(request.id)
         return sequences
 

@@ -13,7 +13,6 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.engine.assemble import make_scheduler
-from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
@@ -22,8 +21,8 @@ from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
 from quire.observe.start_clock import StartClock
 from quire.sampling.grammar.cache import GrammarCache
+from quire.sampling.grammar.vocabulary import GrammarVocabulary
 from quire.text.labels import only_pools
-from quire.text.load import load_tokenizer
 
 _log = logging.getLogger(__name__)
 _CLASSIFIER = "ForSequenceClassification"
@@ -83,12 +82,19 @@ def start_loop(
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
-        # reads the tokenizer when the first request wants structured output
-        grammar_cache = GrammarCache(lambda: grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size))
+        grammar_cache = GrammarCache(lambda: _grammar_vocabulary(path, facts))
         executor = start_inline(
             path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
         )
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
+
+
+def _grammar_vocabulary(path: Path, facts: ModelFacts) -> GrammarVocabulary:
+    """Reads the tokenizer, when the first request wants structured output."""
+    from quire.engine.grammar.vocabulary import grammar_vocabulary
+    from quire.text.load import load_tokenizer
+
+    return grammar_vocabulary(load_tokenizer(path), facts.spec.vocab_size)
 
 
 def _start_reading(
@@ -107,7 +113,7 @@ def _start_reading(
     resolved = resolve_embedding(asked, facts, local_device_facts(), read_sentence_settings(path).max_length)
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     with LoadingBar(facts.total_weight_bytes, enabled=True) as bar:
-        executor = start_inline_pooling(path, resolved, bar.loaded)
+        executor = start_inline_pooling(path, resolved, bar.loaded, clock)
     clock.done("loading the model")
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor), resolved, facts)
 

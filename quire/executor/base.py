@@ -1,8 +1,10 @@
 """Executor: how an engine reaches its workers."""
 
 from abc import ABC, abstractmethod
+from concurrent.futures import Future
 
 from quire.core.plan import StepPlan
+from quire.core.request import Request
 from quire.core.result import StepResult
 
 
@@ -23,6 +25,10 @@ class Executor(ABC):
     @abstractmethod
     def execute(self, plan: StepPlan) -> StepHandle:
         """Start a step; raises an OutOfDeviceMemory, at once or by its result, where the device is full."""
+
+    def prepare(self, request: Request) -> "Future[None] | None":
+        """Begin to load what this request needs and others do not; None: it can run at once."""
+        return None
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""

@@ -1,24 +1,31 @@
 """The worker inside the engine's own thread."""
 
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
+from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.executor.base import Executor, StepHandle
 from quire.observe.start_clock import StartClock
-from quire.worker.device import device_facts, this_device, used_memory
+from quire.worker.cpu_core import start_core
+from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
 from quire.worker.out_of_memory import telling_out_of_memory
-from quire.worker.pooling_worker import PoolingWorker
-from quire.worker.running_step import RunningStep
-from quire.worker.start import Grammars, Progress, start_worker
-from quire.worker.start_pooling import start_pooling_worker
-from quire.worker.worker import Worker
+from quire.worker.start_core_worker import start_core_worker
+
+if TYPE_CHECKING:
+    from quire.worker.core_worker import CoreStepDone, CoreWorker
+    from quire.worker.pooling_worker import PoolingWorker
+    from quire.worker.running_step import RunningStep
+    from quire.worker.start import Grammars, Progress
+    from quire.worker.worker import Worker
 
 
 class _Started(StepHandle):
-    def __init__(self, step: RunningStep) -> None:
+    def __init__(self, step: "RunningStep | CoreStepDone") -> None:
         self._step = step
 
     def result(self) -> StepResult:
@@ -30,8 +37,8 @@ class InlineExecutor(Executor):
     is nothing to overlap with.
     """
 
-    def __init__(self, worker: Worker | PoolingWorker, max_in_flight: int = 1) -> None:
-        self._worker: Worker | PoolingWorker | None = worker
+    def __init__(self, worker: "Worker | CoreWorker | PoolingWorker", max_in_flight: int = 1) -> None:
+        self._worker: Worker | CoreWorker | PoolingWorker | None = worker
         self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
@@ -39,12 +46,16 @@ class InlineExecutor(Executor):
         worker = self._worker
         return _Started(telling_out_of_memory(lambda: worker.start(plan)))
 
+    def prepare(self, request: Request) -> "Future[None] | None":
+        assert self._worker is not None, "the executor is closed"
+        return self._worker.prepare(request)
+
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"
         return telling_out_of_memory(self._worker.warm_up)
 
     def device_memory(self) -> tuple[int, int]:
-        return used_memory(this_device())
+        return used_memory(this_device()) if may_have_gpu() else (0, 0)
 
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"
@@ -60,14 +71,24 @@ def start_inline(
     *,
     seed: int = 0,
     in_background: bool = False,
-    progress: Progress | None = None,
-    grammars: Grammars | None = None,
+    progress: "Progress | None" = None,
+    grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
 ) -> InlineExecutor:
     """An executor with the model at `path` on this machine's device; `grammars` are those of structured output.
 
     `clock` is told what took how long.
     """
+    clock = clock or StartClock()
+    core = start_core(path, resolved) if resolved.cpu_core else None
+    if core is not None:
+        core_worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
+        if core_worker is not None:
+            clock.done("weights and memory")
+            return InlineExecutor(core_worker)
+    from quire.worker.start import start_worker
+
+    clock.done("importing torch")
     worker = start_worker(
         path,
         resolved,
@@ -77,19 +98,25 @@ def start_inline(
         progress=progress,
         grammars=grammars,
         clock=clock,
+        core=core,
     )
     return _inline(worker)
 
 
-def start_inline_pooling(path: Path, resolved: Resolved, progress: Progress | None = None) -> InlineExecutor:
+def start_inline_pooling(
+    path: Path, resolved: Resolved, progress: "Progress | None" = None, clock: StartClock | None = None
+) -> InlineExecutor:
     """An executor with the model at `path`, which only reads, on this machine's device."""
+    from quire.worker.start_pooling import start_pooling_worker
+
+    (clock or StartClock()).done("importing torch")
     return _inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
 
 
-def _inline(worker: Worker | PoolingWorker) -> InlineExecutor:
+def _inline(worker: "Worker | PoolingWorker") -> InlineExecutor:
     return InlineExecutor(worker, max_in_flight=2 if this_device().type == "cuda" else 1)
 
 
 def local_device_facts() -> DeviceFacts:
     """The facts of the device that `start_inline` would use."""
-    return device_facts(this_device())
+    return device_facts(this_device()) if may_have_gpu() else cpu_facts()

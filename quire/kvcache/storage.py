@@ -1,9 +1,5 @@
-"""KVStorage: the bytes of the blocks on one device, in planes as their kind has them, and moving whole blocks about.
+"""KVStorage: the bytes of the blocks on one device, in planes as their kind has them, and moving whole blocks about."""
 
-Layer i of a group and layer i of any other group share one pair of tensors: they never use the same block.
-"""
-
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,8 +7,8 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
-from quire.core.errors import ConfigError
 from quire.core.plan import Move
+from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
 from quire.ops.upload import upload
 
@@ -26,35 +22,32 @@ class KVStorage:
     moves in one piece.
     """
 
-    def __init__(self, layout: KVLayout, dtype: torch.dtype, device: torch.device) -> None:
-        depth = max(len(group.layers) for group in layout.groups)
-        planes = _planes(layout)
-        self._planes_of_layer = len(planes)
-        block = (layout.block_size, *planes[0])
-        self._device = _zeros((self._planes_of_layer * depth, layout.num_blocks + 1, *block), dtype, device)
+    def __init__(
+        self, layout: KVLayout, dtype: torch.dtype, device: torch.device, memory: Tensor | None = None
+    ) -> None:
+        """`memory` are the bytes of the device's blocks, where they are there already; see `StorageShape`."""
+        self._shape = shape = StorageShape(layout)
+        if memory is None:
+            memory = _zeros(shape.num_elements * dtype.itemsize, device)
+        self._device = memory.view(dtype).view(shape.shape)
         self._blocks = self._device.transpose(0, 1)
         """The same by block, as the host has them."""
         self._host: SwapSpace | None = None
         if layout.num_cpu_blocks:
-            shape = (layout.num_cpu_blocks + 1, self._planes_of_layer * depth, *block)
             by_gpu = (cuda_lock, cuda_unlock) if device.type == "cuda" else ()
-            self._host = SwapSpace(shape, dtype, *by_gpu)
+            self._host = SwapSpace((layout.num_cpu_blocks + 1, shape.num_planes, *shape.block), dtype, *by_gpu)
         self._offload: torch.cuda.Stream | None = None
         """On a GPU what goes to the host goes beside the steps that follow: they need not wait for a slower bus."""
         if self._host is not None and device.type == "cuda":
             self._offload = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._places = {
-            layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
-        }
 
     def layer(self, index: int) -> tuple[tuple[Tensor, ...], int]:
         """What a layer keeps, by plane of its cache kind (keys, then values), and its KV group.
 
         Each plane is [blocks, block_size, *shape of one token's].
         """
-        place, group = self._places[index]
-        first = self._planes_of_layer * place
-        return tuple(self._device[first : first + self._planes_of_layer]), group
+        planes = self._shape.planes(index)
+        return tuple(self._device[planes.start : planes.stop]), self._shape.group(index)
 
     def move(self, swap_out: list[Move], swap_in: list[Move], copies: list[Move]) -> None:
         """A plan's moves, in the order that plans promise. On a GPU nothing here waits: what follows on it does."""
@@ -99,24 +92,16 @@ class KVStorage:
         return upload(blocks, torch.int64, self._device.device)
 
 
-def _planes(layout: KVLayout) -> tuple[tuple[int, ...], ...]:
-    """What one token leaves in a layer, which is alike in all groups: they share their memory."""
-    found = {group.planes for group in layout.groups}
-    if len(found) != 1 or len({shape for planes in found for shape in planes}) != 1:
-        raise ConfigError("the layers of this model keep caches of different shapes, which quire does not store yet.")
-    return found.pop()
-
-
 def _parts(moves: list[Move]) -> list[list[Move]]:
     """A few moves at a time: what is staged on its way takes memory that no plan has counted."""
     return [moves[start : start + _STAGED_BLOCKS] for start in range(0, len(moves), _STAGED_BLOCKS)]
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeroed, so that nothing a mask hides is ever NaN."""
+def _zeros(size: int, device: torch.device) -> Tensor:
+    """Zeroed bytes, so that nothing a mask hides is ever NaN."""
     if device.type != "cpu":
-        return torch.zeros(shape, dtype=dtype, device=device)
-    return zeroed_on_touch(math.prod(shape) * dtype.itemsize).view(dtype).view(shape)
+        return torch.zeros(size, dtype=torch.uint8, device=device)
+    return zeroed_on_touch(size)
 
 
 def _independent(copies: list[Move]) -> list[list[Move]]:

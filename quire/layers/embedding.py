@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from quire.layers.policy import WeightPolicy
+from quire.layers.quant.base import Weight
 from quire.layers.weights import ExpectedTensors
 from quire.spec.matrix import MatrixSpec
 
@@ -14,6 +15,10 @@ class Embedding(nn.Module):
         super().__init__()
         self._weight = policy.weight(matrix)
         self._dtype = policy.dtype
+
+    @property
+    def weight(self) -> Weight:
+        return self._weight
 
     def expected(self) -> ExpectedTensors:
         return self._weight.expected()

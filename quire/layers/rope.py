@@ -16,6 +16,8 @@ from quire.core.errors import CheckpointError
 from quire.ops.functional import rope_angles
 from quire.spec.rope import RopeSpec
 
+_BY_LENGTH = frozenset({"dynamic", "longrope"})
+
 
 class Rope(nn.Module):
     """Angles for positions. Computed per token, so that no table grows with the context."""
@@ -32,12 +34,17 @@ class Rope(nn.Module):
         """Pairs of a head that are turned."""
         return self._config.size // 2
 
+    @property
+    def fixed(self) -> tuple[Tensor, float] | None:
+        """Frequencies and the factor of angles, where these depend on nothing but positions; else None."""
+        return None if self._config.kind in _BY_LENGTH else (self._frequencies, self._attention_factor)
+
     def forward(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin, each [tokens, size / 2], in float32. `positions`: [tokens], or [axes, tokens]."""
         if positions.dim() == 2:
             return self._by_axis(positions, lengths)
         frequencies: Tensor = self._frequencies
-        if self._config.kind in {"dynamic", "longrope"}:
+        if self._config.kind in _BY_LENGTH:
             frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
         return rope_angles(positions, frequencies, self._attention_factor)
 

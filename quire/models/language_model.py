@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quire.layers.attention import Angles
 from quire.layers.batch import Batch
+from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
@@ -51,6 +52,11 @@ class LanguageModel(nn.Module):
         """What enters the first layer, [tokens, hidden]."""
         embedded: Tensor = self._embedding(input_ids, positions, batch)
         return embedded
+
+    @property
+    def words_alone(self) -> Embedding | None:
+        """What tokens are looked up in, where `embed` does no more than that and the scale; else None."""
+        return self._embedding.words_alone
 
     def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
         """cos and sin of every set of angles that layers turn by."""

@@ -47,6 +47,12 @@ class TokenEmbedding(nn.Module):
         normed: Tensor = self._norm(x)
         return normed
 
+    @property
+    def words_alone(self) -> Embedding | None:
+        """The words, where nothing but their scale is added to them; else None."""
+        others = (self._projection, self._positions, self._types, self._norm)
+        return self._words if all(other is None for other in others) else None
+
     def project(self, x: Tensor) -> Tensor:
         """By the transpose of the words: a tied output head."""
         return self._words.project(x)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from quire.core.sampling_params import SamplingParams
 
+INVALID_TOKEN = 0
+"""Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""
+
 WIDEST = 1024
 """Beyond this many candidates, picking them costs what sorting the vocabulary costs."""
 

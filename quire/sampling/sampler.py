@@ -13,10 +13,8 @@ from torch import Tensor
 from quire.ops.functional import argmax, sample_tokens
 from quire.ops.upload import upload
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
+from quire.sampling.mode import INVALID_TOKEN
 from quire.sampling.state import SamplingState
-
-INVALID_TOKEN = 0
-"""Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""
 
 
 @dataclass(frozen=True, slots=True)

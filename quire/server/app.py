@@ -1,7 +1,8 @@
 """The application: every route, and the gate in front of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import version
+from functools import cache
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from quire.config.engine import EngineConfig
+from quire.core.version import QUIRE_VERSION
 from quire.observe.logs import RequestLog
 from quire.server import anthropic, status
 from quire.server.batches.desk import BatchDesk
@@ -92,13 +94,17 @@ def _routes(with_docs: bool) -> list[BaseRoute]:
     hidden = frozenset() if with_docs else frozenset({"/docs"})
     routes.extend(route for route in console_routes() if route.path not in hidden)
     if with_docs:
-        document = openapi_document(OPERATIONS, version("quire"))
-
-        async def openapi(request: Request) -> Response:
-            return JSONResponse(document)
-
-        routes.append(Route(_DOCUMENT, openapi, methods=["GET"]))
+        routes.append(Route(_DOCUMENT, _openapi, methods=["GET"]))
     return routes
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(_document())
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return openapi_document(OPERATIONS, QUIRE_VERSION)
 
 
 def _by_path(operations: Iterable[Operation]) -> Iterator[Route]:

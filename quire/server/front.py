@@ -22,6 +22,7 @@ from quire.server.listen.address import bind, url_of
 from quire.server.startup import StartUp
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.board import Board, Figure
+from quire.serving.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from quire.server.batches.forwarded import ForwardedBatches
@@ -35,9 +36,13 @@ _log = logging.getLogger(__name__)
 class Front:
     """From start to end."""
 
-    def __init__(self, config: EngineConfig, seat: "Seat | None" = None) -> None:
+    def __init__(
+        self, config: EngineConfig, seat: "Seat | None" = None, *, begun: list[ChildProcess] | None = None
+    ) -> None:
+        """`begun` are processes for its first engines."""
         self._config = config
         self._seat = seat
+        self._begun = begun
         self._board = Board() if seat is None else seat.board
         self._startup = StartUp()
         self._tracer = make_tracer(config.observe)
@@ -54,6 +59,7 @@ class Front:
                 self._config,
                 tenant_weights={} if keys.ring is None else keys.ring.weights(),
                 board=self._board,
+                begun=self._begun,
                 on_finished=self._finished,
             )
             self._startup.done("reading settings")
@@ -88,6 +94,7 @@ class Front:
             takes_signals=seat is None,
         )
         self._startup.done("making routes")
+        gc.enable()
         if runner is not None:
             await runner.start()
         told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
+from quire.core.version import QUIRE_VERSION
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.operation import Operation
@@ -50,7 +50,7 @@ async def ready(request: Request) -> Response:
 
 
 async def tell_version(request: Request) -> Response:
-    return JSONResponse({"version": version("quire")})
+    return JSONResponse({"version": QUIRE_VERSION})
 
 
 async def metrics(request: Request) -> Response:
@@ -116,7 +116,7 @@ def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
     asked = sum(each.total_prefix_tokens for each in engines)
     return {
         "model": serving.names[0],
-        "version": version("quire"),
+        "version": QUIRE_VERSION,
         "uptime_seconds": time.monotonic() - serving.began,
         "start_seconds": dict(serving.start_seconds),
         "ready": fleet.supervisor.is_ready and not serving.drain.begun,

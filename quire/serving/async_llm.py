@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
@@ -19,22 +19,25 @@ from quire.core.pooling_params import PoolingParams
 from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
-from quire.engine.requests import RequestMaker
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.metrics import Metrics
-from quire.protocol.parsers.tool_schemas import check_schemas
-from quire.protocol.parsers.tools import Tools
 from quire.serving.admission import Admission
 from quire.serving.board import Board
+from quire.serving.child_process import ChildProcess
 from quire.serving.engine_calls import EngineCalls
 from quire.serving.fleet import Fleet
-from quire.serving.generation import Generation
 from quire.serving.journal import Entry
 from quire.serving.messages import Started
-from quire.serving.reader import RequestReader
-from quire.serving.tokenizer_service import TokenizerService
 from quire.text.labels import Labels, labels_of, only_pools
+
+# What is not needed to start engines is imported when they have been started: it takes as long as they do.
+if TYPE_CHECKING:
+    from quire.engine.requests import RequestMaker
+    from quire.protocol.parsers.tools import Tools
+    from quire.serving.generation import Generation
+    from quire.serving.reader import RequestReader
+    from quire.serving.tokenizer_service import TokenizerService
 
 _WAITING_CONTEXTS = 1024
 """Unless said otherwise, prompts of so many whole contexts may wait; what they cost is a few bytes a token."""
@@ -51,11 +54,12 @@ class AsyncLLM:
         metrics: Metrics | None = None,
         tenant_weights: dict[str, float] | None = None,
         board: Board | None = None,
+        begun: list[ChildProcess] | None = None,
         on_finished: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
         """Reads the model's header; `start` starts the engines and reads the tokenizer.
 
-        `board` is what several fronts of one server share.
+        `board` is what several fronts of one server share, `begun` are processes for the first engines.
         """
         if config.model.skip_tokenizer:
             raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
@@ -72,6 +76,7 @@ class AsyncLLM:
             tenant_weights=tenant_weights,
             metrics=self.metrics,
             board=board,
+            begun=begun,
             on_other=self.engine_calls.answered,
             on_report=self._reported,
             on_lost=self._engine_lost,
@@ -98,10 +103,7 @@ class AsyncLLM:
     async def start(self) -> None:
         """Start the engines, and read the tokenizer while they load."""
         await self.fleet.start()
-        template = self.config.server.chat_template
-        file = None if template is None else Path(template)
-        self._texts = await asyncio.to_thread(TokenizerService, self._path, file, self.config.parsers)
-        self._requests = RequestMaker(self._texts.tokenizer, self.facts)
+        self._texts, self._requests = await asyncio.to_thread(self._read_texts)
 
     async def ready(self) -> Started:
         """Wait for the first engine; raises ConfigError where none can be started."""
@@ -109,7 +111,7 @@ class AsyncLLM:
         return self._started
 
     @property
-    def texts(self) -> TokenizerService:
+    def texts(self) -> "TokenizerService":
         assert self._texts is not None, "start() comes first"
         return self._texts
 
@@ -150,8 +152,10 @@ class AsyncLLM:
             self._generations.pop(identity, None)
             generation.cancel()
 
-    async def check_tools(self, tools: Tools) -> None:
+    async def check_tools(self, tools: "Tools") -> None:
         """Look at the schemas of tools whose calls are bound by them. Raises an InvalidRequest that names the tool."""
+        from quire.protocol.parsers.tool_schemas import check_schemas
+
         assert self._requests is not None, "start() comes first"
         checker = self._requests.grammars
         if tools.are_constrained and checker is not None:
@@ -181,12 +185,14 @@ class AsyncLLM:
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
-    ) -> Generation:
+    ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
         prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to.
         """
+        from quire.serving.generation import Generation
+
         assert self._requests is not None, "start() comes first"
         if pooling is None and only_pools(self.facts):
             kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
@@ -200,7 +206,7 @@ class AsyncLLM:
         self.fleet.check_outage()
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
 
-        def finished(reader: RequestReader, entry: Entry) -> None:
+        def finished(reader: "RequestReader", entry: Entry) -> None:
             record = self._record(reader, entry, endpoint, traceparent)
             if charge is not None:
                 charge(record.prompt_tokens + record.output_tokens)
@@ -287,6 +293,16 @@ class AsyncLLM:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
+    def _read_texts(self) -> "tuple[TokenizerService, RequestMaker]":
+        from quire.engine.requests import RequestMaker
+        from quire.serving.tokenizer_service import TokenizerService
+
+        template = self.config.server.chat_template
+        texts = TokenizerService(self._path, None if template is None else Path(template), self.config.parsers)
+        if not only_pools(self.facts):
+            texts.begin_template()  # it loads while the server makes its routes
+        return texts, RequestMaker(texts.tokenizer, self.facts)
+
     def _reported(self, replica: int, stats: EngineStats) -> None:
         self.admission.stepped(replica, stats)
 
@@ -294,7 +310,7 @@ class AsyncLLM:
         self.admission.lost(replica)
         self.engine_calls.lost(replica)
 
-    def _record(self, reader: RequestReader, entry: Entry, endpoint: str, traceparent: str | None) -> FinishedRequest:
+    def _record(self, reader: "RequestReader", entry: Entry, endpoint: str, traceparent: str | None) -> FinishedRequest:
         request, metrics = reader.request, reader.metrics
         return FinishedRequest(
             id=request.id,

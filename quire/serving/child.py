@@ -9,14 +9,13 @@ import logging
 import os
 import signal
 import sys
-import time
 from threading import Thread
 
-import msgspec
 import zmq
 
 from quire.core.errors import QuireError
 from quire.observe.logs import configure_logging
+from quire.observe.start_clock import StartClock
 from quire.serving.channel import SocketChannel
 from quire.serving.messages import ChildSettings, StartFailed
 from quire.serving.settings_frame import read_settings
@@ -26,9 +25,16 @@ _log = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve as the settings on standard input say; 0 when told to stop."""
-    began = time.monotonic()
+    clock = StartClock()
+    gc.disable()  # imports make a hundred thousand objects that stay: looking for garbage among them is a waste
+    _leave_signals_to_the_front()
+    # the front imports its own modules meanwhile, and sends settings after that
+    from quire.serving.runner import start_runner
+
+    clock.done("importing modules")
     settings = read_settings(ChildSettings)
-    _follow_the_front()
+    clock.done("waiting for settings")
+    Thread(target=_end_with_the_front, name="quire-front-watch", daemon=True).start()
     configure_logging(settings.config.observe)
     # the front dumps our stack with this before it kills us for being stuck
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -39,7 +45,11 @@ def main() -> int:
     inbox.bind(settings.inbox)
     channel = SocketChannel(inbox, outbox)
     try:
-        _serve(settings, channel, began)
+        runner = start_runner(settings, channel, clock)
+        channel.send(runner.started)
+        gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
+        gc.enable()
+        runner.run()
     except QuireError as error:
         _log.error("%s", error)
         channel.send(StartFailed(str(error)))
@@ -49,26 +59,13 @@ def main() -> int:
     return 0
 
 
-def _serve(settings: ChildSettings, channel: SocketChannel, began: float) -> None:
-    # torch is imported here, behind the sockets, so that a bad address is known at once
-    from quire.serving.runner import start_runner
-
-    imported = time.monotonic()
-    runner = start_runner(settings, channel)
-    seconds = [("importing torch", imported - began), *runner.started.seconds]
-    channel.send(msgspec.structs.replace(runner.started, seconds=seconds, pid=os.getpid()))
-    gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
-    runner.run()
-
-
-def _follow_the_front() -> None:
-    """Die with the front, and leave signals to it: Ctrl-C and service managers send them to the whole group."""
+def _leave_signals_to_the_front() -> None:
+    """Ctrl-C and service managers send them to the whole group."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    Thread(target=_wait_for_the_end, name="quire-front-watch", daemon=True).start()
 
 
-def _wait_for_the_end() -> None:
+def _end_with_the_front() -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os._exit(0)

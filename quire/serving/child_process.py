@@ -13,6 +13,8 @@ from quire.serving.liveness import Liveness
 from quire.serving.settings_frame import settings_frame
 from quire.serving.supervised import Supervised
 
+ENGINE = "quire.serving.child"
+"""The module that an engine's process runs."""
 _LOOK_EVERY = 0.5
 """Seconds between looks at whether a process is stuck."""
 _STACK_SECONDS = 1.0
@@ -33,7 +35,20 @@ class ChildProcess:
     async def start(
         self, module: str, settings: object, environment: dict[str, str], files: Sequence[int] = ()
     ) -> None:
-        """Run a module; `environment` is added to this process's own, `files` are open ones that it gets."""
+        """Give a module its settings; it is begun first if it was not yet."""
+        if self._process is None:
+            await self.begin(module, environment, files)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(ConnectionError):  # it died at once; `exited` tells
+            self._process.stdin.write(settings_frame(settings))
+            await self._process.stdin.drain()
+
+    async def begin(self, module: str, environment: dict[str, str], files: Sequence[int] = ()) -> None:
+        """Run a module, which imports what it needs until its settings come.
+
+        `environment` is added to this process's own, `files` are open ones that it gets.
+        """
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -42,10 +57,6 @@ class ChildProcess:
             env=os.environ | environment,
             pass_fds=files,
         )
-        assert self._process.stdin is not None
-        with suppress(ConnectionError):  # it died at once; `exited` tells
-            self._process.stdin.write(settings_frame(settings))
-            await self._process.stdin.drain()
 
     async def exited(self) -> int:
         """Wait for its end; returns the exit status, less than 0 for a signal."""

@@ -9,6 +9,7 @@ from quire.core.errors import ConfigError, RequestFailed, Unavailable
 from quire.core.stats import EngineStats
 from quire.observe.metrics import Metrics
 from quire.serving.board import Board
+from quire.serving.child_process import ChildProcess
 from quire.serving.client import EngineClient
 from quire.serving.dispatcher import Dispatcher
 from quire.serving.engine_link import EngineAddress, read_secret
@@ -34,17 +35,20 @@ class Fleet:
         tenant_weights: dict[str, float] | None = None,
         metrics: Metrics,
         board: Board | None = None,
+        begun: list[ChildProcess] | None = None,
         on_other: Callable[[EngineClient, FromEngine], None],
         on_report: Callable[[int, EngineStats], None],
         on_lost: Callable[[int], None],
     ) -> None:
-        """`on_other` is told what is not about requests: vectors, blocks, checks, profiles."""
+        """`begun` are processes for its first engines. `on_other` is told what is not about requests: blocks, checks,
+        profiles.
+        """
         self._config = config
         self._metrics = metrics
         self._on_other = on_other
         self._on_report = on_report
         self._on_lost = on_lost
-        self._local = ProcessEngines(config, seed, tenant_weights)
+        self._local = ProcessEngines(config, seed, tenant_weights, begun)
         server = config.server
         self._addresses = [EngineAddress.read(each) for each in server.engine_addresses()]
         self._secret = read_secret(server.engine_secret_file) if self._addresses else b""

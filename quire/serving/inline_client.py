@@ -38,7 +38,7 @@ class InlineClient(EngineClient):
     def _run(self) -> None:
         cause = "its thread ended"
         try:
-            from quire.serving.runner import start_runner  # torch comes with it
+            from quire.serving.runner import start_runner  # brings what a whole engine needs
 
             runner = start_runner(self._settings, self._channel)
             self._deliver(runner.started)

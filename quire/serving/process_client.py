@@ -7,11 +7,10 @@ from pathlib import Path
 import zmq
 import zmq.asyncio
 
-from quire.serving.child_process import ChildProcess, exit_cause
+from quire.serving.child_process import ENGINE, ChildProcess, exit_cause
 from quire.serving.client import EngineClient, OnMessage
 from quire.serving.messages import ChildSettings, Close, ToEngine, decode_from_engine, encode
 
-_CHILD = "quire.serving.child"
 _CLOSE_SECONDS = 5.0
 
 
@@ -24,10 +23,11 @@ class ProcessClient(EngineClient):
         context: zmq.asyncio.Context,
         on_message: OnMessage,
         *,
+        process: ChildProcess,
         step_timeout: float,
         environment: dict[str, str],
     ) -> None:
-        """`environment` is added to this process's own."""
+        """`process` may have begun; `environment` is added to this process's own."""
         super().__init__(settings.replica, on_message)
         self._settings = settings
         self._step_timeout = step_timeout
@@ -40,7 +40,7 @@ class ProcessClient(EngineClient):
         # it connects before the engine listens, and keeps what is sent until then; admission bounds how much that is
         self._outbox.setsockopt(zmq.SNDHWM, 0)
         self._outbox.connect(settings.inbox)
-        self._process = ChildProcess()
+        self._process = process
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -48,7 +48,7 @@ class ProcessClient(EngineClient):
         return self._process.pid
 
     async def start(self) -> None:
-        await self._process.start(_CHILD, self._settings, self._environment)
+        await self._process.start(ENGINE, self._settings, self._environment)
         watched = self._process.kill_when_stuck(f"engine {self.number}", self, self._step_timeout)
         self._tasks = [asyncio.create_task(work) for work in (self._listen(), self._watch(), watched)]
 

@@ -6,6 +6,7 @@ import tempfile
 import zmq.asyncio
 
 from quire.config.engine import EngineConfig
+from quire.serving.child_process import ChildProcess
 from quire.serving.client import OnMessage
 from quire.serving.messages import ChildSettings
 from quire.serving.process_client import ProcessClient
@@ -15,7 +16,14 @@ from quire.serving.shares import replica_share
 class ProcessEngines:
     """Every client it makes is a new process, with addresses that no other had."""
 
-    def __init__(self, config: EngineConfig, seed: int, tenant_weights: dict[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        seed: int,
+        tenant_weights: dict[str, float] | None = None,
+        begun: list[ChildProcess] | None = None,
+    ) -> None:
+        """`begun` are processes for the first engines, by number; whoever began them ends those that it still holds."""
         self.folder = tempfile.mkdtemp(prefix="quire-")
         """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
         self.tenant_weights = tenant_weights or {}
@@ -23,6 +31,7 @@ class ProcessEngines:
         self._config = config
         self._seed = seed
         self._context = zmq.asyncio.Context()
+        self._begun = [] if begun is None else begun
         self._made = 0
 
     def settings(self, number: int) -> ChildSettings:
@@ -40,6 +49,7 @@ class ProcessEngines:
             self.settings(number),
             self._context,
             on_message,
+            process=self._begun.pop(0) if self._begun else ChildProcess(),
             step_timeout=self._config.server.step_timeout,
             environment=replica_share(number, self._config.server.replicas).environment,
         )

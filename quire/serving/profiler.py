@@ -2,11 +2,12 @@
 
 import logging
 from types import TracebackType
-from typing import Self
-
-from torch.profiler import ProfilerActivity, profile, supported_activities
+from typing import TYPE_CHECKING, Self
 
 from quire.serving.messages import Profiled
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class StepProfiler:
 
     def __enter__(self) -> Self:
         if self._left and self._active is None:
+            from torch.profiler import ProfilerActivity, profile, supported_activities
+
             activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported_activities()  # type: ignore[no-untyped-call]
             self._active = profile(activities=sorted(activities, key=str), record_shapes=True)
             self._active.start()

@@ -1,5 +1,6 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -180,10 +181,10 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
     ]
 
 
-def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
-    """Load the model and put a runner around it."""
+def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | None = None) -> Runner:
+    """Load the model and put a runner around it; `clock` has what was done before."""
     asked = settings.config
-    clock = StartClock()
+    clock = clock or StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
     started = start_loop(
@@ -201,6 +202,7 @@ def start_runner(settings: ChildSettings, channel: Channel) -> Runner:
         started.resolved.kv.block_size,
         started.facts.spec.hidden_size,
         generates=not only_pools(started.facts),
+        pid=os.getpid(),
         seconds=list(clock.parts),
     )
     return Runner(started.loop, told, channel)

@@ -17,6 +17,9 @@ def settings_frame(settings: object) -> bytes:
 
 
 def read_settings(kind: type[_T]) -> _T:
-    """In the child: what it was started with."""
-    (size,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
+    """In the child: wait for its settings; it exits where whoever started it ends without any."""
+    head = sys.stdin.buffer.read(_LENGTH.size)
+    if not head:
+        sys.exit(0)
+    (size,) = _LENGTH.unpack(head)
     return msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=kind)

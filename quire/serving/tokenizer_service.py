@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from quire.config.parsers import ParserConfig
@@ -46,6 +47,7 @@ class TokenizerService:
         self._template_file = template_file
         self._renderers = TemplatePool()
         self._template: ChatTemplate | None = None
+        self._loading = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="quire-text")
         self._rendering = ThreadPoolExecutor(SIZE, thread_name_prefix="quire-template")
         self._turns = ThreadPoolExecutor(1, thread_name_prefix="quire-grammar")
@@ -53,9 +55,16 @@ class TokenizerService:
 
     def load_template(self) -> ChatTemplate:
         """Compile the template, in a process of its own. Called in a thread, or before serving."""
-        if self._template is None:
-            self._template = load_chat_template(self._path, self.tokenizer, self._renderers, file=self._template_file)
+        with self._loading:
+            if self._template is None:
+                self._template = load_chat_template(
+                    self._path, self.tokenizer, self._renderers, file=self._template_file
+                )
         return self._template
+
+    def begin_template(self) -> None:
+        """Load the template while other things are done; whoever needs it hears what is wrong with it."""
+        self._rendering.submit(self.load_template)
 
     async def style(self) -> AnswerStyle:
         """How the model writes its answers."""

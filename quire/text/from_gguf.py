@@ -90,7 +90,7 @@ def _framed(
     eos = next(iter(special.eos), None)
     behind = _needed(vocabulary, "eos", eos) if vocabulary.flag("add_eos_token", False) else ()
     frame_with(backend, before, behind)
-    return Tokenizer(backend, special, source=vocabulary.source)
+    return Tokenizer(backend, special, source=vocabulary.source, vocab_size=len(vocabulary.tokens))
 
 
 def _needed(vocabulary: GGUFVocabulary, name: str, token_id: int | None) -> tuple[int, ...]:

@@ -11,9 +11,8 @@ from quire.text.spm_vocabulary import add_typed_tokens
 
 def bpe_backend(vocabulary: GGUFVocabulary, variant: Variant) -> tokenizers.Tokenizer:
     """A tokenizer for the vocabulary, without tokens around a text."""
-    ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens)}
     try:
-        model = models.BPE(vocab=ids, merges=vocabulary.merges(), ignore_merges=variant.ignore_merges)
+        model = models.BPE(vocab=vocabulary.ids, merges=vocabulary.merges(), ignore_merges=variant.ignore_merges)
     except Exception as error:  # the library raises nothing more precise
         raise CheckpointError(f"{vocabulary.source} holds merges that do not fit its tokens: {error}.") from None
     backend = tokenizers.Tokenizer(model)

@@ -27,6 +27,8 @@ class GGUFVocabulary:
     """Tokens by id with their types, and the metadata that says how they are used."""
 
     tokens: list[str]
+    ids: dict[str, int]
+    """By token."""
     types: list[int]
     kind: str
     """`tokenizer.ggml.model`: gpt2, llama, bert, ..."""
@@ -56,7 +58,15 @@ class GGUFVocabulary:
 
     def merges(self) -> list[tuple[str, str]]:
         """The pairs of tokens that merge, first the one that merges first."""
-        return [_pair(merge, self.source) for merge in _array(self.metadata, _PREFIX + "merges", str, self.source)]
+        merges = _array(self.metadata, _PREFIX + "merges", str, self.source)
+        # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
+        pairs = [(merge[:at], merge[at + 1 :]) for merge in merges if (at := merge.find(" ", 1)) > 0]
+        if len(pairs) < len(merges):
+            wrong = next(merge for merge in merges if merge.find(" ", 1) < 0)
+            raise CheckpointError(
+                f"{self.source} gives the merge {wrong!r}, which is not two tokens; convert the model again."
+            )
+        return pairs
 
     def scores(self) -> list[float]:
         """How good each token is; all alike where the file does not say."""
@@ -78,14 +88,10 @@ class GGUFVocabulary:
         )
 
     def _ends_of_turns(self) -> list[int]:
-        found = {
-            token: token_id
-            for token_id, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
-            if kind == PieceType.CONTROL and token in _END_OF_TURN
-        }
-        if found.keys() >= _HARMONY:
-            found.pop("<|end|>", None)
-        return list(found.values())
+        found = {token for token in self.ids.keys() & _END_OF_TURN if self.types[self.ids[token]] == PieceType.CONTROL}
+        if found >= _HARMONY:
+            found.discard("<|end|>")
+        return sorted(self.ids[token] for token in found)
 
 
 def read_vocabulary(header: GGUFHeader) -> GGUFVocabulary:
@@ -94,16 +100,16 @@ def read_vocabulary(header: GGUFHeader) -> GGUFVocabulary:
     kind, pre = metadata.get(_PREFIX + "model"), metadata.get(_PREFIX + "pre", "default")
     if not isinstance(kind, str) or not isinstance(pre, str):
         raise CheckpointError(f"{source} does not give {_PREFIX}model; it carries no tokenizer, give one as a folder.")
-    tokens = [
-        str(token) or f"[EMPTY_{token_id}]"
-        for token_id, token in enumerate(_array(metadata, _PREFIX + "tokens", str, source))
-    ]
-    _refuse_repeats(tokens, source)
+    found = _array(metadata, _PREFIX + "tokens", str, source)
+    tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(found)]
+    ids = dict(zip(tokens, range(len(tokens)), strict=True))
+    if len(ids) < len(tokens):
+        _refuse_repeats(tokens, source)
     types = [int(PieceType.NORMAL)] * len(tokens)
     if _PREFIX + "token_type" in metadata:
-        types = [int(value) for value in _array(metadata, _PREFIX + "token_type", int, source)]
+        types = list(map(int, _array(metadata, _PREFIX + "token_type", int, source)))
         _same_length(types, tokens, "token_type", source)
-    return GGUFVocabulary(tokens, types, kind, pre, dict(metadata), source)
+    return GGUFVocabulary(tokens, ids, types, kind, pre, dict(metadata), source)
 
 
 def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], source: str) -> list[Any]:
@@ -111,17 +117,10 @@ def _array(metadata: dict[str, Any], key: str, kind: type | tuple[type, ...], so
     if not isinstance(value, GGUFArray):
         raise CheckpointError(f"{source} does not give {key} as an array; convert the model again.")
     values = value.read()
-    if not all(isinstance(item, kind) for item in values):
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not all(issubclass(found, kinds) for found in set(map(type, values))):
         raise CheckpointError(f"{source} gives {key} with elements of another type; convert the model again.")
     return values
-
-
-def _pair(merge: str, source: str) -> tuple[str, str]:
-    # The first part may itself begin with a space, in vocabularies that are not written in GPT-2's alphabet.
-    at = merge.find(" ", 1)
-    if at < 0:
-        raise CheckpointError(f"{source} gives the merge {merge!r}, which is not two tokens; convert the model again.")
-    return merge[:at], merge[at + 1 :]
 
 
 def _same_length(values: Sequence[object], tokens: Sequence[str], name: str, source: str) -> None:

@@ -95,6 +95,9 @@ def merges_of(vocabulary: SpmVocabulary) -> list[tuple[str, str]]:
     return [(left, right) for _, _, left, right in ranked]
 
 
+_MATCHED_WHOLE = frozenset(map(int, (PieceType.CONTROL, PieceType.UNKNOWN, PieceType.USER_DEFINED)))
+
+
 def add_typed_tokens(
     backend: tokenizers.Tokenizer,
     tokens: Sequence[str],
@@ -110,7 +113,7 @@ def add_typed_tokens(
             rstrip=token_id in strips_right,
         )
         for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True))
-        if kind in (PieceType.CONTROL, PieceType.UNKNOWN, PieceType.USER_DEFINED)
+        if kind in _MATCHED_WHOLE
     ]
     backend.add_special_tokens([token for token in added if token.special])
     backend.add_tokens([token for token in added if not token.special])

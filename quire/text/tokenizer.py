@@ -25,10 +25,12 @@ class Tokenizer:
         source: str,
         most_characters: int = MOST_CHARACTERS,
         with_types: bool = True,
+        vocab_size: int | None = None,
     ) -> None:
         """`source` names the tokenizer in errors; texts of more than `most_characters` are refused.
 
-        `with_types`: the model is told which of a pair's texts a token is of.
+        `with_types`: the model is told which of a pair's texts a token is of. `vocab_size` is looked up unless given,
+        which takes a tenth of a start.
         """
         # A tokenizer.json may carry the settings of its training; a prompt is never cut or padded.
         backend.no_truncation()
@@ -36,7 +38,9 @@ class Tokenizer:
         self._backend = backend
         self._most_characters = most_characters
         self._with_types = with_types
-        self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        if vocab_size is None:
+            vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.vocab_size = vocab_size
         """One more than the highest token id."""
         self.pieces = Pieces(backend, self.vocab_size, source)
         self.special = special

@@ -2,19 +2,17 @@
 
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from quire.config.resolved import Resolved
+from quire.core.version import QUIRE_VERSION
 from quire.models.loading.default_model import cache_folder
 from quire.models.loading.folder import find_model
 from quire.ops.cpu.machine import set_machine
 from quire.ops.cpu.packed_cache import PackedCache, open_packed_cache
-from quire.ops.cpu.packing import Packing
 from quire.ops.cpu.threads import Placement, placement
+from quire.worker.core_record import CoreRecord, load_record, save_record
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -30,16 +28,26 @@ class CpuCore:
     """What a worker needs of the core."""
 
     machine: "_core.Machine"
-    packing: Packing
+    cache: PackedCache | None
+    """None: packed weights stay in memory."""
 
     def loaded(self, *, worked: bool) -> None:
         """To be called when all weights are packed, or cannot be."""
-        if self.packing.cache is None:
+        if self.cache is None:
             return
         if worked:
-            self.packing.cache.commit()
+            self.cache.commit()
         else:
-            self.packing.cache.discard()
+            self.cache.discard()
+
+    def keep(self, record: CoreRecord) -> None:
+        """Keep what was recorded of the model for later starts, beside its packed weights."""
+        if self.cache is not None:
+            save_record(record, self.cache.record_path)
+
+    def record(self) -> CoreRecord | None:
+        """What an earlier start kept, if its packed weights are there too."""
+        return None if self.cache is None or self.cache.file is None else load_record(self.cache.record_path)
 
 
 def start_core(path: Path, resolved: Resolved) -> CpuCore:
@@ -50,9 +58,7 @@ def start_core(path: Path, resolved: Resolved) -> CpuCore:
     _stay_with(chosen)
     machine = _core.Machine(chosen.threads, chosen.cpus, "")
     set_machine(machine)
-    # what is left to torch is small, and a second pool would take the cores from the first
-    torch.set_num_threads(1)
-    return CpuCore(machine, Packing(machine, _cache(path, resolved)))
+    return CpuCore(machine, open_cache(path, resolved))
 
 
 def _placement(resolved: Resolved) -> Placement:
@@ -69,17 +75,11 @@ def _stay_with(chosen: Placement) -> None:
         os.sched_setaffinity(0, chosen.cpus)
 
 
-def _cache(path: Path, resolved: Resolved) -> PackedCache | None:
+def open_cache(path: Path, resolved: Resolved) -> PackedCache | None:
+    """The packed weights of the model at `path`, for one load; None where they are not worth a file."""
     if resolved.weight_bytes < _SMALLEST_KEPT or resolved.random_weights:
         return None
     found = find_model(path)
     files = found.safetensors if found.gguf is None else [found.gguf]
     kept = "kept" if resolved.keep_packed else "expanded"
-    return open_packed_cache(cache_folder().parent / "packed", files, f"{_version()}, {kept}")
-
-
-def _version() -> str:
-    try:
-        return version("quire")
-    except PackageNotFoundError:
-        return "unknown"
+    return open_packed_cache(cache_folder().parent / "packed", files, f"{QUIRE_VERSION}, {kept}")

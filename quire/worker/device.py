@@ -1,40 +1,79 @@
-"""What the device of this machine is and can do."""
+"""What the device of this machine is and can do. torch is asked only where there may be a GPU."""
 
+import ctypes
 import os
 from dataclasses import replace
-
-import torch
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quire.config.devices import DEVICES
 from quire.config.facts import DeviceFacts
 from quire.ops.cpu import native
 
+if TYPE_CHECKING:
+    import torch
 
-def this_device() -> torch.device:
+_DRIVERS = ("libcuda.so.1", "libcuda.dylib", "nvcuda.dll")
+_AMD = Path("/dev/kfd")
+
+
+def may_have_gpu() -> bool:
+    """Whether torch could find a GPU: a driver is there. It takes no time, where importing torch takes seconds."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
+        return False
+    return _AMD.exists() or any(_can_load(driver) for driver in _DRIVERS)
+
+
+@cache
+def _can_load(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def this_device() -> "torch.device":
     """The first GPU where there is one, else the CPU."""
+    import torch
+
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def used_memory(device: torch.device) -> tuple[int, int]:
+def used_memory(device: "torch.device") -> tuple[int, int]:
     """Bytes in use on a GPU, by whomever, and bytes it has; zeros for the CPU."""
     if device.type != "cuda":
         return 0, 0
+    import torch
+
     free, total = torch.cuda.mem_get_info(device)
     return total - free, total
 
 
-def device_facts(device: torch.device) -> DeviceFacts:
+def device_facts(device: "torch.device") -> DeviceFacts:
     """Facts of a real device; speeds are those of the preset that resembles it, as they only feed estimates."""
-    host_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device)
-        like = _resembling(properties.name)
-        capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
-        facts = _facts(like, properties.name, properties.total_memory, host_memory, capable)
-        return replace(facts, free_bytes=torch.cuda.mem_get_info(device)[0])
-    facts = _facts(DEVICES["cpu"], "cpu", host_memory, host_memory, DEVICES["cpu"].dtypes)
+    if device.type != "cuda":
+        return cpu_facts()
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    like = _resembling(properties.name)
+    capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
+    facts = _facts(like, properties.name, properties.total_memory, _host_memory(), capable)
+    return replace(facts, free_bytes=torch.cuda.mem_get_info(device)[0])
+
+
+def cpu_facts() -> DeviceFacts:
+    """Facts of this machine's CPU."""
+    memory = _host_memory()
+    facts = _facts(DEVICES["cpu"], "cpu", memory, memory, DEVICES["cpu"].dtypes)
     core = native.load()
     return replace(facts, has_cpu_core=core is not None, has_tiles=core is not None and native.TILES in core.variants())
+
+
+def _host_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _resembling(name: str) -> DeviceFacts:

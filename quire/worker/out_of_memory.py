@@ -1,11 +1,13 @@
 """Telling a device that ran out of memory from other errors, without keeping alive what filled it."""
 
+import sys
 from collections.abc import Callable
-from typing import TypeVar
-
-import torch
+from typing import TYPE_CHECKING, TypeVar
 
 from quire.core.errors import OutOfDeviceMemory
+
+if TYPE_CHECKING:
+    import torch
 
 Result = TypeVar("Result")
 
@@ -15,7 +17,8 @@ _MOST_CHARACTERS = 300
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    if isinstance(error, torch.OutOfMemoryError):
+    torch = sys.modules.get("torch")  # where nobody has imported it, it has not run out of memory
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
 
@@ -32,8 +35,10 @@ def telling_out_of_memory(compute: Callable[[], Result]) -> Result:
     raise OutOfDeviceMemory(told)
 
 
-def free_cached_memory(device: torch.device) -> None:
+def free_cached_memory(device: "torch.device") -> None:
     """Give what torch keeps for later back to the device, so that it can be cut anew."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()

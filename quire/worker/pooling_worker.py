@@ -7,6 +7,7 @@ import torch
 
 from quire.config.resolved import StepLimits
 from quire.core.plan import Admission, StepPlan
+from quire.core.request import Request
 from quire.models.language_model import LanguageModel
 from quire.ops.upload import towards_host
 from quire.worker.out_of_memory import free_cached_memory
@@ -38,6 +39,9 @@ class PoolingWorker:
             self._readouts.admit(admission)
         pooled = self._compute(plan) if plan.rows else PooledStep()
         return RunningStep(plan.step, None, {}, device_time, pooled=pooled)
+
+    def prepare(self, request: Request) -> None:
+        """Everything is there."""
 
     def warm_up(self) -> bool:
         """There is nothing to warm up."""

@@ -1,15 +1,17 @@
 """RecordedModel: a decoder whose layers run as one program of the native CPU core."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from quire.layers.batch import Batch, KVLayer
+from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
 from quire.models.language_model import LanguageModel
-from quire.ops.cpu.tape import Tape, TapeInput, TapeProgram, Value
+from quire.ops.cpu.tape import References, Tape, TapeInput, TapeProgram, Value
+from quire.worker.core_record import CoreRecord, RecordedMatrix, RecordedRope, code_version
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -18,10 +20,19 @@ if TYPE_CHECKING:
 class RecordedModel:
     """Called like the decoder; records it when it is first called, as by then all its weights must be there."""
 
-    def __init__(self, model: LanguageModel, kv: Sequence[KVLayer], machine: "_core.Machine") -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        kv: Sequence[KVLayer],
+        machine: "_core.Machine",
+        keep: Callable[[CoreRecord], None] | None = None,
+    ) -> None:
+        """`keep` is given what was recorded, where that is all there is to the model."""
         self._model = model
         self._kv = list(kv)
         self._machine = machine
+        self._keep = keep
+        self._references = References()
         self._program: TapeProgram | None = None
         self._head: TapeProgram | None = None
         self._vocabulary = 0
@@ -34,7 +45,7 @@ class RecordedModel:
             self._model.gate.wait_for_all()
         x = self._model.embed(input_ids, positions, batch).float()
         if self._program is None:
-            self._program = record(self._model, self._kv, x.shape[1])
+            self._program = record(self._model, self._kv, x.shape[1], self._references)
         hidden = torch.empty(x.shape)
         self._num_sequences.fill_(len(batch.lengths))
         given = {
@@ -54,15 +65,52 @@ class RecordedModel:
     def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
         """[rows, vocabulary] of hidden states that a call gave, one or more; `prompts` of them are of prompts."""
         if self._head is None:
-            self._head, self._vocabulary = record_head(self._model, hidden.shape[1])
+            self._head, self._vocabulary = record_head(self._model, hidden.shape[1], self._references)
+            self._keep_record(hidden.shape[1])
         logits = torch.empty((hidden.shape[0], self._vocabulary))
         self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits}, prompts)
         return self._model.finish_logits(logits)
 
+    def _keep_record(self, width: int) -> None:
+        """The cache is that of the recorded layers."""
+        words = self._model.words_alone
+        ropes = [cast(Rope, rope).fixed for rope in self._model.ropes]
+        fixed = [rope for rope in ropes if rope is not None]
+        is_all = words is not None and len(fixed) == len(ropes) and self._model.spec.logit_softcap is None
+        if self._keep is None or self._program is None or self._head is None or words is None or not is_all:
+            return
+        table = cast(PackedWeight, words.weight).packed.only
+        weights, matrices = list(self._references.weights), [*self._references.matrices, table]
+        recorded: list[RecordedMatrix] = []
+        for matrix in matrices:
+            if matrix.bias is not None:
+                weights.append(matrix.bias)
+            bias = None if matrix.bias is None else len(weights) - 1
+            recorded.append(RecordedMatrix(matrix.name, matrix.form, bias))
+        layers = {layer.keys.data_ptr(): number for number, layer in enumerate(self._kv)}
+        self._keep(
+            CoreRecord(
+                made_by=code_version(),
+                layers=self._program.recording,
+                head=self._head.recording,
+                weights=[_bytes(weight) for weight in weights],
+                matrices=recorded,
+                caches=[layers[keys.data_ptr()] for keys, _ in self._references.caches],
+                groups=[layer.group for layer in self._kv],
+                ropes=[RecordedRope(_bytes(frequencies), factor) for frequencies, factor in fixed],
+                words=len(matrices) - 1,
+                word_scale=self._model.spec.embedding.scale,
+                hidden_size=width,
+                num_logits=self._vocabulary,
+                vocabulary=self._model.spec.vocab_size,
+                logit_scale=self._model.spec.logit_scale,
+            )
+        )
 
-def record(model: LanguageModel, kv: list[KVLayer], width: int) -> TapeProgram:
+
+def record(model: LanguageModel, kv: list[KVLayer], width: int, references: References | None = None) -> TapeProgram:
     """The model's layers and last norm, with this cache."""
-    tape = Tape()
+    tape = Tape(references)
     x = tape.given(TapeInput("x"), width)
     groups = range(max(layer.group for layer in kv) + 1)
     batch = _recorded(
@@ -81,12 +129,16 @@ def record(model: LanguageModel, kv: list[KVLayer], width: int) -> TapeProgram:
     return tape.finish()
 
 
-def record_head(model: LanguageModel, width: int) -> tuple[TapeProgram, int]:
+def record_head(model: LanguageModel, width: int, references: References | None = None) -> tuple[TapeProgram, int]:
     """The model's output head, and how many logits it makes."""
-    tape = Tape()
+    tape = Tape(references)
     logits = cast(Value, model.project(cast(Tensor, tape.given(TapeInput("hidden"), width))))
     tape.give(logits, TapeInput("logits"))
     return tape.finish(), logits.width
+
+
+def _bytes(weight: Tensor) -> bytes:
+    return weight.numpy().tobytes()
 
 
 def _recorded(batch: type[Batch], **fields: object) -> Batch:

@@ -7,6 +7,7 @@ import torch
 from quire.core.plan import Admission, TableDelta
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
+from quire.worker.row_shape import RowShape
 
 
 class Rows:
@@ -15,17 +16,24 @@ class Rows:
     Behind them lies a spare one for places of a batch that nobody reads: an empty sequence, all in block 0.
     """
 
-    def __init__(self, count: int, max_len: int, block_size: int, num_groups: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        count: int,
+        max_len: int,
+        block_size: int,
+        num_groups: int,
+        device: torch.device,
+        states: RowStates | None = None,
+    ) -> None:
+        """`states` are those of the same size that are there already."""
         self._device = device
         self.spare = count
-        rows = count + 1
-        # lookahead may reach a block past the longest sequence
-        most_blocks = -(-max_len // block_size) + 2
-        self.states = RowStates(
-            tokens=torch.zeros((rows, max_len + 1), dtype=torch.int32, device=device),
-            num_computed=torch.zeros(rows, dtype=torch.int64, device=device),
-            lengths_for_angles=torch.zeros(rows, dtype=torch.int64, device=device),
-            tables=[torch.zeros((rows, most_blocks), dtype=torch.int32, device=device) for _ in range(num_groups)],
+        shape = RowShape(count, max_len, block_size)
+        self.states = states or RowStates(
+            tokens=torch.zeros(shape.tokens, dtype=torch.int32, device=device),
+            num_computed=torch.zeros(shape.rows, dtype=torch.int64, device=device),
+            lengths_for_angles=torch.zeros(shape.rows, dtype=torch.int64, device=device),
+            tables=[torch.zeros(shape.table, dtype=torch.int32, device=device) for _ in range(num_groups)],
         )
 
     def admit(self, admission: Admission) -> None:

@@ -24,9 +24,11 @@ from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
+from quire.ops.cpu.packing import Packing
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
 from quire.worker.compile_ahead import compile_ahead
+from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, start_core
 from quire.worker.largest_step import check_memory
 from quire.worker.worker import Worker
@@ -49,15 +51,21 @@ def start_worker(
     progress: Progress | None = None,
     grammars: Grammars | None = None,
     clock: StartClock | None = None,
+    core: CpuCore | None = None,
+    memory: CoreMemory | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
-    `grammars` are those of structured output; `clock` is told what took how long.
+    `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
+    started already, and `memory` that of a worker to go on from.
     """
     clock = clock or StartClock()
-    core = start_core(path, resolved) if resolved.cpu_core else None  # looks at the files before they are opened
-    if core is None and resolved.cpu_threads is not None:
+    if resolved.cpu_core:
+        core = core or start_core(path, resolved)  # looks at the files before they are opened
+        # what is left to torch is small, and a second pool would take the cores from the first
+        torch.set_num_threads(1)
+    elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
     spec = described.matched.spec
@@ -68,8 +76,7 @@ def start_worker(
     )
     rows = resolved.limits.max_num_seqs + 1  # one is spare
     sampling = SamplingState(rows, spec.vocab_size, device, seed, grammar_cache=grammars)
-    machine = None if core is None else core.machine
-    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, machine)
+    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, core, memory)
     clock.done("memory for KV and steps")
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
@@ -145,5 +152,5 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
 def _method(resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
     """How matrices are held and multiplied by."""
     if core is not None:
-        return PackedMethod(core.packing, keep=resolved.keep_packed)
+        return PackedMethod(Packing(core.machine, core.cache), keep=resolved.keep_packed)
     return GgufMethod(dtype) if resolved.keep_packed else DenseMethod(dtype)

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, StepPlan
+from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.ops.functional import Attend, decode_inputs, finish_step, paged_attention, shared_prefix_attention
+from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.sampler import SampledTokens, Sampler
@@ -21,8 +22,11 @@ from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
+from quire.worker.core_memory import CoreMemory
+from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.readouts import Readouts
@@ -31,9 +35,6 @@ from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.warmup import warmup_steps
-
-if TYPE_CHECKING:
-    from quire.ops.cpu import _core
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
 """Tokens, their positions and the step's batch to hidden states."""
@@ -50,23 +51,28 @@ class Worker:
         limits: StepLimits,
         sampling: SamplingState,
         device: torch.device,
-        machine: "_core.Machine | None" = None,
+        core: CpuCore | None = None,
+        memory: CoreMemory | None = None,
     ) -> None:
-        """`machine` is the native CPU core's, where that computes."""
+        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from."""
         self._sampling = sampling
         self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
-        self._storage = KVStorage(layout, getattr(torch, layout.dtype), device)
+        kv = None if memory is None else torch.from_numpy(memory.kv)
+        self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
         self._kv = [_kv_layer(self._storage, index) for index in range(len(model.layers))]
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
-        if machine is not None:
+        if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = RecordedModel(model, self._kv, machine)
+            computed = RecordedModel(model, self._kv, core.machine, core.keep)
         self._forward: Forward = computed
-        self._needs_all_hidden = machine is not None
+        self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
-        self._rows = Rows(limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device)
+        states = None if memory is None else _row_states(memory)
+        self._rows = Rows(
+            limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device, states
+        )
         self._constrained = ConstrainedSteps(
             sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
         )
@@ -78,13 +84,13 @@ class Worker:
         self._device = device
         self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
-        self._lengths = [0] * limits.max_num_seqs
-        """Tokens each row has computed, as the host knows it: bounds the tables of a step."""
-        self._prompt_lengths = [0] * limits.max_num_seqs
+        self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
             self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
+        for admission in () if memory is None else memory.admitted.values():
+            self._admit_to_sampling(admission)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -93,20 +99,23 @@ class Worker:
         self._apply_changes(plan)
         if not plan.rows:
             return RunningStep(plan.step, None, {}, device_time)
-        self._count_tokens(plan)
+        self._lengths.count(plan)
         if self._graphs is not None and self._only_decodes(plan):
             return self._decode(self._graphs, plan, device_time)
         inputs = self._make_inputs(plan)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
-        prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths, self._rows.states.tokens)
-        pooled = self._readouts.take(plan, hidden, self._lengths)
+        prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
+        pooled = self._readouts.take(plan, hidden, self._lengths.computed)
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
         running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained, pooled)
-        self._constrained.drawn(plan, running, self._lengths)
+        self._constrained.drawn(plan, running, self._lengths.computed)
         return running
+
+    def prepare(self, request: Request) -> None:
+        """Everything is there."""
 
     @torch.inference_mode()
     def warm_up(self) -> bool:
@@ -153,7 +162,7 @@ class Worker:
         else:
             sampled = graphs.run(plan.rows, self._sampling.mode, shared=shared)
         running = RunningStep(plan.step, sampled, {}, device_time, constrained)
-        self._constrained.drawn(plan, running, self._lengths)
+        self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
     def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
@@ -173,7 +182,7 @@ class Worker:
 
     def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[SampledTokens, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._logits(last, self._ends_of_prompts(plan))
+        logits = self._logits(last, self._lengths.ends_of_prompts(plan))
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
@@ -195,18 +204,19 @@ class Worker:
             self._prefix_tiles.follow(plan)
 
     def _admit(self, admission: Admission) -> None:
-        row, params = admission.row, admission.params
         self._rows.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
-        self._lengths[row] = admission.num_computed
-        self._prompt_lengths[row] = admission.num_prompt
-        if admission.pooling is not None:  # it samples nothing, and the mode of sampling is not to follow from it
+        self._lengths.admit(admission)
+        if admission.pooling is None:
+            self._admit_to_sampling(admission)
+        else:  # it samples nothing, and the mode of sampling is not to follow from it
             self._readouts.admit(admission)
-            return
+
+    def _admit_to_sampling(self, admission: Admission) -> None:
         self._sampling.admit(
-            row,
-            params,
+            admission.row,
+            admission.params,
             request_id=admission.request_id,
             index=admission.index,
             prompt=admission.tokens[: admission.num_prompt],
@@ -215,34 +225,21 @@ class Worker:
             bad_words=admission.bad_words,
         )
 
-    def _count_tokens(self, plan: StepPlan) -> None:
-        for row, count in zip(plan.rows, plan.counts, strict=True):
-            self._lengths[row] += count
-
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
-        longest = max(self._lengths[row] for row in plan.rows)
-        max_blocks = -(-longest // self._block_size)
+        max_blocks = self._lengths.most_blocks(plan, self._block_size)
         all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
-        prompts = self._tokens_of_prompts(plan)
+        prompts = self._lengths.tokens_of_prompts(plan)
         return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
 
-    def _tokens_of_prompts(self, plan: StepPlan) -> range:
-        """Where the step's prompt chunks lie, which a plan has side by side."""
-        begin = end = start = 0
-        for row, count in zip(plan.rows, plan.counts, strict=True):
-            if self._is_in_prompt(row):
-                begin, end = begin if end else start, start + count
-            start += count
-        return range(begin, end)
 
-    def _ends_of_prompts(self, plan: StepPlan) -> range:
-        """Which of the rows that sample do so behind their prompt: a plan has them behind the answers."""
-        ends = sum(self._is_in_prompt(row) for row in plan.rows[: plan.num_sampling])
-        return range(plan.num_sampling - ends, plan.num_sampling)
-
-    def _is_in_prompt(self, row: int) -> bool:
-        """Whether the step's last token of this row is its prompt's."""
-        return self._lengths[row] <= self._prompt_lengths[row]
+def _row_states(memory: CoreMemory) -> RowStates:
+    """The same memory as tensors."""
+    return RowStates(
+        tokens=torch.from_numpy(memory.tokens),
+        num_computed=torch.from_numpy(memory.computed),
+        lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
+        tables=[torch.from_numpy(table) for table in memory.tables],
+    )
 
 
 def _kv_layer(storage: KVStorage, index: int) -> KVLayer:

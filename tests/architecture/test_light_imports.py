@@ -55,3 +55,36 @@ def test_importing_bookkeeping_loads_nothing_heavy(room: str) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     assert heavy_modules_after(RUN_HELP) == []
+
+
+def test_a_front_loads_nothing_heavy() -> None:
+    """It talks to clients and to engines; tensors are the engines'."""
+    modules = [
+        module.name
+        for module in rules.read_package(ROOT).modules.values()
+        if module.place.startswith(("server.", "serving."))
+    ]
+    fronts = [name for name in modules if not name.endswith(("serving.child", "serving.runner"))]
+    assert "quire.server.run" in fronts
+    assert heavy_modules_after(IMPORT_ALL, *fronts) == []
+
+
+def test_an_engine_loads_torch_only_when_a_model_needs_it() -> None:
+    assert "torch" not in heavy_modules_after(IMPORT_ALL, "quire.serving.runner", "quire.worker.start_core_worker")
+    assert "torch" not in heavy_modules_after(IMPORT_ALL, "quire.worker.core_worker", "quire.engine.start")
+
+
+def test_engines_begin_before_the_server_is_imported() -> None:
+    """What `quire serve` runs first brings nothing of what it imports while engines import their own modules."""
+    code = "import sys, quire.cli.serve, quire.server.run\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "quire.serving.begun_engines" in loaded
+    assert not loaded & {"quire.server.front", "quire.serving.async_llm", "zmq", "starlette", "prometheus_client"}
+
+
+def test_no_process_of_a_server_looks_up_installed_packages() -> None:
+    """That brings parsers of mails and archives, which take longer to import than most of quire."""
+    code = "import sys, quire.server.front, quire.server.app, quire.serving.runner\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"importlib.metadata"}

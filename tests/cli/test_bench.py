@@ -73,7 +73,7 @@ def test_startup(run_tiny: list[str], tmp_path: Path, of: str) -> None:
     if of == "server":
         # told by /stats; the engine loads beside the server, and both before it is ready
         told = {name: seconds for name, seconds in found.items() if name.startswith(("server: ", "engine: "))}
-        assert {"server: reading the tokenizer", "engine: importing torch", "engine: building the model"} <= set(told)
+        assert {"server: reading the tokenizer", "engine: importing modules", "engine: finding the device"} <= set(told)
         for side in ("server: ", "engine: "):
             assert 0 < sum(seconds for name, seconds in told.items() if name.startswith(side)) < found["start to ready"]
     if of == "engine":

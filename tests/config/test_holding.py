@@ -9,7 +9,7 @@ from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.facts import ModelFacts
 from quire.config.holding import Holding
 from quire.core.ggml_types import PACKED
-from quire.ops.cpu.matrix import StoredRows, packed_bytes, runs_alike
+from quire.ops.cpu.matrix import StoredRows, packed_form, runs_alike
 from quire.spec.matrix import MatrixSpec, Part
 from tests.config.examples import TINY
 
@@ -44,7 +44,7 @@ def test_parts_that_are_held_alike_share_panels(first: str, second: str) -> None
     """Rows that fill no panel show which parts the core makes one matrix of."""
     rows, columns, kinds = (24, 8, 9), 256, (first, second, second)
     parts = [StoredRows(kind, NOTHING, count) for kind, count in zip(kinds, rows, strict=True)]
-    expected = sum(packed_bytes(run, columns) for run in runs_alike(parts))
+    expected = sum(packed_form(run, columns).size for run in runs_alike(parts))
     holding = Holding("float32", keep_packed=True, cpu_core=True)
     assert holding.matrix_bytes(stored(*kinds), matrix(rows, columns)) == expected
 

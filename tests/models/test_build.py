@@ -85,9 +85,9 @@ def held_bytes(model: nn.Module) -> int:
     """Bytes of weights in memory, wherever a method keeps them; angles are no weights."""
     angles = {id(buffer) for part in model.modules() if isinstance(part, Rope) for buffer in part.buffers()}
     held = {id(buffer): buffer.nbytes for buffer in model.buffers() if id(buffer) not in angles}
-    packed = [part._loaded() for part in model.modules() if isinstance(part, PackedWeight)]
-    owned = [owner for weight in packed for matrix in weight._matrices for owner in matrix.owners[:1]]
-    return sum(held.values()) + sum(data.nbytes for data in owned if isinstance(data, torch.Tensor))
+    packed = [part.packed for part in model.modules() if isinstance(part, PackedWeight)]
+    owned = [matrix.data for weight in packed for matrix in weight._matrices]
+    return sum(held.values()) + sum(data.nbytes for data in owned)
 
 
 def assert_planned(path: Path, method: LinearMethod, holding: Holding) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from quire.core.sampling_params import SamplingParams
 from quire.ops.reference import sample_tokens
 from quire.sampling import sampler as sampler_module
-from quire.sampling.sampler import INVALID_TOKEN, Sampler
+from quire.sampling.mode import INVALID_TOKEN
+from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
 from tests.sampling import oracle
 from tests.sampling.oracle import Case

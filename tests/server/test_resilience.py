@@ -155,7 +155,7 @@ async def _until_stepping(client: httpx.AsyncClient) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 12, 2), pytest.param(50, 32, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 40, 2), pytest.param(50, 40, 3, marks=pytest.mark.slow)])
 def test_killed_engines_lose_no_request(server, count, tokens, kills):
     bodies = mixed(count, tokens)
     expected = asyncio.run(ask_all(server, bodies))

@@ -37,7 +37,7 @@ def test_stats_are_as_the_document_says(live_server: LiveServer):
     [request] = [each for each in found["requests"] if each["max_tokens"] == 400]
     assert request["endpoint"] == "/v1/completions"
     assert found["engines"][0]["pid"] > 0
-    assert {"importing torch", "building the model"} <= set(found["engines"][0]["start_seconds"])
+    assert {"importing modules", "finding the device"} <= set(found["engines"][0]["start_seconds"])
     assert "making routes" in found["start_seconds"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from quire.config.parsers import ParserConfig
 from quire.core.errors import Overloaded
+from quire.serving import tokenizer_service
 from quire.serving.tokenizer_service import MOST_WAITING, TokenizerService
 
 
@@ -66,4 +67,31 @@ def test_slow_templates_leave_tokenizing_its_threads(tiny_chat: Path, monkeypatc
         await asyncio.gather(*slow)
 
     asyncio.run(scenario())
+    texts.close()
+
+
+def test_a_template_is_loaded_once_however_many_ask_at_the_same_time(
+    tiny_chat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = TokenizerService(tiny_chat, None, ParserConfig())
+    load, go, begun, calls = tokenizer_service.load_chat_template, threading.Event(), threading.Event(), list[Path]()
+
+    def watched(path: Path, *given: Any, **options: Any) -> Any:
+        calls.append(path)
+        begun.set()
+        go.wait()
+        return load(path, *given, **options)
+
+    async def ask() -> list[str]:
+        texts.begin_template()
+        await asyncio.to_thread(begun.wait)
+        asking = [asyncio.ensure_future(texts.render([{"role": "user", "content": "a"}])) for _ in range(2)]
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(*asking)
+
+    monkeypatch.setattr(tokenizer_service, "load_chat_template", watched)
+    first, second = asyncio.run(ask())
+    assert first == second
+    assert calls == [tiny_chat]
     texts.close()

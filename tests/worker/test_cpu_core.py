@@ -57,7 +57,7 @@ def test_torch_takes_the_threads_where_it_computes(path: Path) -> None:
 
 
 def test_small_models_are_packed_in_memory(path: Path) -> None:
-    assert start_core(path, resolved_for(path)).packing.cache is None
+    assert start_core(path, resolved_for(path)).cache is None
 
 
 def test_packed_weights_are_kept_once_all_are_there(

@@ -26,12 +26,13 @@ class PackedWeight(Weight):
         self._packed: PackedLinear | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return packed_linear(x, self._loaded())
+        return packed_linear(x, self.packed)
 
     def rows(self, ids: Tensor) -> Tensor:
-        return self._loaded().lookup(ids)
+        return self.packed.lookup(ids)
 
-    def _loaded(self) -> PackedLinear:
+    @property
+    def packed(self) -> PackedLinear:
         assert self._packed is not None, f"{self._matrix.name} was not loaded"
         return self._packed
 

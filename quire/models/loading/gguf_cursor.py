@@ -101,8 +101,7 @@ class Cursor:
         if element_type in _NUMBERS:
             self.skip(count * _NUMBERS[element_type].size)
         elif element_type == STRING:
-            for _ in range(count):
-                self.skip(self.u64())
+            self._pass_strings(count)
         elif depth == _DEEPEST_ARRAY:
             self.fail(f"arrays are nested deeper than {_DEEPEST_ARRAY}")
         else:
@@ -113,4 +112,41 @@ class Cursor:
         """The elements of an array whose bytes `skip_elements` has been over before."""
         if element_type == ARRAY:
             return [self.elements(*self.array_head()) for _ in range(count)]
-        return [self.scalar(element_type) for _ in range(count)]
+        if element_type == STRING:
+            return self._strings(count)
+        if element_type == BOOL:
+            return [self.scalar(BOOL) for _ in range(count)]
+        number = _NUMBERS[element_type]
+        start = self.skip(count * number.size)
+        return [value for (value,) in number.iter_unpack(self.data[start : self.position])]
+
+    # A vocabulary has a hundred thousand strings, and a start waits for it: of what `skip` does for one, the next two
+    # only read its length. Where that leads past the end, `skip` finds out and says where.
+
+    def _pass_strings(self, count: int) -> None:
+        unpack, data, end = _U64.unpack_from, self.data, self.position
+        try:
+            for _ in range(count):
+                end += _U64.size + unpack(data, end)[0]
+        except (struct.error, OverflowError):
+            end = self.size + 1
+        self._passed_strings(count, end)
+
+    def _strings(self, count: int) -> list[object]:
+        unpack, data, end = _U64.unpack_from, self.data, self.position
+        found: list[object] = []
+        try:
+            for _ in range(count):
+                start = end + _U64.size
+                end = start + unpack(data, end)[0]
+                found.append(data[start:end].decode("utf-8", errors="replace"))
+        except (struct.error, OverflowError):
+            end = self.size + 1
+        self._passed_strings(count, end)
+        return found
+
+    def _passed_strings(self, count: int, end: int) -> None:
+        if end > self.size:
+            for _ in range(count):
+                self.skip(self.u64())
+        self.position = end

@@ -5,6 +5,7 @@ Arrays (a vocabulary has a hundred thousand strings) are passed over and read on
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -54,7 +55,16 @@ class GGUFHeader:
 
 
 def read_gguf_header(path: Path) -> GGUFHeader:
-    """Read and check the header of `path`."""
+    """Read and check the header of `path`; one that was just read is known as long as the file stays the same."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from None
+    return _read_header(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=2)
+def _read_header(path: Path, _version_of_file: tuple[int, ...]) -> GGUFHeader:
     with _mapped(path) as data:
         cursor = Cursor(data, str(path))
         version = _version(cursor)

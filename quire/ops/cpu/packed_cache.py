@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from torch import Tensor
-
-from quire.ops.cpu.packed_file import MatrixForm, PackedFile, PackedFileWriter, Untrusted, remove_unfinished
+from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.cpu.packed_file import Bytes, PackedFile, PackedFileWriter, Untrusted, remove_unfinished
 
 LAYOUT_VERSION = 1
 """To be raised whenever the same tensors become other packed bytes; test_packed_cache.py notices when that is so."""
 
 _log = logging.getLogger(__name__)
 _SUFFIX = ".packed"
+_RECORD_SUFFIX = ".record"
 _MOST_FILES = 8
 
 
@@ -38,19 +38,25 @@ class PackedCache:
         """With neither file nor writer everything stays in memory."""
         self._path = path
         self._key = key
-        self._file = file
+        self.file = file
+        """All of them, if an earlier start has packed them."""
         self._writer = writer
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._lacks_some = False
 
-    def matrix(self, name: str, form: MatrixForm, pack: Callable[[], Tensor]) -> Tensor:
+    @property
+    def record_path(self) -> Path:
+        """Where a record of the model that these matrices belong to is kept; it goes when they go."""
+        return self._path.with_suffix(_RECORD_SUFFIX)
+
+    def matrix(self, name: str, form: MatrixForm, pack: Callable[[], Bytes]) -> Bytes:
         """The packed bytes of a matrix; `pack` is called only if the cache does not have them."""
         self._ask_once(name)
-        found = None if self._file is None else self._file.matrix(name, form)
+        found = None if self.file is None else self.file.matrix(name, form)
         if found is not None:
             return found
-        if self._file is not None:
+        if self.file is not None:
             self._note_lack(name)
         return self._keep(name, form, pack())
 
@@ -85,7 +91,7 @@ class PackedCache:
                 )
             self._asked.add(name)
 
-    def _keep(self, name: str, form: MatrixForm, data: Tensor) -> Tensor:
+    def _keep(self, name: str, form: MatrixForm, data: Bytes) -> Bytes:
         writer = self._writer
         if writer is None:
             return data
@@ -179,17 +185,22 @@ def _make_room(path: Path, wanted: int) -> int:
     """Bytes that a new file may take: half of what is free, once files that were not used for long are deleted."""
     others = _by_last_use(path)
     while len(others) >= _MOST_FILES:
-        others.pop(0)[0].unlink(missing_ok=True)
+        _remove(others.pop(0)[0])
     most = shutil.disk_usage(path.parent).free // 2
     could_be_free = sum(size for _, size in others)
     while others and most < wanted <= most + could_be_free // 2:
         oldest, size = others.pop(0)
-        oldest.unlink(missing_ok=True)
+        _remove(oldest)
         could_be_free -= size
         most = shutil.disk_usage(path.parent).free // 2
     if most < wanted:
         raise OSError(f"it would take about {wanted >> 20} MiB, more than half of what is free on the disk")
     return most
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_suffix(_RECORD_SUFFIX).unlink(missing_ok=True)
 
 
 def _by_last_use(path: Path) -> list[tuple[Path, int]]:

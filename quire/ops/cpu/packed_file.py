@@ -18,10 +18,14 @@ from mmap import ACCESS_COPY, ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
 
 import msgspec
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+from quire.ops.cpu.layouts import MatrixForm
 
 UNFINISHED = ".partial"
+
+Bytes = NDArray[np.uint8]
 
 _MAGIC = b"quirepak"
 _VERSION = 1
@@ -36,18 +40,6 @@ _SEGMENT = -(-(1 << 30) // ALLOCATIONGRANULARITY) * ALLOCATIONGRANULARITY
 
 class Untrusted(Exception):
     """A file that must not be used, and why."""
-
-
-class MatrixForm(msgspec.Struct, frozen=True):
-    """What a packed matrix must be to stand for another: the bytes are the same where this and the name are."""
-
-    layout: int
-    rows: int
-    columns: int
-    size: int
-    """Bytes."""
-    kinds: tuple[str, ...]
-    """The types it was packed from, one for each part."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -66,8 +58,8 @@ class PackedFile:
     def __init__(self, path: Path, key: str) -> None:
         """Raises Untrusted for everything that is not a file we wrote for `key`, and FileNotFoundError for none."""
         try:
-            with _opened(path) as file:
-                size = _checked_size(os.fstat(file.fileno()))
+            with opened(path) as file:
+                size = checked_size(os.fstat(file.fileno()))
                 self._matrices = _read_table(file.fileno(), size, key)
                 mapping = mmap(file.fileno(), size, access=ACCESS_COPY)
         except FileNotFoundError:
@@ -75,9 +67,9 @@ class PackedFile:
         except (OSError, ValueError) as error:  # ValueError: it has become shorter
             raise Untrusted(str(error)) from None
         # private and writable, since torch takes no other memory without a warning; nothing writes to it
-        self._bytes = torch.frombuffer(mapping, dtype=torch.uint8)
+        self._bytes: Bytes = np.frombuffer(mapping, dtype=np.uint8)
 
-    def matrix(self, name: str, form: MatrixForm) -> Tensor | None:
+    def matrix(self, name: str, form: MatrixForm) -> Bytes | None:
         """The bytes of a matrix, when the file has one of this name and form."""
         entry = self._matrices.get(name)
         if entry is None or entry.form != form:
@@ -89,7 +81,7 @@ class PackedFile:
 class _Segment:
     start: int
     end: int
-    data: Tensor
+    data: Bytes
 
 
 class PackedFileWriter:
@@ -104,13 +96,13 @@ class PackedFileWriter:
         self._lock = threading.Lock()
         self._matrices: dict[str, _Entry] = {}
         self._end = _DATA_START
-        self._segment = _Segment(0, 0, torch.empty(0, dtype=torch.uint8))
+        self._segment = _Segment(0, 0, np.empty(0, dtype=np.uint8))
 
-    def append(self, name: str, form: MatrixForm, data: Tensor) -> Tensor:
+    def append(self, name: str, form: MatrixForm, data: Bytes) -> Bytes:
         """Write a matrix, and return its bytes as they lie in the file. An OSError means that the file is done for."""
         with self._lock:
             offset = self._place(form.size)
-            _write(self._descriptor, data, offset)
+            _write(self._descriptor, data.data, offset)
             self._matrices[name] = _Entry(offset, form)
             self._end = offset + form.size
             start = offset - self._segment.start
@@ -120,7 +112,7 @@ class PackedFileWriter:
         """Give the file its name, now that it is whole and on the disk."""
         with self._lock:
             table = msgspec.msgpack.encode(_Table(key, self._matrices))
-            _write(self._descriptor, torch.frombuffer(bytearray(table), dtype=torch.uint8), self._end)
+            _write(self._descriptor, table, self._end)
             os.ftruncate(self._descriptor, self._end + len(table))
             preamble = _PREAMBLE.pack(_MAGIC, _VERSION, self._end, len(table), hashlib.sha256(table).digest())
             os.pwrite(self._descriptor, preamble, 0)
@@ -142,7 +134,7 @@ class PackedFileWriter:
             end = max(start + _SEGMENT, offset + size)
             os.ftruncate(self._descriptor, end)  # takes no room before it is written
             mapping = mmap(self._descriptor, end - start, access=ACCESS_COPY, offset=start)
-            self._segment = _Segment(start, end, torch.frombuffer(mapping, dtype=torch.uint8))
+            self._segment = _Segment(start, end, np.frombuffer(mapping, dtype=np.uint8))
         if offset + size > self._most_bytes:
             raise OSError(f"it would take more than {self._most_bytes >> 20} MiB, half of what is free on the disk")
         return offset
@@ -157,7 +149,7 @@ def remove_unfinished(folder: Path) -> None:
     """Delete files whose writers have died; those that live hold a lock."""
     for path in folder.glob(f"*{UNFINISHED}"):
         try:
-            with _opened(path) as file:
+            with opened(path) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
         except OSError:  # locked, gone, or not ours to delete
@@ -179,19 +171,19 @@ def _create_locked(folder: Path) -> tuple[int, Path]:
         os.close(descriptor)
 
 
-def _write(descriptor: int, data: Tensor, offset: int) -> None:
-    left = data.numpy().data
+def _write(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    left = memoryview(data)
     while left:
         written = os.pwrite(descriptor, left, offset)
         left, offset = left[written:], offset + written
 
 
-def _opened(path: Path) -> io.FileIO:
+def opened(path: Path) -> io.FileIO:
     """For reading, unless it is a link, which someone may have laid to another file."""
     return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
 
 
-def _checked_size(status: os.stat_result) -> int:
+def checked_size(status: os.stat_result) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise Untrusted("it is no plain file")
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -43,18 +43,23 @@ class PackedLinear:
         for matrix in self._matrices:
             packed = tape.packed(x, matrix.layout, matrix.is_dense)
             part = Value(tape, result.register, column, (matrix.rows,))
-            tape.keep(matrix)
-            tape.record("linear", (packed,), part, together=True, matrix=matrix.core, from_=packed, to=part)
+            tape.record("linear", (packed,), part, together=True, matrix=matrix, from_=packed, to=part)
             column += matrix.rows
         return result
 
     def lookup(self, ids: Tensor) -> Tensor:
         """Rows by number, of a single matrix; IndexError for one that there is not."""
-        (matrix,) = self._matrices
+        matrix = self.only
         wanted = ids.long().contiguous()
         output = torch.empty((*ids.shape, matrix.columns))
         self._machine.matrix_rows(matrix.core, wanted.data_ptr(), wanted.numel(), output.data_ptr())
         return output
+
+    @property
+    def only(self) -> PackedMatrix:
+        """The one matrix it is, where rows are looked up."""
+        (matrix,) = self._matrices
+        return matrix
 
     def _record_alone(self) -> TapeProgram:
         tape = Tape()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_bytes, runs_alike
+from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_form, runs_alike
 from quire.ops.cpu.packed_cache import PackedCache
-from quire.ops.cpu.packed_file import MatrixForm
 from quire.ops.cpu.packed_linear import PackedLinear
 
 if TYPE_CHECKING:
@@ -30,26 +30,23 @@ class Packing:
         """Rows of all parts in order, as few matrices as their types allow; no other of the model has this name."""
         matrices, row = [], 0
         for number, run in enumerate(runs_alike(parts)):
-            data = self._packed(f"{name}/{number}", run, columns)
-            rows = sum(part.rows for part in run)
-            matrices.append(open_matrix(run, columns, data, None if bias is None else bias[row : row + rows]))
-            row += rows
+            place, form = f"{name}/{number}", packed_form(run, columns)
+            data = self._packed(place, form, run)
+            matrices.append(open_matrix(place, form, data, None if bias is None else bias[row : row + form.rows]))
+            row += form.rows
         return PackedLinear(self.machine, matrices)
 
-    def _packed(self, name: str, parts: Sequence[StoredRows], columns: int) -> Tensor:
+    def _packed(self, name: str, form: MatrixForm, parts: Sequence[StoredRows]) -> Tensor:
         """The bytes of parts that are alike."""
-        size = packed_bytes(parts, columns)
 
         def pack() -> Tensor:
-            data = _zeros(size)
-            fill(self.machine, parts, columns, data)
+            data = _zeros(form.size)
+            fill(self.machine, parts, form.columns, data)
             return data
 
         if self.cache is None:
             return pack()
-        rows = sum(part.rows for part in parts)
-        form = MatrixForm(parts[0].layout, rows, columns, size, tuple(part.kind for part in parts))
-        return self.cache.matrix(name, form, pack)
+        return torch.from_numpy(self.cache.matrix(name, form, lambda: pack().numpy()))
 
 
 def _zeros(size: int) -> Tensor:

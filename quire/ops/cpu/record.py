@@ -5,15 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
-KV_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
-    return _norm("rms_norm", x, weight, eps=eps, offset=offset)
+    return _norm("rms_norm", x, {"weight": weight}, eps=eps, offset=offset)
 
 
 def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: float) -> tuple[Value, Value]:
@@ -22,9 +22,9 @@ def add_rms_norm(x: Value, added: Value, weight: Tensor, eps: float, offset: flo
 
 
 def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Value:
-    if bias is not None:
-        x.tape.keep(_floats(bias))
-    return _norm("layer_norm", x, weight, eps=eps, bias=0 if bias is None else bias.data_ptr())
+    if bias is None:
+        return _norm("layer_norm", x, {"weight": weight}, eps=eps, bias=0)
+    return _norm("layer_norm", x, {"weight": weight, "bias": bias}, eps=eps)
 
 
 def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
@@ -61,7 +61,6 @@ def rotary(x: Value, cos: TapeInput, sin: TapeInput) -> Value:
 def write_kv(key: Value, value: Value, keys: Tensor, values: Tensor, slots: TapeInput) -> None:
     tape = key.tape
     cache = _cache(keys, values)
-    tape.keep(keys, values)
     tape.record("write_kv", (key, value), value, key=key, value=value, cache=cache, slots=tape.input(slots))
 
 
@@ -96,7 +95,6 @@ def paged_attention(
     softcap: float | None,
 ) -> Value:
     tape = query.tape
-    tape.keep(keys, values)
     result = tape.value(*query.dims)
     tape.record(
         "attention",
@@ -127,14 +125,16 @@ def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
     return vectors.view(*heads.shape)
 
 
-def _norm(name: str, x: Value, weight: Tensor, **given: Any) -> Value:
+def _norm(name: str, x: Value, weights: dict[str, Tensor], **given: Any) -> Value:
     """Of the vectors that `x` is cut into; the weight, and with it a bias, may be [heads, size], each head's own."""
-    result, columns = x.tape.value(*x.dims), x.dims[-1]
-    x.tape.keep(_floats(weight))
+    result, columns, weight = x.tape.value(*x.dims), x.dims[-1], weights["weight"]
+    for each in weights.values():
+        if each.dtype != torch.float32 or not each.is_contiguous():
+            raise NotRecordable(f"a weight of {each.dtype}")
     if tuple(weight.shape) not in ((columns,), x.dims):
         raise NotRecordable(f"a norm with weights of {tuple(weight.shape)} on {x.shape}")
     given |= {"columns": columns, "count": x.width // columns, "weight_stride": 0 if weight.dim() == 1 else columns}
-    x.tape.record(name, (x,), result, from_=x, to=result, weight=weight.data_ptr(), **given)
+    x.tape.record(name, (x,), result, from_=x, to=result, weights=weights, **given)
     return result
 
 
@@ -147,17 +147,8 @@ def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:
     return result
 
 
-def _cache(keys: Tensor, values: Tensor) -> object:
-    from quire.ops.cpu import _core
-
-    if keys.dtype not in KV_TYPES or not keys.is_contiguous() or not values.is_contiguous():
+def _cache(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    known = str(keys.dtype).removeprefix("torch.") in CACHE_TYPES
+    if not known or not keys.is_contiguous() or not values.is_contiguous():
         raise NotRecordable(f"a KV cache of {keys.dtype}")
-    block_size, kv_heads, head_dim = keys.shape[1:]
-    kind = KV_TYPES[keys.dtype]
-    return _core.PagedCache(kind, keys.data_ptr(), values.data_ptr(), block_size, kv_heads, head_dim)
-
-
-def _floats(weight: Tensor) -> Tensor:
-    if weight.dtype != torch.float32 or not weight.is_contiguous():
-        raise NotRecordable(f"a weight of {weight.dtype}")
-    return weight
+    return keys, values

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from quire.ops.cpu.matrix import PackedMatrix
 from quire.ops.cpu.places import Register, arrange
+from quire.ops.cpu.recording import CACHE_TYPES, Address, LinkedProgram, Memory, Operation, Recording, link
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -109,17 +111,37 @@ class Value:
 class _Operation:
     name: str
     arguments: dict[str, Any]
+    weights: dict[str, int]
+    matrix: int | None
+    cache: int | None
+
+
+class References:
+    """The memory that tapes have recorded operations on, by number; several tapes of a model may share it."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+        self.matrices: list[PackedMatrix] = []
+        self.caches: list[tuple[Tensor, Tensor]] = []
+
+    def memory(self) -> Memory:
+        """As the core takes it."""
+        return Memory(
+            [weight.data_ptr() for weight in self.weights],
+            [matrix.core for matrix in self.matrices],
+            [_paged_cache(keys, values) for keys, values in self.caches],
+        )
 
 
 class Tape:
     """Collects operations; `finish` lays out their registers and makes the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, references: References | None = None) -> None:
+        self._references = references or References()
         self._operations: list[_Operation] = []
         self._registers: list[Register] = []
         self._inputs: dict[str, int] = {}
         self._packed: dict[tuple[int, int, int, int], Value] = {}
-        self._kept: list[object] = []
         self._step = 0
         self._in_rows = False
 
@@ -146,18 +168,32 @@ class Tape:
         """The number by which operations know an input."""
         return self._inputs.setdefault(given.name, len(self._inputs))
 
-    def keep(self, *owners: object) -> None:
-        """Hold on to what the program has addresses of."""
-        self._kept.extend(owners)
+    def record(
+        self,
+        name: str,
+        reads: Sequence[Value],
+        writes: Value,
+        *,
+        together: bool = False,
+        weights: Mapping[str, Tensor] | None = None,
+        matrix: PackedMatrix | None = None,
+        cache: tuple[Tensor, Tensor] | None = None,
+        **given: Any,
+    ) -> None:
+        """Add one operation. Those that are not `together` work on rows, and share a step with their neighbours.
 
-    def record(self, name: str, reads: Sequence[Value], writes: Value, *, together: bool = False, **given: Any) -> None:
-        """Add one operation. Those that are not `together` work on rows, and share a step with their neighbours."""
+        `weights` are float32 vectors by argument, `cache` are keys and values; the program holds on to all of them.
+        """
         if together or not self._in_rows:
             self._step += 1
         self._in_rows = not together
         for value in (*reads, writes):
             value.register.used_at(self._step)
-        self._operations.append(_Operation(name, given))
+        known = self._references
+        numbers = {argument: _number_in(known.weights, weight) for argument, weight in (weights or {}).items()}
+        matrix_number = None if matrix is None else _number_in(known.matrices, matrix)
+        cache_number = None if cache is None else _number_in(known.caches, cache)
+        self._operations.append(_Operation(name, given, numbers, matrix_number, cache_number))
 
     def packed(self, x: Value, layout: int, is_dense: bool) -> Value:
         """`x` as a matrix of this layout wants it; made once for all matrices that want the same."""
@@ -173,13 +209,17 @@ class Tape:
 
     def finish(self) -> "TapeProgram":
         """The program of everything that was recorded."""
-        from quire.ops.cpu import _core
-
-        program = _core.Program(arrange(self._registers))
-        for operation in self._operations:
-            arguments = {name: _argument(value) for name, value in operation.arguments.items()}
-            getattr(program, operation.name)(**arguments)
-        return TapeProgram(program, tuple(self._inputs), tuple(self._kept))
+        arena = arrange(self._registers)
+        operations = [
+            Operation(
+                each.name,
+                {name: _argument(value) for name, value in each.arguments.items()},
+                *(each.weights, each.matrix, each.cache),
+            )
+            for each in self._operations
+        ]
+        recording = Recording(arena, tuple(self._inputs), operations)
+        return TapeProgram(recording, link(recording, self._references.memory(), self._references))
 
     def _register(self, row_bytes: int) -> Register:
         register = Register(len(self._registers), row_bytes)
@@ -190,28 +230,37 @@ class Tape:
 _GROUP = 32
 
 
-def _argument(value: object) -> object:
+def _argument(value: Any) -> Any:
     if isinstance(value, Value):
         return [value.register.offset, value.register.row_bytes, value.column * FLOAT]
     return value
 
 
+def _number_in(known: list[Any], thing: object) -> int:
+    known.append(thing)
+    return len(known) - 1
+
+
+def _paged_cache(keys: Tensor, values: Tensor) -> "_core.PagedCache":
+    from quire.ops.cpu import _core
+
+    block_size, kv_heads, head_dim = keys.shape[1:]
+    kind = CACHE_TYPES[str(keys.dtype).removeprefix("torch.")]
+    return _core.PagedCache(kind, keys.data_ptr(), values.data_ptr(), block_size, kv_heads, head_dim)
+
+
 @dataclass(frozen=True, slots=True)
 class TapeProgram:
-    """What was recorded, ready to run as often as needed, one run at a time."""
+    """What was recorded, ready to run on tensors as often as needed, one run at a time."""
 
-    program: "_core.Program"
-    inputs: tuple[str, ...]
-    kept: tuple[object, ...]
+    recording: Recording
+    linked: LinkedProgram
 
     def run(self, machine: "_core.Machine", rows: int, given: Mapping[str, Tensor], prompts: range = range(0)) -> None:
-        """Every input is contiguous in its last dimension; outputs are inputs that the program writes.
-
-        `prompts` are rows that the core may compute in the way that is fastest for many.
-        """
-        inputs = [_address(given[name]) for name in self.inputs]
-        self.program.run(machine, rows, prompts.start, prompts.stop, inputs)
+        """As `LinkedProgram.run`."""
+        addresses = {name: _address(given[name]) for name in self.linked.inputs}
+        self.linked.run(machine, rows, addresses, prompts)
 
 
-def _address(tensor: Tensor) -> tuple[int, int]:
+def _address(tensor: Tensor) -> Address:
     return tensor.data_ptr(), tensor.stride(0) if tensor.dim() else 1

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 from quire.core.outputs import CompletionOutput, Delta, RequestOutput
+from quire.core.version import QUIRE_VERSION
 from quire.protocol.openai.chat_format import chat_deltas, chat_message
 from quire.protocol.openai.logprobs import LogprobWriter, prompt_logprobs
 from quire.protocol.openai.options import AnswerOptions
@@ -205,7 +205,7 @@ class CompletionAnswer:
 @lru_cache(maxsize=16)
 def fingerprint(model: str) -> str:
     """OpenAI's `system_fingerprint`: another version of quire, or another model, has another."""
-    return "fp_" + hashlib.sha256(f"{version('quire')} {model}".encode()).hexdigest()[:12]
+    return "fp_" + hashlib.sha256(f"{QUIRE_VERSION} {model}".encode()).hexdigest()[:12]
 
 
 def envelope(head: AnswerHead, options: AnswerOptions, kind: str, choices: list[Body]) -> Body:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
-
-from llguidance import LLMatcher, LLTokenizer
+from typing import TYPE_CHECKING, TypeVar
 
 from quire.core.structured import StructuredOutput
-from quire.sampling.grammar.compile import compile_matcher
 from quire.sampling.grammar.vocabulary import GrammarVocabulary, open_vocabulary
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
 
 MOST_GRAMMARS = 64
 """The tables of each may take some 50 MB, where clients do their worst."""
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 class Compiled:
     """A matcher to be copied, never advanced."""
 
-    matcher: LLMatcher
+    matcher: "LLMatcher"
     seconds: float
     """That compiling took."""
 
@@ -53,7 +53,7 @@ class _Entry:
     def has_failed(self) -> bool:
         return self.compiling.done() and self.compiling.exception() is not None
 
-    def copy(self) -> LLMatcher:
+    def copy(self) -> "LLMatcher":
         self.copies += 1
         return self.compiling.result().matcher.deep_copy()
 
@@ -77,7 +77,7 @@ class GrammarCache:
         self._kept.move_to_end(structured)
         return entry.compiling
 
-    def matcher(self, structured: StructuredOutput) -> tuple[LLMatcher, Callable[[], LLMatcher | None]]:
+    def matcher(self, structured: StructuredOutput) -> "tuple[LLMatcher, Callable[[], LLMatcher | None]]":
         """A matcher at the beginning of its text, and what renews it should its tables be full; waits where it was not
         prepared.
         """
@@ -85,7 +85,7 @@ class GrammarCache:
         entry = self._kept[structured]
         return entry.copy(), partial(self._renewed, structured, entry)
 
-    def _renewed(self, structured: StructuredOutput, entry: _Entry) -> LLMatcher | None:
+    def _renewed(self, structured: StructuredOutput, entry: _Entry) -> "LLMatcher | None":
         """A matcher with tables of its own, for one that found those of `entry` full. None where it has filled them
         alone, or compiling takes longer than a step may wait; in any case no newcomer gets the full ones.
         """
@@ -96,7 +96,7 @@ class GrammarCache:
             return None
         return _in_thread(partial(self._compile, structured, self._tokenizer())).result().matcher
 
-    def tokenizer(self) -> LLTokenizer:
+    def tokenizer(self) -> "LLTokenizer":
         """Waits for it the first time."""
         return self._tokenizer().result()
 
@@ -106,6 +106,8 @@ class GrammarCache:
         return self._opening
 
     def _compile(self, structured: StructuredOutput, opening: "Future[LLTokenizer]") -> Compiled:
+        from quire.sampling.grammar.compile import compile_matcher
+
         tokenizer = opening.result()
         with self._turns:
             began = time.perf_counter()

@@ -1,9 +1,13 @@
 """The vocabulary as grammars see it: which bytes each token stands for, and which tokens end a text."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
-from llguidance import LLTokenizer
 
 from quire.core.errors import QuireError
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 
 class GrammarVocabulary(msgspec.Struct, frozen=True):
@@ -21,8 +25,10 @@ class VocabularyUnsupported(QuireError):
     """The model's tokenizer cannot be used with grammars."""
 
 
-def open_vocabulary(vocabulary: GrammarVocabulary) -> LLTokenizer:
+def open_vocabulary(vocabulary: GrammarVocabulary) -> "LLTokenizer":
     """Takes some tenths of a second and memory for every token; the result may be shared by threads."""
+    from llguidance import LLTokenizer
+
     eos = list(vocabulary.eos_token_ids) or None  # None: the library's own guess; a mask takes back what ends nothing
     try:
         return LLTokenizer(vocabulary.tokenizer, n_vocab=vocabulary.size, eos_token=eos)

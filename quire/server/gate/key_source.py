@@ -5,7 +5,6 @@ from pathlib import Path
 
 from quire.core.errors import ConfigError
 from quire.server.gate.keys import Key, KeyRing, master_key
-from quire.server.gate.keys_file import read_keys, warning_about
 from quire.server.gate.usage_table import UsageTable
 
 _log = logging.getLogger(__name__)
@@ -36,6 +35,8 @@ class KeySource:
     def _keys(self) -> list[Key]:
         if self._path is None:
             return self._master
+        from quire.server.gate.keys_file import read_keys, warning_about
+
         keys = read_keys(self._path)
         warning = warning_about(self._path)
         if warning:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_bytes, runs_alike
+from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_form, runs_alike
 from quire.ops.reference.gguf.dequantize import TYPES
 from tests.ops.cpu.blocks import columns_of, float_rows, random_rows, values_of
 from tests.ops.cpu.machines import VARIANTS, every_thread_count, every_variant, machine, needs_core, pack
@@ -134,7 +134,7 @@ def test_rows_that_do_not_lie_side_by_side(variant: str) -> None:
 def test_packed_bytes_are_the_same_whoever_packs_them(variant: str) -> None:
     for kind in ("Q4_0", "Q8_0", "Q6_K", "float16"):
         part = float_rows(kind, 50, 256) if kind in FLOATS else random_rows(kind, 50, 256 // columns_of(kind, 1))
-        one, other = (torch.zeros(packed_bytes([part], 256), dtype=torch.uint8) for _ in range(2))
+        one, other = (torch.zeros(packed_form([part], 256).size, dtype=torch.uint8) for _ in range(2))
         fill(machine(variant, 3), [part], 256, one)
         fill(machine("portable"), [part], 256, other)
         assert torch.equal(one, other)
@@ -173,6 +173,6 @@ def test_what_is_not_alike_is_packed_apart() -> None:
 
 def test_a_matrix_holds_on_to_its_memory() -> None:
     parts, data, bias = [float_rows("float32", 4, 32)], torch.zeros(4096, dtype=torch.uint8), torch.zeros(4)
-    matrix = open_matrix(parts, 32, data, bias)
-    assert any(owner is data for owner in matrix.owners)
-    assert any(owner is bias for owner in matrix.owners)
+    matrix = open_matrix("a", packed_form(parts, 32), data, bias)
+    assert matrix.data is data
+    assert matrix.bias is bias

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from quire.ops.cpu import native, packed_cache
-from quire.ops.cpu.matrix import StoredRows, fill, packed_bytes
+from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.cpu.matrix import StoredRows, fill, packed_form
 from quire.ops.cpu.packed_cache import LAYOUT_VERSION, PackedCache, cache_key, open_packed_cache
-from quire.ops.cpu.packed_file import MatrixForm
+from quire.ops.cpu.packed_file import Bytes
 
 FORM = MatrixForm(1, 10, 10, 100, ("Q8_0",))
 Usage = namedtuple("Usage", "total used free")
@@ -50,11 +51,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "packed"
 
 
-def value(seed: int = 0) -> Tensor:
-    return torch.full((FORM.size,), seed, dtype=torch.uint8)
+def value(seed: int = 0) -> Bytes:
+    return np.full(FORM.size, seed, dtype=np.uint8)
 
 
-def never() -> Tensor:
+def never() -> Bytes:
     raise AssertionError("the cache has it")
 
 
@@ -62,7 +63,7 @@ def build(folder: Path, model: Path, *names: str) -> PackedCache:
     """A cache whose matrices hold their place among `names`."""
     cache = open_packed_cache(folder, [model], "kept")
     for number, name in enumerate(names):
-        assert torch.equal(cache.matrix(name, FORM, partial(value, number)), value(number))
+        assert np.array_equal(cache.matrix(name, FORM, partial(value, number)), value(number))
     cache.commit()
     return cache
 
@@ -84,7 +85,7 @@ def test_the_next_start_packs_nothing(folder: Path, model: Path, caplog: pytest.
     assert cache_files(folder) == [own_file(model)]
     again = open_packed_cache(folder, [model], "kept")
     for number, name in ((2, "c"), (0, "a"), (1, "b")):
-        assert torch.equal(again.matrix(name, FORM, never), value(number))
+        assert np.array_equal(again.matrix(name, FORM, never), value(number))
     again.commit()
     assert len(cache_files(folder)) == 1
     assert not messages(caplog)
@@ -137,7 +138,7 @@ def test_a_damaged_file_is_said_once_and_made_anew(folder: Path, model: Path, ca
     build(folder, model, "a")
     (message,) = messages(caplog)
     assert "made anew" in message
-    assert torch.equal(open_packed_cache(folder, [model], "kept").matrix("a", FORM, never), value(0))
+    assert np.array_equal(open_packed_cache(folder, [model], "kept").matrix("a", FORM, never), value(0))
 
 
 def test_a_file_that_lacks_matrices_is_made_anew(folder: Path, model: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,13 +166,13 @@ def test_a_load_that_failed_leaves_nothing(folder: Path, model: Path) -> None:
     cache.discard()
     cache.commit()
     assert cache_files(folder) == []
-    assert torch.equal(data, value(3))
+    assert np.array_equal(data, value(3))
 
 
 def test_nothing_is_found_before_it_is_committed(folder: Path, model: Path) -> None:
     first, second = (open_packed_cache(folder, [model], "kept") for _ in range(2))
     for number, cache in enumerate((first, second)):
-        assert torch.equal(cache.matrix("a", FORM, partial(value, number)), value(number))
+        assert np.array_equal(cache.matrix("a", FORM, partial(value, number)), value(number))
 
 
 def test_two_that_build_at_once_both_succeed(folder: Path, model: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -181,14 +182,14 @@ def test_two_that_build_at_once_both_succeed(folder: Path, model: Path, caplog: 
     third = open_packed_cache(folder, [model], "kept").matrix("a", FORM, never)
     second.commit()
     for data in (*held, third, open_packed_cache(folder, [model], "kept").matrix("a", FORM, never)):
-        assert torch.equal(data, value(5))
+        assert np.array_equal(data, value(5))
     assert len(cache_files(folder)) == 1
     assert not messages(caplog)
 
 
 def test_threads_may_share_it(folder: Path, model: Path) -> None:
     cache = open_packed_cache(folder, [model], "kept")
-    found: dict[int, Tensor] = {}
+    found: dict[int, Bytes] = {}
 
     def add(first: int) -> None:
         for number in range(first, 100, 4):
@@ -202,18 +203,18 @@ def test_threads_may_share_it(folder: Path, model: Path) -> None:
     cache.commit()
     again = open_packed_cache(folder, [model], "kept")
     for number in range(100):
-        assert torch.equal(found[number], value(number))
-        assert torch.equal(again.matrix(str(number), FORM, never), value(number))
+        assert np.array_equal(found[number], value(number))
+        assert np.array_equal(again.matrix(str(number), FORM, never), value(number))
 
 
 def test_a_process_that_dies_leaves_nothing_for_long(folder: Path, model: Path) -> None:
     dying = (
-        "import os, sys, torch\n"
+        "import os, sys, numpy\n"
         "from pathlib import Path\n"
         "from quire.ops.cpu.packed_cache import open_packed_cache\n"
-        "from quire.ops.cpu.packed_file import MatrixForm\n"
+        "from quire.ops.cpu.layouts import MatrixForm\n"
         "cache = open_packed_cache(Path(sys.argv[1]), [Path(sys.argv[2])], 'kept')\n"
-        "cache.matrix('a', MatrixForm(1, 10, 10, 100, ('Q8_0',)), lambda: torch.zeros(100, dtype=torch.uint8))\n"
+        "cache.matrix('a', MatrixForm(1, 10, 10, 100, ('Q8_0',)), lambda: numpy.zeros(100, dtype='uint8'))\n"
         "os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", dying, str(folder), str(model)], check=True)
@@ -365,7 +366,7 @@ def test_the_layout_version_stands_for_these_bytes(kind: str) -> None:
         pytest.skip("the native core is not built here")
     part = a_matrix(kind)
     for variant in core.variants():  # they share files
-        data = torch.zeros(packed_bytes([part], 256), dtype=torch.uint8)
+        data = torch.zeros(packed_form([part], 256).size, dtype=torch.uint8)
         fill(core.Machine(1, [], variant), [part], 256, data)
         digest = hashlib.sha256(data.numpy().tobytes()).hexdigest()[:16]
         assert (LAYOUT_VERSION, digest) == (1, DIGESTS[kind]), "raise LAYOUT_VERSION, and write both down here"

@@ -9,24 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 from quire.ops.cpu import packed_file
-from quire.ops.cpu.packed_file import MatrixForm, PackedFile, PackedFileWriter, Untrusted, remove_unfinished
+from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.cpu.packed_file import Bytes, PackedFile, PackedFileWriter, Untrusted, remove_unfinished
 
 KEY = "key"
 PLENTY = 1 << 30
 PREAMBLE = struct.Struct("<8sIQQ32s")
 
 
-def matrix(size: int, seed: int = 0) -> tuple[MatrixForm, Tensor]:
-    data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+def matrix(size: int, seed: int = 0) -> tuple[MatrixForm, Bytes]:
+    data = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
     return MatrixForm(1, size, 1, size, ("Q8_0",)), data
 
 
-def write_file(path: Path, *sizes: int) -> list[tuple[MatrixForm, Tensor]]:
+def write_file(path: Path, *sizes: int) -> list[tuple[MatrixForm, Bytes]]:
     """A whole file with matrices `0`, `1` and so on."""
     writer = PackedFileWriter(path.parent, PLENTY)
     matrices = [matrix(size, seed) for seed, size in enumerate(sizes)]
@@ -53,8 +53,8 @@ def test_matrices_come_back_as_they_were(tmp_path: Path) -> None:
     for number, (form, data) in enumerate(written):
         found = file.matrix(str(number), form)
         assert found is not None
-        assert torch.equal(found, data)
-        assert found.data_ptr() % 64 == 0
+        assert np.array_equal(found, data)
+        assert found.ctypes.data % 64 == 0
     assert list(tmp_path.iterdir()) == [path]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -64,16 +64,16 @@ def test_what_is_appended_is_given_back_from_the_file(tmp_path: Path, monkeypatc
     writer = PackedFileWriter(tmp_path, PLENTY)
     matrices = [matrix(size, seed) for seed, size in enumerate((100, 70_000, 60_000, 200_000, 1, 5000))]
     given = [writer.append(str(number), form, data) for number, (form, data) in enumerate(matrices)]
-    addresses = [(data.data_ptr(), data) for _, data in matrices]
+    addresses = [(data.ctypes.data, data) for _, data in matrices]
     writer.finish(tmp_path / "a", KEY)
     file = PackedFile(tmp_path / "a", KEY)
     for number, (mapped, (form, data)) in enumerate(zip(given, matrices, strict=True)):
-        assert torch.equal(mapped, data)
-        assert mapped.data_ptr() % 64 == 0
-        assert mapped.data_ptr() not in dict(addresses)
+        assert np.array_equal(mapped, data)
+        assert mapped.ctypes.data % 64 == 0
+        assert mapped.ctypes.data not in dict(addresses)
         found = file.matrix(str(number), form)
         assert found is not None
-        assert torch.equal(found, data)
+        assert np.array_equal(found, data)
 
 
 def test_tensors_outlive_the_file_and_its_object(tmp_path: Path) -> None:
@@ -82,18 +82,18 @@ def test_tensors_outlive_the_file_and_its_object(tmp_path: Path) -> None:
     found = PackedFile(path, KEY).matrix("0", form)
     path.unlink()
     assert found is not None
-    assert torch.equal(found, data)
+    assert np.array_equal(found, data)
 
 
-def test_writing_to_a_tensor_does_not_reach_the_file(tmp_path: Path) -> None:
+def test_writing_to_a_matrix_does_not_reach_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     ((form, data),) = write_file(path, 5000)
     found = PackedFile(path, KEY).matrix("0", form)
     assert found is not None
-    found.fill_(7)
+    found.fill(7)
     again = PackedFile(path, KEY).matrix("0", form)
     assert again is not None
-    assert torch.equal(again, data)
+    assert np.array_equal(again, data)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_no_more_is_written_than_allowed(tmp_path: Path) -> None:
         writer.append("2", form, data)
     writer.abandon()
     assert not list(tmp_path.iterdir())
-    assert torch.equal(first, data)
+    assert np.array_equal(first, data)
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_writes_that_are_cut_short_go_on(tmp_path: Path, monkeypatch: pytest.Mon
     ((form, data),) = write_file(tmp_path / "a", 5000)
     found = PackedFile(tmp_path / "a", KEY).matrix("0", form)
     assert found is not None
-    assert torch.equal(found, data)
+    assert np.array_equal(found, data)
 
 
 def test_only_files_whose_writer_is_gone_are_removed(tmp_path: Path) -> None:

@@ -11,20 +11,23 @@ MARK = 666_666
 TOO_LARGE = 777_777
 """Of a request that a device never has enough memory for."""
 _ENGINE = "quire.serving.child"
-_WORKER = "quire.worker.worker"
+_WORKERS = {"quire.worker.worker": "Worker", "quire.worker.core_worker": "CoreWorker"}
 
 
 class _PatchWorker(importlib.abc.MetaPathFinder):
+    def __init__(self):
+        self._found = set()
+
     def find_spec(self, name, path, target=None):
-        if name != _WORKER:
+        if name not in _WORKERS or name in self._found:
             return None
-        sys.meta_path.remove(self)
+        self._found.add(name)
         spec = importlib.util.find_spec(name)
         load = spec.loader.exec_module
 
         def load_and_patch(module):
             load(module)
-            _patch(module.Worker)
+            _patch(getattr(module, _WORKERS[name]))
 
         spec.loader.exec_module = load_and_patch
         return spec

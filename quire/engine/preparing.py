@@ -1,4 +1,4 @@
-"""Preparing: requests whose grammars are still being compiled wait for them outside every step."""
+"""Preparing: requests wait outside every step for what they need first: a grammar, or code that is not loaded yet."""
 
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
@@ -7,10 +7,11 @@ from quire.core.errors import InvalidRequest
 from quire.core.request import Request
 from quire.core.status import Status
 from quire.engine.holds import Holds
+from quire.executor.base import Executor
 from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.scheduler import Scheduler
 
-GRAMMAR = "grammar"
+PREPARING = "preparing"
 """The reason for which such requests are held."""
 _MOMENT = 0.005
 """Seconds that an engine with nothing else to do waits before it looks for messages again."""
@@ -19,18 +20,25 @@ _MOMENT = 0.005
 class Preparing:
     """The waiting requests of one engine."""
 
-    def __init__(self, scheduler: Scheduler, holds: Holds, grammar_cache: GrammarCache | None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, holds: Holds, executor: Executor, grammar_cache: GrammarCache | None
+    ) -> None:
         self._scheduler = scheduler
         self._holds = holds
+        self._executor = executor
         self._grammar_cache = grammar_cache
-        self._waiting: dict[str, Future[Any]] = {}
+        self._waiting: dict[str, list[Future[Any]]] = {}
 
     @property
     def is_busy(self) -> bool:
         return bool(self._waiting)
 
-    def begin(self, request: Request) -> "Future[Any] | None":
-        """Start to compile the grammar of a request; None if it has none. Raises what is known to be wrong with it."""
+    def begin(self, request: Request) -> "list[Future[Any]]":
+        """Start what a request needs first; raises what is known to be wrong."""
+        found = (self._grammar(request), self._executor.prepare(request))
+        return [each for each in found if each is not None]
+
+    def _grammar(self, request: Request) -> "Future[Any] | None":
         structured = request.params.structured
         if structured is None:
             return None
@@ -44,23 +52,25 @@ class Preparing:
             raise InvalidRequest(str(error), field="structured")
         return None
 
-    def wait_for(self, request: Request, compiling: "Future[Any] | None") -> None:
-        """Keep an accepted request out of every step until its grammar is there."""
-        if compiling is not None:
-            self._waiting[request.id] = compiling
-            self._holds.hold(request.id, GRAMMAR)
+    def wait_for(self, request: Request, needed: "list[Future[Any]]") -> None:
+        """Keep an accepted request out of every step until what it needs is there."""
+        if needed:
+            self._waiting[request.id] = needed
+            self._holds.hold(request.id, PREPARING)
 
     def resume(self) -> None:
-        """Those that are ready may run; one whose grammar cannot be compiled after all fails, with the reason."""
+        """Those that are ready may run; one that cannot have what it needs after all fails, with the reason."""
         if not self._waiting:
             return
         if not self._scheduler.can_advance:
-            wait(self._waiting.values(), timeout=_MOMENT, return_when=FIRST_COMPLETED)
-        for request_id, compiling in [each for each in self._waiting.items() if each[1].done()]:
+            pending = [each for needed in self._waiting.values() for each in needed if not each.done()]
+            wait(pending, timeout=_MOMENT, return_when=FIRST_COMPLETED)
+        ready = [each for each in self._waiting.items() if all(needed.done() for needed in each[1])]
+        for request_id, needed in ready:
             del self._waiting[request_id]
-            error = compiling.exception()
+            error = next((each.exception() for each in needed if each.exception() is not None), None)
             if error is None:
-                self._holds.resume(request_id, GRAMMAR)
+                self._holds.resume(request_id, PREPARING)
                 continue
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure = str(error)

@@ -1,0 +1,83 @@
+"""Recording: a program of the native core as plain data, which can be kept and linked again. No torch.
+
+Its operations refer to weights, matrices and caches by number; `link` puts those of a process in their places.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from quire.ops.cpu import _core
+
+CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+"""As the core numbers what a cache stores keys and values in."""
+
+Address = tuple[int, int]
+"""Of an input: where it begins, and the elements from one row to the next."""
+
+
+class Operation(msgspec.Struct, frozen=True, array_like=True):
+    """One call of a method of the core's `Program`."""
+
+    name: str
+    numbers: dict[str, int | float | bool | list[int]]
+    """Arguments that are the same in every process; a list is a place in the arena."""
+    weights: dict[str, int] = {}
+    """Arguments that are addresses of float32 vectors, by their number among the recording's."""
+    matrix: int | None = None
+    cache: int | None = None
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """What a program does, and the names of its inputs."""
+
+    bytes_per_row: int
+    inputs: tuple[str, ...]
+    operations: list[Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What recordings refer to, as one process has it."""
+
+    weights: Sequence[int]
+    """Addresses."""
+    matrices: Sequence["_core.Matrix"]
+    caches: Sequence["_core.PagedCache"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedProgram:
+    """Ready to run as often as needed, one run at a time."""
+
+    program: "_core.Program"
+    inputs: tuple[str, ...]
+    owners: object
+    """Whoever holds the memory that the program has addresses of."""
+
+    def run(self, machine: "_core.Machine", rows: int, given: Mapping[str, Address], prompts: range = range(0)) -> None:
+        """Every input is contiguous in its last dimension; outputs are inputs that the program writes.
+
+        `prompts` are rows that the core may compute in the way that is fastest for many.
+        """
+        inputs = [given[name] for name in self.inputs]
+        self.program.run(machine, rows, prompts.start, prompts.stop, inputs)
+
+
+def link(recording: Recording, memory: Memory, owners: object) -> LinkedProgram:
+    """The program that a recording describes, on this memory."""
+    from quire.ops.cpu import _core
+
+    program = _core.Program(recording.bytes_per_row)
+    for operation in recording.operations:
+        arguments: dict[str, Any] = dict(operation.numbers)
+        arguments |= {name: memory.weights[number] for name, number in operation.weights.items()}
+        if operation.matrix is not None:
+            arguments["matrix"] = memory.matrices[operation.matrix]
+        if operation.cache is not None:
+            arguments["cache"] = memory.caches[operation.cache]
+        getattr(program, operation.name)(**arguments)
+    return LinkedProgram(program, recording.inputs, owners)

@@ -1,0 +1,139 @@
+"""CoreWorker: a worker on the native core alone, which is ready before torch could be imported. No torch.
+
+It runs what most requests ask for. The first that asks for more (penalties, logprobs, grammars, vectors) makes it
+import torch and build the whole worker, which goes on with the same memory.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from quire.core.plan import Admission, StepPlan
+from quire.core.request import Request
+from quire.core.result import StepResult
+from quire.sampling.core_sampler import CoreSampler, can_draw
+from quire.worker.core_memory import CoreMemory
+from quire.worker.core_model import CoreModel, step_arrays
+
+if TYPE_CHECKING:
+    from quire.worker.running_step import RunningStep
+    from quire.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class CoreStepDone:
+    """A step that is over when it is returned, as every step of a CPU is."""
+
+    def __init__(self, result: StepResult) -> None:
+        self._result = result
+
+    def result(self) -> StepResult:
+        return self._result
+
+
+class CoreWorker:
+    """Runs plans one after the other, in the order they come."""
+
+    def __init__(
+        self, model: CoreModel, sampler: CoreSampler, memory: CoreMemory, block_size: int, whole: Callable[[], "Worker"]
+    ) -> None:
+        """`whole` builds the worker that goes on with the same memory."""
+        self._model = model
+        self._sampler = sampler
+        self._memory = memory
+        self._block_size = block_size
+        self._build = whole
+        self._whole: Worker | None = None
+        self._importing: Future[None] | None = None
+
+    def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
+        """Run a step."""
+        if self._whole is None and not all(_can_run(admission) for admission in plan.admitted):
+            self._make_whole()
+        return CoreStepDone(self._run(plan)) if self._whole is None else self._whole.start(plan)
+
+    def prepare(self, request: Request) -> "Future[None] | None":
+        """Begin to import torch where a request needs it: other requests go on meanwhile."""
+        if self._whole is not None or _can_run(request):
+            return None
+        if self._importing is None:
+            self._importing = Future()
+            Thread(target=_import_whole, args=(self._importing,), name="quire-import", daemon=True).start()
+        return None if self._importing.done() else self._importing
+
+    def warm_up(self) -> bool:
+        """There is nothing to warm up."""
+        return False
+
+    def reset(self) -> None:
+        """Forget every row."""
+        self._sampler.reset()
+        self._memory.admitted.clear()
+        if self._whole is not None:
+            self._whole.reset()
+
+    def _make_whole(self) -> "Worker":
+        if self._whole is None:
+            begun = time.monotonic()
+            self._whole = self._build()
+            seconds = time.monotonic() - begun
+            _log.info("the model was built from its modules in %.2f s, as a request needs them", seconds)
+        return self._whole
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        begun = time.perf_counter()
+        self._apply_changes(plan)
+        if not plan.rows:
+            return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
+        memory, lengths = self._memory, self._memory.lengths
+        lengths.count(plan)
+        max_blocks = lengths.most_blocks(plan, self._block_size)
+        step = step_arrays(memory, plan.rows, plan.counts, self._block_size, max_blocks)
+        hidden = self._model.hidden(step, lengths.tokens_of_prompts(plan))
+        samples = plan.num_sampling
+        if not samples:
+            memory.rows.finish_step(step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), 0, 0)
+            return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
+        last = hidden if samples == len(hidden) else hidden.take(step.starts[1 : samples + 1] - 1, axis=0)
+        logits = self._model.logits(last, lengths.ends_of_prompts(plan))
+        tokens, invalid = self._sampler.draw(logits, plan.rows[:samples], step.lengths)
+        memory.rows.finish_step(
+            step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), tokens.ctypes.data, samples
+        )
+        return StepResult(
+            step=plan.step,
+            tokens=tokens.tolist(),
+            invalid=invalid.nonzero()[0].tolist(),
+            elapsed=time.perf_counter() - begun,
+        )
+
+    def _apply_changes(self, plan: StepPlan) -> None:
+        assert not [*plan.swap_out, *plan.swap_in], "there is no CPU tier"
+        memory = self._memory
+        memory.copy(plan.copies)
+        for row in plan.released:
+            self._sampler.release(row)
+            memory.admitted.pop(row, None)
+        for admission in plan.admitted:
+            memory.admit(admission)
+            self._sampler.admit(admission)
+        memory.change(plan.table_deltas)
+
+
+def _can_run(asked: Request | Admission) -> bool:
+    """Whether the core alone does what is asked."""
+    return asked.pooling is None and can_draw(asked.params)
+
+
+def _import_whole(imported: "Future[None]") -> None:
+    try:
+        import_module("quire.worker.start")
+    except BaseException as error:  # whoever waits is to know, whatever it was
+        imported.set_exception(error)
+    else:
+        imported.set_result(None)

@@ -1,0 +1,49 @@
+"""From what an earlier start kept of a model to a worker on the native core alone. No torch."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quire.config.resolved import Resolved
+from quire.worker.cpu_core import CpuCore, open_cache
+
+if TYPE_CHECKING:
+    from quire.worker.core_worker import CoreWorker
+    from quire.worker.start import Grammars
+    from quire.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+def start_core_worker(
+    path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
+) -> "CoreWorker | None":
+    """None where no earlier start has kept the model, or where blocks can be swapped, which is torch's to do."""
+    record = core.record()
+    if record is None or core.cache is None or core.cache.file is None or resolved.kv.num_cpu_blocks:
+        return None
+    from quire.sampling.core_sampler import CoreSampler
+    from quire.worker.core_memory import CoreMemory
+    from quire.worker.core_model import CoreModel
+    from quire.worker.core_worker import CoreWorker
+
+    memory = CoreMemory(resolved.kv, resolved.limits)
+    if memory.groups != record.groups:
+        return None
+    try:
+        model = CoreModel(record, core.cache.file, memory, core.machine)
+    except LookupError as error:
+        _log.warning("the model is built from its modules, since its record is of no use: %s", error)
+        return None
+
+    def whole() -> "Worker":
+        import torch
+
+        from quire.worker.start import start_worker
+
+        again = CpuCore(core.machine, open_cache(path, resolved))
+        device = torch.device("cpu")
+        return start_worker(path, resolved, device=device, seed=seed, grammars=grammars, core=again, memory=memory)
+
+    sampler = CoreSampler(resolved.limits.max_num_seqs, record.vocabulary, seed, core.machine)
+    return CoreWorker(model, sampler, memory, resolved.kv.block_size, whole)
