@@ -6,6 +6,7 @@ import tempfile
 import zmq.asyncio
 
 from quire.config.engine import EngineConfig
+from quire.models.loading.locate import locate
 from quire.serving.child_process import ChildProcess
 from quire.serving.client import OnMessage
 from quire.serving.messages import ChildSettings
@@ -24,6 +25,7 @@ class ProcessEngines:
         begun: list[ChildProcess] | None = None,
     ) -> None:
         """`begun` are processes for the first engines, by number; whoever began them ends those that it still holds."""
+        locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
         self.folder = tempfile.mkdtemp(prefix="quire-")
         """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
         self.tenant_weights = tenant_weights or {}

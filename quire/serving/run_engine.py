@@ -7,7 +7,6 @@ import signal
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
-from quire.models.loading.locate import locate
 from quire.observe.logs import configure_logging
 from quire.observe.metrics import Metrics
 from quire.serving.engine_link import EngineAddress, read_secret
@@ -31,7 +30,6 @@ async def _serve(config: EngineConfig, listen: str) -> int:
     tls = tls_context(config.server) if address.scheme == "tls" else None
     if address.scheme == "tls" and tls is None:
         raise ConfigError("a tls:// address needs --ssl-certfile and --ssl-keyfile")
-    locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
     engines = ProcessEngines(config, engine_seed(secret))
     server = EngineServer(
         lambda on_message: engines.client(0, on_message),

@@ -52,6 +52,8 @@ class TokenizerService:
         self._rendering = ThreadPoolExecutor(SIZE, thread_name_prefix="quire-template")
         self._turns = ThreadPoolExecutor(1, thread_name_prefix="quire-grammar")
         self._num_waiting = 0
+        if template_file is not None:
+            self.load_template()  # what is wrong with a file that was named is known before anything is served
 
     def load_template(self) -> ChatTemplate:
         """Compile the template, in a process of its own. Called in a thread, or before serving."""

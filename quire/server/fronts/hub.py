@@ -15,7 +15,6 @@ import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, Unavailable
-from quire.models.loading.locate import locate
 from quire.observe.figures import FrontFigures, merged
 from quire.observe.metrics import Metrics
 from quire.server.fronts.front_process import FrontProcess
@@ -48,7 +47,6 @@ class Hub:
         self._config = config
         self._startup = StartUp()
         keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
-        locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
         self._port = SharedPort(server)
         self._folder = Path(tempfile.mkdtemp(prefix="quire-"))
         self._board = Board.create(self._folder / BOARD, server.api_server_count)
