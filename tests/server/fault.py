@@ -53,6 +53,15 @@ class Outcome:
         return self.answer.is_done and self.answer.error is None and is_same(self.answer, self.expected)
 
     @property
+    def told(self) -> str:
+        """In a word."""
+        if self.is_whole:
+            return "finished"
+        if not self.is_refused:
+            return "neither finished nor refused"
+        return "ended by an event" if self.answer.status == 200 else "503"
+
+    @property
     def is_refused(self) -> bool:
         """Ended by an outage, after a part of its text or none; said with the time to come back, where headers can."""
         answer = self.answer
@@ -92,7 +101,7 @@ class Story:
         parts = [name]
         for was in ("running", "waiting"):
             those = [each for each in self.outcomes if each.was == was]
-            got = Counter("finished" if each.is_whole else f"{each.answer.status}" for each in those)
+            got = Counter(each.told for each in those)
             told = ", ".join(f"{count} {what}" for what, count in got.items())
             parts.append(f"{was}: {told} by {max((each.seconds for each in those), default=0):.1f} s")
         parts.extend(f"{path} {self._told(path)}" for path in _PROBES)

@@ -16,10 +16,13 @@ import sys
 from pathlib import Path
 
 FAULTS = "TEST_FAULTS"
-_ENGINE = "quire.serving.child"
+_STARTS = "quire.engine.start"
+"""A module that engines import before they load anything."""
+_LOADS = ("quire.worker.worker", "quire.worker.core_worker")
+"""What an engine imports to load its model."""
 _SOCKETS = "zmq.sugar.socket"
-_LEFT = 64 << 20
-"""Bytes that a process gets in all where memory is short: too few for an engine."""
+_LEFT = 32 << 20
+"""Bytes that an engine may still take where memory is short: too few for any model."""
 
 
 def _is(fault: str) -> bool:
@@ -31,14 +34,17 @@ def _full() -> OSError:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Throws for a module that cannot be imported now, and changes sockets so that a full disk has no room for them."""
+    """Makes an engine's import fail, or its memory short, and changes sockets so that a full disk has no room for them."""
 
     def __init__(self):
         self._found = False
 
     def find_spec(self, name, path, target=None):
-        if name == "quire.engine.start" and _is("import"):
+        if name == _STARTS and _is("import"):
             raise ImportError("this module was made to be missing")
+        if name in _LOADS and _is("memory"):
+            taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (taken + _LEFT, taken + _LEFT))
         if name != _SOCKETS or self._found:
             return None
         self._found = True
@@ -75,5 +81,3 @@ if FAULTS in os.environ:
     sys.meta_path.insert(0, _Finder())
     builtins.open = io.open = _open_unless_full
     shutil.disk_usage = _usage_unless_full
-    if _ENGINE in sys.orig_argv and _is("memory"):
-        resource.setrlimit(resource.RLIMIT_AS, (_LEFT, _LEFT))
