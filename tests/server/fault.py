@@ -1,4 +1,4 @@
-"""A fault under load: what every client got and when, what /health and /ready said, and whether all is well after it."""
+"""A fault under load: what every client got and when, what /health and /ready said, and that all is well after it."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ _PROBES = ("/health", "/ready")
 _LOOK_EVERY = 0.2
 _LONGEST = 240.0
 """Seconds after which something hangs."""
-RESTING = "service_unavailable"
+UNAVAILABLE = "service_unavailable"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Outcome:
     @property
     def is_refused(self) -> bool:
         """Ended by an outage, after a part of its text or none; said with the time to come back, where headers can."""
-        answer = self.answer
-        if answer.error is None or answer.error["code"] != RESTING or "try again in about" not in answer.error["message"]:
+        answer, error = self.answer, self.answer.error or {"code": None, "message": ""}
+        if error["code"] != UNAVAILABLE or "try again in about" not in error["message"]:
             return False
         if not all(self.expected.texts[index].startswith(text) for index, text in answer.texts.items()):
             return False
@@ -192,14 +192,16 @@ class _Scene:
                     except httpx.TransportError as error:
                         status, told = 0, {"reason": repr(error)}
                     if self._last.get(path) != status:
+                        seconds = self._now() if path in self._last else 0.0
                         self._last[path] = status
-                        self._story.changes.append(Change(self._now(), path, status, told.get("reason", "")))
+                        self._story.changes.append(Change(seconds, path, status, told.get("reason", "")))
                 await asyncio.sleep(_LOOK_EVERY)
 
     async def _until_well(self) -> None:
         """Both probes are content, every engine is ready, and requests are served as before the fault."""
         async with client_of(self._server.url, self._server.headers) as client:
-            while set(self._last.values()) != {200} or not await _are_all_ready(client):
+            # every question is a connection of its own, so that each of several fronts is asked
+            while set(self._last.values()) != {200} or not all([await _are_all_ready(client) for _ in range(8)]):
                 await asyncio.sleep(0.05)
         self._story.recovered = self._now()
         for (path, body), answer in zip(NEWCOMERS, await ask_all(self._server, NEWCOMERS), strict=True):

@@ -115,11 +115,11 @@ def running_server(
     if python_path is not None:
         environment["PYTHONPATH"] = str(python_path)
     environment |= variables or {}
-    command = [str(python or sys.executable), "-m", "quire.cli.main", "serve", model, "--port", "0", "--log-format", "json"]
+    command = [str(python or sys.executable), "-m", "quire.cli.main", "serve", model, "--port", "0"]
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--store", str(folder / "store"), *options],
+            [*command, "--log-format", "json", "--store", str(folder / "store"), *options],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,

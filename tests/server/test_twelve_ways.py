@@ -1,4 +1,4 @@
-"""Twelve ways for an engine to die or hang, each while requests run and others wait: nobody hangs, and all is well after.
+"""Twelve ways for an engine to die or hang, while some requests run and others wait: nobody hangs, and all ends well.
 
 Real processes, the real default model. A client either gets its whole text, as if nothing had happened, or hears that
 the server is out of order and when to come back; /health and /ready say what is true meanwhile.
@@ -12,15 +12,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from quire.models.loading.locate import locate
-from tests.server.fault import LOAD, RESTING, Story, endure
+from tests.server.fault import LOAD, UNAVAILABLE, Story, endure
 from tests.server.faults.sitecustomize import FAULTS
 from tests.server.live import MODEL, LiveServer, running_server
 from tests.server.load import Answer
@@ -74,10 +74,11 @@ def outage_was_told(story: Story, why: str) -> None:
     assert (resting, failing) == ("/ready", "/health")
     assert why in story.reason()
     for answer in story.newcomers:
-        assert (answer.status, answer.error and answer.error["code"]) == (503, RESTING)
+        assert (answer.status, answer.error and answer.error["code"]) == (503, UNAVAILABLE)
         assert int(answer.retry_after or 0) >= 1
 
 
+@pytest.mark.slow
 def test_kill_9(tmp_path, expected):
     with running_server(tmp_path, *ROWS, key=KEY) as server:
         story = endure(server, expected, lambda: kill_engines(server))
@@ -216,10 +217,16 @@ def test_port_taken(tmp_path, expected):
     print("\n" + story.figures("port taken"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("fault", "why"), [("import", "ImportError"), ("memory", "MemoryError")])
-def test_engines_that_cannot_start(tmp_path, expected, faults, fault, why):
-    with faulty_server(tmp_path, faults, *SHORT_OUTAGE) as server:
+@pytest.mark.parametrize(
+    ("name", "fault", "why", "fronts"),
+    [
+        ("import error", "import", "ImportError", 1),
+        pytest.param("import error, two fronts", "import", "ImportError", 2, marks=pytest.mark.slow),
+        pytest.param("out of memory", "memory", "MemoryError", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_engines_that_cannot_start(tmp_path, expected, faults, name, fault, why, fronts):
+    with faulty_server(tmp_path, faults, *SHORT_OUTAGE, "--api-server-count", str(fronts)) as server:
 
         def cause() -> None:
             (faults / fault).touch()
@@ -228,7 +235,7 @@ def test_engines_that_cannot_start(tmp_path, expected, faults, fault, why):
         story = endure(server, expected, cause, (faults / fault).unlink)
         outage_was_told(story, why)
         assert_nothing_is_left(server)
-    print("\n" + story.figures({"import": "import error", "memory": "out of memory"}[fault]))
+    print("\n" + story.figures(name))
 
 
 @pytest.mark.slow
@@ -305,22 +312,18 @@ def test_remote_host_gone(tmp_path, expected, is_killed):
     (tmp_path / "secret").write_text("a secret of many characters\n")
     address = f"tcp://127.0.0.1:{free_port()}"
     options = ("--engines", address, "--engine-secret-file", str(tmp_path / "secret"), *SHORT_OUTAGE)
-    with engine_host(tmp_path, address) as host, running_server(tmp_path, *options, key=KEY) as server:
-        back: list[object] = []
-        cause: Callable[[], object] = host.kill if is_killed else lambda: host.send_signal(signal.SIGSTOP)
+    with ExitStack() as running:
+        host = running.enter_context(engine_host(tmp_path, address))
+        server = running.enter_context(running_server(tmp_path, *options, key=KEY))
 
         def cure() -> None:
             if is_killed:
-                back.append(engine_host(tmp_path, address))
-                back[0].__enter__()
+                running.enter_context(engine_host(tmp_path, address))
             else:
                 host.send_signal(signal.SIGCONT)
 
-        try:
-            story = endure(server, expected, cause, cure)
-            outage_was_told(story, "cannot be reached" if is_killed else "nobody answers")
-            assert_nothing_is_left(server)
-        finally:
-            for again in back:
-                again.__exit__(None, None, None)
+        gone = signal.SIGKILL if is_killed else signal.SIGSTOP
+        story = endure(server, expected, lambda: host.send_signal(gone), cure)
+        outage_was_told(story, "cannot be reached" if is_killed else "has been silent")
+        assert_nothing_is_left(server)
     print("\n" + story.figures("remote host gone" if is_killed else "remote host silent"))

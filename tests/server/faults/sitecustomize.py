@@ -1,7 +1,7 @@
 """A hook for tests: with this folder in PYTHONPATH, processes of a server fail as the files of a folder say.
 
-Python imports a module of this name by itself when it starts. `TEST_FAULTS` names the folder; a file in it that is called
-`import`, `memory` or `disk` makes the fault last as long as the file is there.
+Python imports a module of this name by itself when it starts. `TEST_FAULTS` names the folder. A file in it that is
+called `import`, `memory` or `disk` makes the fault last as long as the file is there.
 """
 
 import builtins
@@ -34,7 +34,7 @@ def _full() -> OSError:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Makes an engine's import fail, or its memory short, and changes sockets so that a full disk has no room for them."""
+    """Makes an engine's import fail or its memory short; changes sockets so that a full disk has no room for them."""
 
     def __init__(self):
         self._found = False
