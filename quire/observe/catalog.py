@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["gauge", "counter", "histogram"]
+OTHER = "other"
+"""The value of a label that stands for all that have none of their own: no client grows /metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    limit: int | None = None
+    """How many values of the last label are told apart, where the catalog cannot list them; the rest are `other`."""
 
 
 _ENGINE = ("engine",)
@@ -33,8 +37,8 @@ def _gauge(name: str, text: str, *labels: str) -> Metric:
     return Metric(f"quire_{name}", "gauge", text, labels)
 
 
-def _counter(name: str, text: str, *labels: str) -> Metric:
-    return Metric(f"quire_{name}_total", "counter", text, labels)
+def _counter(name: str, text: str, *labels: str, limit: int | None = None) -> Metric:
+    return Metric(f"quire_{name}_total", "counter", text, labels, limit=limit)
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
@@ -64,7 +68,7 @@ STEPS = _counter("engine_steps", "Steps the engine took.", *_ENGINE)
 STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed on their requests.", *_ENGINE)
 OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps that ran out of device memory and were rolled back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
-LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason")
+LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason", limit=16)
 STEP_TOKENS = _histogram("iteration_tokens_total", "Tokens computed in a step, prompts and answers together.",
                          (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384), *_ENGINE)  # fmt: skip
 BATCH_SIZE = _histogram("batch_size", "Sequences computed in a step.", _DOUBLING, *_ENGINE)
@@ -94,11 +98,13 @@ PARAMS_MAX_TOKENS = _histogram("request_params_max_tokens", "max_tokens, where a
 HTTP_REQUESTS = _counter("http_requests", "HTTP requests answered.", "handler", "method", "status")
 HTTP_SECONDS = _histogram("http_request_duration_seconds", "From an HTTP request to the last byte of its answer.",
                           _WAITS, "handler", "method")  # fmt: skip
-REFUSED = _counter("requests_refused", "Requests refused before any work, by reason.", "reason")
+REFUSED = _counter("requests_refused", "Requests refused before any work, by reason.", "reason", limit=32)
 CONNECTIONS = _gauge("http_connections", "Open client connections.")
 READERS_PAUSED = _counter("slow_readers_paused", "Times a sequence was held because its client reads too slowly.")
 READERS_DROPPED = _counter("slow_readers_dropped", "Clients dropped because they stopped reading.")
-FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's process.")
+FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's process, or of all fronts together.")
+FRONTS = _gauge("fronts", "Front processes that serve, where there may be several.")
+FRONTS_LOST = _counter("fronts_lost", "Front processes that died and were replaced.")
 
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
@@ -110,4 +116,6 @@ REQUEST_METRICS = (
     *(INFERENCE, REQUEST_PROMPT, REQUEST_OUTPUT, PARAMS_N, PARAMS_MAX_TOKENS),
 )
 FRONT_METRICS = (HTTP_REQUESTS, HTTP_SECONDS, REFUSED, CONNECTIONS, READERS_PAUSED, READERS_DROPPED, FRONT_MEMORY)
-ALL_METRICS = ENGINE_METRICS + REQUEST_METRICS + FRONT_METRICS
+HUB_METRICS = (FRONTS, FRONTS_LOST)
+ALL_METRICS = ENGINE_METRICS + REQUEST_METRICS + FRONT_METRICS + HUB_METRICS
+BY_NAME = {metric.name: metric for metric in ALL_METRICS}

@@ -189,7 +189,7 @@ def _engine() -> Row:
 def _memory() -> Row:
     hits = _share(catalog.PREFIX_HITS, catalog.PREFIX_QUERIES, "tokens found")
     device = (_now(catalog.DEVICE_MEMORY, "engine"), _now(catalog.DEVICE_MEMORY_TOTAL, legend="all there is"))
-    processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="front"))
+    processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="fronts"))
     return Row(
         "Memory",
         (
@@ -207,6 +207,7 @@ def _memory() -> Row:
 
 def _front() -> Row:
     readers = (_rate(catalog.READERS_PAUSED), _rate(catalog.READERS_DROPPED))
+    fronts = (_now(catalog.FRONTS, legend="serving"), _rate(catalog.FRONTS_LOST, legend="lost a second"))
     return Row(
         "HTTP",
         (
@@ -215,6 +216,7 @@ def _front() -> Row:
             _distribution("Seconds a request", catalog.HTTP_SECONDS, "s"),
             Panel("Refused, by reason", "reqps", (_rate(catalog.REFUSED, "reason"),), stacked=True),
             Panel("Open connections", "short", (_now(catalog.CONNECTIONS, legend="connections"),)),
+            Panel("Front processes", "short", fronts, "Only where a server has several."),
             Panel("Slow readers", "short", readers),
         ),
     )

@@ -1,6 +1,7 @@
 """Metrics: plain numbers about everything that the front sees; answers /metrics and gives /stats its rates.
 
-It lives on the front's event loop and takes no locks; its registry is its own.
+It lives on the front's event loop and takes no locks. Where a server has several fronts, each has its own, and the
+parent of them all has one too, for engines; what they render is the sum.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -12,7 +13,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from quire.core.stats import EngineStats, FinishedRequest
+from quire.observe import catalog
 from quire.observe.engine_metrics import EngineMetrics
+from quire.observe.families import Families
+from quire.observe.figures import FrontFigures, Samples
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.rates import Rates
 from quire.observe.request_metrics import RequestMetrics
@@ -28,14 +32,13 @@ class Metrics:
         routes: Collection[str] = (),
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._engines = EngineMetrics(model_name, replicas)
-        self._requests = RequestMetrics(model_name, replicas)
-        self._front = FrontMetrics(model_name, routes)
+        self._model = model_name
+        self._engines = EngineMetrics(replicas)
+        self._requests = RequestMetrics(replicas)
+        self._front = FrontMetrics(routes)
         self._rates = Rates(clock)
-        self._registry = CollectorRegistry()
-        for collector in (self._engines, self._requests, self._front):
-            self._registry.register(collector)
-        ProcessCollector(registry=self._registry)
+        self._fronts = Samples()
+        self._process = ProcessCollector(registry=None)
 
     def engine(self, replica: int, stats: EngineStats) -> None:
         """An engine after a step, or while idle."""
@@ -88,13 +91,34 @@ class Metrics:
         """A client was dropped because it stopped reading."""
         self._front.readers_dropped += 1
 
-    def render(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text with its content type: OpenMetrics if the Accept header asks for it."""
-        if "application/openmetrics-text" in accept:
-            text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
-            return text, openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
+    def fronts(self, serving: int, lost: int) -> None:
+        """How many front processes serve and how many have died; said where one process looks after several."""
+        self._fronts = Samples({catalog.FRONTS.name: {(): serving}, catalog.FRONTS_LOST.name: {(): lost}})
 
-    def snapshot(self) -> dict[str, Any]:
-        """Rates of the last seconds, for /stats."""
-        return self._rates.snapshot()
+    def figures(self) -> FrontFigures:
+        """A copy of what this front has counted."""
+        return FrontFigures(self._requests.samples() | self._front.samples(), self._rates.window())
+
+    def engine_figures(self) -> Samples:
+        """A copy of what engines have told, and of what `fronts` was told."""
+        return self._engines.samples() | self._fronts
+
+    def render(
+        self, accept: str = "", figures: FrontFigures | None = None, engines: Samples | None = None
+    ) -> tuple[bytes, str]:
+        """Everything as text with its content type: OpenMetrics if the Accept header asks for it.
+
+        `figures` of all fronts and `engines` as their parent knows them take the place of what this one knows.
+        """
+        samples = (engines or self.engine_figures()) | (figures or self.figures()).samples
+        registry = CollectorRegistry()
+        registry.register(Families(samples, self._model))
+        registry.register(self._process)
+        if "application/openmetrics-text" in accept:
+            text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+            return text, openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def snapshot(self, figures: FrontFigures | None = None) -> dict[str, Any]:
+        """Rates of the last seconds, for /stats: its own, or those of `figures`."""
+        return self._rates.snapshot(None if figures is None else figures.rates)

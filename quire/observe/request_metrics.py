@@ -1,19 +1,16 @@
 """Metrics of requests: tokens as they come, and where a request's time went once it has ended. Tenants are no label."""
 
-from collections.abc import Iterator
 from typing import get_args
-
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
 
 from quire.core.stats import FinishedRequest
 from quire.core.status import FinishReason
 from quire.observe import catalog
-from quire.observe.families import histograms, numbers
+from quire.observe.figures import Labels, Samples
 from quire.observe.histogram import Histogram
 
 _COUNTERS = tuple(metric for metric in catalog.REQUEST_METRICS if metric.labels == ("engine",) and not metric.buckets)
 _HISTOGRAMS = tuple(metric for metric in catalog.REQUEST_METRICS if metric.buckets)
+_GAP_BOUNDS = catalog.ITL.buckets
 
 
 class _Engine:
@@ -22,23 +19,22 @@ class _Engine:
     def __init__(self) -> None:
         self.counts = dict.fromkeys((metric.name for metric in _COUNTERS), 0)
         self.ends: dict[str, int] = dict.fromkeys(get_args(FinishReason), 0)
-        self.histograms = {metric.name: Histogram(metric.buckets) for metric in _HISTOGRAMS}
+        self.histograms = {metric.name: Histogram.over(metric.buckets) for metric in _HISTOGRAMS}
         # Looked up for every token; the rest can afford a dictionary.
         self.gaps = self.histograms[catalog.ITL.name]
         self.output_tokens = 0
 
     def observe(self, metric: catalog.Metric, value: float) -> None:
-        self.histograms[metric.name].observe(max(value, 0.0))
+        self.histograms[metric.name].observe(metric.buckets, max(value, 0.0))
 
     def add(self, metric: catalog.Metric, amount: int) -> None:
         self.counts[metric.name] += amount
 
 
-class RequestMetrics(Collector):
+class RequestMetrics:
     """One row a replica."""
 
-    def __init__(self, model: str, replicas: int) -> None:
-        self._model = model
+    def __init__(self, replicas: int) -> None:
         self._engines = {replica: _Engine() for replica in range(replicas)}
 
     def first_token(self, replica: int, seconds: float, prompt_tokens: int, count: int) -> None:
@@ -51,7 +47,7 @@ class RequestMetrics(Collector):
         engine = self._engine(replica)
         engine.output_tokens += count
         if seconds_each is not None:
-            engine.gaps.observe(seconds_each, count)
+            engine.gaps.observe(_GAP_BOUNDS, seconds_each, count)
 
     def finished(self, record: FinishedRequest) -> None:
         engine = self._engine(record.replica)
@@ -65,18 +61,21 @@ class RequestMetrics(Collector):
             engine.observe(catalog.PARAMS_MAX_TOKENS, record.max_tokens)
         _observe_times(engine, record)
 
-    def collect(self) -> Iterator[Family]:
-        """What prometheus_client calls to read everything."""
+    def samples(self) -> Samples:
+        """As it is now."""
         rows = [((str(replica),), engine) for replica, engine in self._engines.items()]
-        for metric in _COUNTERS:
-            counts = [(labels, engine.counts[metric.name]) for labels, engine in rows]
-            if metric is catalog.OUTPUT_TOKENS:
-                counts = [(labels, engine.output_tokens) for labels, engine in rows]
-            yield numbers(metric, self._model, counts)
-        ends = [((*labels, reason), count) for labels, engine in rows for reason, count in engine.ends.items()]
-        yield numbers(catalog.FINISHED, self._model, ends)
-        for metric in _HISTOGRAMS:
-            yield histograms(metric, self._model, [(labels, engine.histograms[metric.name]) for labels, engine in rows])
+        numbers: dict[str, dict[Labels, float]] = {
+            metric.name: {labels: engine.counts[metric.name] for labels, engine in rows} for metric in _COUNTERS
+        }
+        numbers[catalog.OUTPUT_TOKENS.name] = {labels: engine.output_tokens for labels, engine in rows}
+        numbers[catalog.FINISHED.name] = {
+            (*labels, reason): count for labels, engine in rows for reason, count in engine.ends.items()
+        }
+        histograms: dict[str, dict[Labels, Histogram]] = {
+            metric.name: {labels: engine.histograms[metric.name].copy() for labels, engine in rows}
+            for metric in _HISTOGRAMS
+        }
+        return Samples(numbers, histograms)
 
     def _engine(self, replica: int) -> _Engine:
         engine = self._engines.get(replica)

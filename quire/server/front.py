@@ -81,7 +81,8 @@ class Front:
         from quire.server.store.store import Store
 
         seat, folder = self._seat, _store_folder(self._config.server.store)
-        serving = Serving(llm, _names(self._config), Store(folder), Drain(), self._startup.parts)
+        hub = None if seat is None else seat.hub
+        serving = Serving(llm, _names(self._config), Store(folder), Drain(), self._startup.parts, hub)
         runner, batches = self._batches(serving, keys, folder / "batches")
         reload = partial(_reload, keys, llm, runner)
         listener = Listener(
@@ -99,7 +100,7 @@ class Front:
         told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))
         serving_task = asyncio.create_task(listener.run(listening))
         if seat is not None:
-            seat.serve(listener.stop, reload, batches)
+            seat.serve(llm, batches, drain=listener.stop, reload=reload)
         try:
             await asyncio.wait({told, serving_task}, return_when=asyncio.FIRST_COMPLETED)
             if told.done():

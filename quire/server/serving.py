@@ -25,7 +25,9 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
+from quire.server.fronts.peer import Peer
 from quire.server.openai.json_response import json_response
+from quire.server.overview import Overview, overview_of
 from quire.server.store.store import Store
 from quire.server.streams import EventStream, TextStream, until_gone
 from quire.serving.async_llm import AsyncLLM
@@ -41,13 +43,23 @@ _ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooli
 class Serving:
     """One model behind the routes. Lives on the event loop."""
 
-    def __init__(self, llm: AsyncLLM, names: tuple[str, ...], store: Store, drain: Drain, start_seconds: Parts) -> None:
-        """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow."""
+    def __init__(
+        self,
+        llm: AsyncLLM,
+        names: tuple[str, ...],
+        store: Store,
+        drain: Drain,
+        start_seconds: Parts,
+        hub: Peer | None = None,
+    ) -> None:
+        """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow. `hub`
+        is where this front asks about the others, if there are any."""
         self.llm = llm
         self.names = names
         self.store = store
         self.drain = drain
         self.start_seconds = start_seconds
+        self._hub = hub
         self.blocks = BlockMap(llm)
         self.created = int(time.time())
         self.began = time.monotonic()
@@ -106,6 +118,12 @@ class Serving:
             raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self.names[0]!r} does.")
         if caller.models is not None and not caller.models & set(self.names):
             raise UnknownModel(f"this key may not use the model {self.names[0]!r}; ask for a key that may.")
+
+    async def overview(self, tenant: str | None = None) -> Overview:
+        """Of all fronts; of requests, those of one tenant or of all."""
+        if self._hub is None:
+            return overview_of(self.llm, tenant)
+        return await self._hub.ask("overview", Overview, tenant)
 
     # -- texts -------------------------------------------------------------------------------------------------
 

@@ -3,21 +3,20 @@
 import asyncio
 import math
 import time
-from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.core.version import QUIRE_VERSION
-from quire.observe.memory import resident_bytes
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.operation import Operation
+from quire.server.overview import Overview
 from quire.serving.client import EngineClient
 from quire.serving.supervisor import Slot
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 _MOST_STEPS = 1000
-_MOST_REQUESTS = 200
 _PROFILE_SECONDS = 120.0
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
 
@@ -57,13 +55,15 @@ async def tell_version(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    text, kind = serving.metrics.render(request.headers.get("accept", ""))
+    overview = await serving.overview()
+    text, kind = serving.metrics.render(request.headers.get("accept", ""), overview.figures, overview.engines)
     return Response(text, headers={"content-type": kind})
 
 
 async def stats(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    return JSONResponse(snapshot(serving, request.state.caller))
+    caller: Caller = request.state.caller
+    return JSONResponse(snapshot(serving, await serving.overview(None if caller.is_admin else caller.tenant)))
 
 
 async def blocks(request: Request) -> Response:
@@ -82,7 +82,7 @@ async def check(request: Request) -> Response:
         {"replica": slot.client.number, "problem": each.problem, "used_blocks": each.used_blocks}
         for slot, each in zip(slots, found, strict=True)
     ]
-    return JSONResponse({"engines": engines, "live_requests": len(llm.fleet.dispatcher.journal)})
+    return JSONResponse({"engines": engines, "live_requests": (await serving.overview()).num_live})
 
 
 async def profile(request: Request) -> Response:
@@ -107,9 +107,10 @@ async def profile(request: Request) -> Response:
     return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
 
 
-def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
-    """Everything a person or a script wants to know at a glance; of requests, what the caller may know."""
-    fleet, rates = serving.llm.fleet, serving.metrics.snapshot()
+def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
+    """Everything a person or a script wants to know at a glance."""
+    fleet, figures = serving.llm.fleet, overview.figures
+    rates = serving.metrics.snapshot(figures)
     engines = [slot.client.stats for slot in fleet.supervisor.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
     asked = sum(each.total_prefix_tokens for each in engines)
@@ -128,7 +129,7 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
             f"{name}_{share}": rates[f"{name}_seconds"][share] for name in ("ttft", "itl") for share in ("p50", "p95")
         },
         "memory": {
-            "front_bytes": resident_bytes(),
+            "front_bytes": figures.memory_bytes(),
             "engine_bytes": sum(each.memory_bytes for each in engines),
             "device_bytes": sum(each.device_memory_bytes for each in engines),
             "device_total": sum(each.device_memory_total for each in engines),
@@ -144,19 +145,19 @@ def snapshot(serving: "Serving", caller: Caller) -> dict[str, Any]:
             "used_host_blocks": sum(each.used_host_blocks for each in engines),
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
-        "engines": [_engine(slot) for slot in fleet.supervisor.slots],
-        "requests": _requests(serving, caller),
-        "totals": asdict(serving.llm.totals),
+        "engines": [_engine(slot, overview.restarts) for slot in fleet.supervisor.slots],
+        "requests": msgspec.to_builtins(overview.requests),
+        "totals": figures.totals(),
     }
 
 
-def _engine(slot: Slot[EngineClient]) -> dict[str, Any]:
+def _engine(slot: Slot[EngineClient], restarts: list[int]) -> dict[str, Any]:
     replica, stats = slot.client, slot.client.stats
     return {
         "replica": replica.number,
         "state": slot.state,
         "pid": replica.pid,
-        "restarts": slot.restarts,
+        "restarts": restarts[slot.number] if restarts else slot.restarts,
         "running": stats.running,
         "waiting": stats.waiting,
         "utilisation": stats.used_blocks / stats.num_blocks if stats.num_blocks else 0.0,
@@ -164,29 +165,6 @@ def _engine(slot: Slot[EngineClient]) -> dict[str, Any]:
         "step_seconds": stats.step_seconds,
         "start_seconds": {} if replica.started is None else dict(replica.started.seconds),
     }
-
-
-def _requests(serving: "Serving", caller: Caller) -> list[dict[str, Any]]:
-    now = time.monotonic()
-    shown = (
-        entry
-        for entry in serving.llm.fleet.dispatcher.journal.entries()
-        if caller.is_admin or entry.request.tenant == caller.tenant
-    )
-    return [
-        {
-            "id": entry.request.id,
-            "tenant": entry.request.tenant,
-            "endpoint": entry.endpoint,
-            "status": entry.state,
-            "prompt_tokens": len(entry.request.prompt.tokens),
-            "output_tokens": entry.num_emitted,
-            "max_tokens": entry.request.params.max_tokens,
-            "age_seconds": now - entry.request.arrival,
-            "replica": entry.replica,
-        }
-        for entry in islice(shown, _MOST_REQUESTS)
-    ]
 
 
 def _whole(request: Request, name: str, default: int, low: int, high: int) -> int:

@@ -5,7 +5,6 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -45,16 +44,6 @@ _WAITING_CONTEXTS = 1024
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Totals:
-    """Counts since the start."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    errors: int = 0
-
-
 class AsyncLLM:
     """Requests of many clients, each streamed to its own. Use it as `async with`, or call `close`."""
 
@@ -79,7 +68,6 @@ class AsyncLLM:
         self._path = locate(config.model.model, config.model.revision)
         self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
         self._on_finished = on_finished
-        self.totals = Totals()
         self.engine_calls = EngineCalls()
         self.fleet = Fleet(
             config,
@@ -345,10 +333,6 @@ class AsyncLLM:
         )
 
     def _count(self, record: FinishedRequest) -> None:
-        self.totals.requests += 1
-        self.totals.prompt_tokens += record.prompt_tokens
-        self.totals.generation_tokens += record.output_tokens
-        self.totals.errors += record.reason == "error"
         if record.output_tokens:
             self.admission.answered(record.output_tokens // record.n)
         self.metrics.request_finished(record)

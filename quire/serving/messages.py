@@ -90,6 +90,8 @@ class Started(_Message, frozen=True):
     """False: an encoder or a classifier, which only reads."""
     seconds: list[tuple[str, float]] = []
     """Where the start-up time went."""
+    pid: int = 0
+    """Of the engine's process, on its host."""
 
 
 class StartFailed(_Message, frozen=True):

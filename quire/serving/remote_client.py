@@ -30,6 +30,10 @@ class RemoteClient(EngineClient):
         self._link: Link | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def pid(self) -> int:
+        return self.started.pid if self.started is not None and self.address.scheme == "unix" else 0
+
     async def start(self) -> None:
         try:
             self._link = await connect(self.address, self._secret, self._ca_file)

@@ -1,5 +1,6 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -201,6 +202,7 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         started.resolved.kv.block_size,
         started.facts.spec.hidden_size,
         generates=not only_pools(started.facts),
+        pid=os.getpid(),
         seconds=list(clock.parts),
     )
     return Runner(started.loop, told, channel)

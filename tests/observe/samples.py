@@ -55,12 +55,17 @@ def busy_metrics() -> Metrics:
     metrics.connections(7)
     metrics.slow_reader_paused()
     metrics.slow_reader_dropped()
+    metrics.fronts(2, 1)
     return metrics
 
 
 def read(metrics: Metrics) -> Samples:
+    """Every sample of a front alone."""
+    return read_text(metrics.render()[0])
+
+
+def read_text(text: bytes) -> Samples:
     """Every sample by name and labels; `model_name` is checked and left out."""
-    text, _ = metrics.render()
     samples: Samples = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:

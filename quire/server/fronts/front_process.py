@@ -7,8 +7,11 @@ from contextlib import suppress
 
 import msgspec
 
+from quire.core.errors import Unavailable
+from quire.observe.figures import FrontFigures
 from quire.server.fronts.peer import Handler, Peer
 from quire.server.fronts.seat import FrontSettings
+from quire.server.overview import Overview
 from quire.serving.child_process import ChildProcess, exit_cause
 from quire.serving.link import Link
 from quire.serving.supervised import Supervised
@@ -16,7 +19,7 @@ from quire.serving.supervised import Supervised
 _CHILD = "quire.server.fronts.child"
 _CLOSE_SECONDS = 5.0
 _BEAT = 1.0
-"""Seconds between two signs of life that are asked for."""
+"""Seconds between two looks at what it has counted."""
 
 
 class FrontProcess(Supervised):
@@ -35,6 +38,8 @@ class FrontProcess(Supervised):
         self.serving = asyncio.Event()
         """Set once it takes connections."""
         self.peer: Peer | None = None
+        self.figures = FrontFigures()
+        """What it had counted when it was last asked."""
 
     @property
     def pid(self) -> int:
@@ -52,6 +57,14 @@ class FrontProcess(Supervised):
         watched = self._process.kill_when_stuck(f"front {self.number}", self, self._step_timeout)
         works = (self.peer.run(), self._watch(), self._beat(self.peer), watched)
         self._tasks = [asyncio.create_task(work) for work in works]
+
+    async def overview(self, tenant: str | None) -> Overview:
+        """What it tells now; what it last counted where it does not answer in time."""
+        if self.peer is not None and self.is_ready:
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_BEAT):
+                    return await self.peer.ask("overview", Overview, tenant)
+        return Overview(self.figures)
 
     def tell(self, order: str) -> None:
         """An order; one that is gone does not hear it."""
@@ -73,12 +86,12 @@ class FrontProcess(Supervised):
         self._process.kill()
 
     async def _beat(self, peer: Peer) -> None:
-        """Its event loop answers: that is what a front's health is."""
+        """Its event loop answers: that is what a front's health is. And what it has counted outlives it."""
         await self.serving.wait()
         while True:
             await asyncio.sleep(_BEAT)
-            with suppress(Exception):
-                await peer.ask("beat", type(None))
+            with suppress(Unavailable):  # it dies
+                self.figures = await peer.ask("figures", FrontFigures)
                 self.heard = time.monotonic()
 
     async def _watch(self) -> None:

@@ -16,14 +16,17 @@ import msgspec
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, Unavailable
 from quire.models.loading.locate import locate
+from quire.observe.figures import FrontFigures, merged
 from quire.observe.metrics import Metrics
 from quire.server.fronts.front_process import FrontProcess
 from quire.server.fronts.hub_engines import HubEngines
+from quire.server.fronts.peer import Handler
 from quire.server.fronts.seat import BATCHES_RUN_ON, BOARD, USAGE, FrontSettings
 from quire.server.fronts.shared_port import SharedPort
 from quire.server.gate.key_source import KeySource
 from quire.server.gate.usage_table import UsageTable
 from quire.server.listen.listen import CUT_OFF
+from quire.server.overview import Overview, together
 from quire.server.startup import StartUp
 from quire.serving.board import Board
 from quire.serving.supervisor import Slot, Supervisor
@@ -62,6 +65,9 @@ class Hub:
             kind="front",
         )
         self._stopping = asyncio.Event()
+        self._lost_fronts = 0
+        self._gone = FrontFigures()
+        """What fronts that died had counted."""
 
     async def serve(self) -> int:
         """Until a signal; returns the exit code."""
@@ -79,6 +85,7 @@ class Hub:
             await self._fronts.close()
             await self._engines.close()
             self._port.close()
+            self._usage.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _until_stopped(self) -> None:
@@ -132,14 +139,24 @@ class Hub:
         settings = FrontSettings(
             self._engines.front_config(), number, self._port.socket(number).fileno(), _NO_LINK, str(self._folder)
         )
-        return FrontProcess(settings, {"batches": self._ask_about_batches}, self._config.server.step_timeout)
+        handlers: dict[str, Handler] = {"batches": self._ask_about_batches, "overview": self._overview}
+        return FrontProcess(settings, handlers, self._config.server.step_timeout)
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
         _log.error("front %d is lost (%s), and its connections with it; another takes its place", slot.number, cause)
+        self._lost_fronts += 1
+        self._gone = merged([self._gone, slot.client.figures.retired()])
         self._board.clear(slot.number)
         self._usage.clear(slot.number)
         if slot.losses_in_a_row > 1:
             self._port.give_up(slot.number)
+
+    async def _overview(self, given: msgspec.Raw) -> Overview:
+        tenant = msgspec.msgpack.decode(given, type=str | None)
+        fronts = [slot.client for slot in self._fronts.slots]
+        overviews = await asyncio.gather(*(front.overview(tenant) for front in fronts))
+        self._metrics.fronts(len(self._fronts.ready()), self._lost_fronts)
+        return together(overviews, self._gone, self._metrics.engine_figures(), self._engines.restarts())
 
     async def _ask_about_batches(self, question: msgspec.Raw) -> msgspec.Raw:
         try:

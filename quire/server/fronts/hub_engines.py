@@ -59,6 +59,10 @@ class HubEngines:
         """Wait for all; raises a ConfigError where the settings cannot start them."""
         await asyncio.gather(*(server.ready() for server in self._servers))
 
+    def restarts(self) -> list[int]:
+        """Of each."""
+        return [slot.restarts for server in self._servers for slot in server.supervisor.slots]
+
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers))
         if self._servers:

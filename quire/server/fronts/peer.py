@@ -52,6 +52,7 @@ class Peer:
         self.handlers: dict[str, Handler] = {}
         """What may be asked here, by its name."""
         self._link = link
+        self._is_closed = False
         self._tickets = 0
         self._waiting: dict[int, asyncio.Future[msgspec.Raw]] = {}
         self._at_work: set[asyncio.Task[None]] = set()
@@ -82,6 +83,8 @@ class Peer:
         """Wait for the answer; raises what was raised there, Unavailable where the other side is gone."""
         self._tickets += 1
         ticket = self._tickets
+        if self._is_closed:
+            raise _gone()
         future: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
         try:
@@ -91,10 +94,11 @@ class Peer:
             self._waiting.pop(ticket, None)
 
     def close(self) -> None:
+        self._is_closed = True
         self._link.close()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(Unavailable("another process of the server is being replaced; try again"))
+                future.set_exception(_gone())
 
     async def _answer(self, ask: _Ask) -> None:
         try:
@@ -119,6 +123,10 @@ class Peer:
 
     def _send(self, message: _Ask | _Answer) -> None:
         self._link.send(msgspec.msgpack.encode(message))
+
+
+def _gone() -> Unavailable:
+    return Unavailable("another process of the server is being replaced; try again")
 
 
 def _encoded(value: object) -> msgspec.Raw:

@@ -9,10 +9,13 @@ from pathlib import Path
 import msgspec
 
 from quire.config.engine import EngineConfig
+from quire.observe.figures import FrontFigures
 from quire.server.batches.desk import BatchDesk
 from quire.server.batches.forwarded import Question, answer_question
 from quire.server.fronts.peer import Handler, Peer
 from quire.server.gate.usage_table import UsageTable
+from quire.server.overview import Overview, overview_of
+from quire.serving.async_llm import AsyncLLM
 from quire.serving.board import Board
 from quire.serving.link import Link
 
@@ -62,12 +65,24 @@ class Seat:
         reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=self._link))
         self._peer = Peer(Link(reader, writer))
 
-    def serve(self, drain: Callable[[], object], reload: Callable[[], object], batches: BatchDesk) -> None:
-        """The front serves from now on: it takes orders, and other fronts may ask about batches."""
-        self.hub.handlers["beat"] = _order(lambda: None)
-        self.hub.handlers["drain"] = _order(drain)
-        self.hub.handlers["reload"] = _order(reload)
-        self.hub.handlers["batches"] = partial(answer_question, batches)
+    def serve(
+        self, llm: AsyncLLM, batches: BatchDesk, *, drain: Callable[[], object], reload: Callable[[], object]
+    ) -> None:
+        """The front serves from now on: it takes orders, and answers what the hub and other fronts ask."""
+
+        async def overview(given: msgspec.Raw) -> Overview:
+            return overview_of(llm, msgspec.msgpack.decode(given, type=str | None))
+
+        async def figures(_: msgspec.Raw) -> FrontFigures:
+            return llm.metrics.figures()
+
+        self.hub.handlers.update(
+            overview=overview,
+            figures=figures,
+            batches=partial(answer_question, batches),
+            drain=_order(drain),
+            reload=_order(reload),
+        )
         self.hub.tell("serves")
 
     async def forward(self, question: Question) -> msgspec.Raw:

@@ -19,6 +19,7 @@ MOST_TENANTS = 1 << 16
 _DIGEST = 16
 _BUCKET = struct.Struct("<dd")
 _RUNNING = struct.Struct("<I")
+_ALL_RUNNING = struct.Struct(f"<{MOST_FRONTS}I")
 _BUCKETS_AT = _DIGEST
 _RUNNING_AT = _BUCKETS_AT + 2 * _BUCKET.size
 _RECORD = _RUNNING_AT + MOST_FRONTS * _RUNNING.size
@@ -42,6 +43,11 @@ class UsageTable:
         with path.open("xb") as file:
             file.truncate((1 + MOST_TENANTS) * _RECORD)  # the first record only guards the giving out of others
         return cls(path)
+
+    def close(self) -> None:
+        """For this process; others go on."""
+        self.memory.close()
+        self._file.close()
 
     def of(self, tenant: str) -> "TenantUsage":
         return TenantUsage(self, tenant)
@@ -119,5 +125,4 @@ class TenantUsage:
 
     def running(self) -> int:
         """Requests on all fronts."""
-        begin = self._place + _RUNNING_AT
-        return sum(memoryview(self._table.memory)[begin : begin + MOST_FRONTS * _RUNNING.size].cast("I"))
+        return sum(_ALL_RUNNING.unpack_from(self._table.memory, self._place + _RUNNING_AT))
