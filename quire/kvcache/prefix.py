@@ -1,4 +1,4 @@
-"""PrefixIndex: which blocks of one tier hold which tokens, so that other sequences can find them.
+"""PrefixIndex: prefix caching: which blocks of one tier hold which tokens, so that other sequences find them.
 
 A full block is found by its chain name. Any cached block, full or not, is also found by its parent and first
 token, for reuse token by token. Knows nothing of references; its tier keeps the pool in step.

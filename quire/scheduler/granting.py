@@ -1,4 +1,4 @@
-"""Granting: who gets how many of a step's tokens, as a stream's next, drafts to verify or a chunk; and their blocks."""
+"""Granting: who gets how many of a step's tokens, and their blocks: decodes, drafts to verify, chunked prefill."""
 
 from collections.abc import Iterable
 from operator import attrgetter

@@ -1,4 +1,6 @@
-"""Scheduler: each step, who computes how many tokens, who comes in and who makes way. No torch, no clock.
+"""Scheduler: continuous batching: each step, who computes how many tokens, who comes in and who makes way.
+
+Knows no torch and no clock.
 
 There are no phases: a sequence has tokens and has computed some of them, and a step grants more. A prompt, the
 rest of a chunked prompt, a decode, drafts to verify and a preempted sequence that starts over differ only in
