@@ -14,7 +14,7 @@ from tests.server.live import LiveServer
 from tests.server.load import EMBEDDINGS, Answer, ask, client_of
 from tests.server.test_resilience import ask_all, mixed
 
-LOAD = [*mixed(10, 32), (EMBEDDINGS, {"input": ["one text", "and another"]}), (EMBEDDINGS, {"input": "a third"})]
+LOAD = [*mixed(10, 24), (EMBEDDINGS, {"input": ["one text", "and another"]}), (EMBEDDINGS, {"input": "a third"})]
 """With four rows, some of these run and some wait."""
 NEWCOMERS = [LOAD[number] for number in (0, 1, 3, 9, 10)]
 """Streamed and whole, conversations, texts and vectors."""
