@@ -102,7 +102,7 @@ class Runner:
     # -- messages ----------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
-        """Take in what has come; a burst of long prompts is spread over several steps, so that streams keep their pace."""
+        """Take in what has come; a burst of long prompts is spread over steps, so that streams keep their pace."""
         self._unheard.extend(self._channel.receive(0 if self._unheard else self._patience()))
         end = time.monotonic() + _HEARING_SECONDS
         while self._unheard:
