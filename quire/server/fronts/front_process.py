@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -25,12 +26,20 @@ _BEAT = 1.0
 class FrontProcess(Supervised):
     """One front from its start to its end."""
 
-    def __init__(self, settings: FrontSettings, handlers: dict[str, Handler], step_timeout: float) -> None:
-        """`handlers` answer what the front asks. The link of `settings` is chosen here."""
+    def __init__(
+        self,
+        settings: FrontSettings,
+        handlers: dict[str, Handler],
+        step_timeout: float,
+        on_ready: Callable[["FrontProcess"], None],
+    ) -> None:
+        """`handlers` answer what the front asks; `on_ready` is told when it serves. The link of `settings` is chosen
+        here."""
         super().__init__(settings.number)
         self._settings = settings
         self._handlers = handlers
         self._step_timeout = step_timeout
+        self._on_ready = on_ready
         self._process = ChildProcess()
         self._tasks: list[asyncio.Task[None]] = []
         self.code: int | None = None
@@ -80,6 +89,7 @@ class FrontProcess(Supervised):
     async def _serves(self, _: msgspec.Raw) -> None:
         self._became_ready()
         self.serving.set()
+        self._on_ready(self)
 
     async def _failed(self, given: msgspec.Raw) -> None:
         self.start_failure = msgspec.msgpack.decode(given, type=str)

@@ -138,10 +138,11 @@ class Hub:
             self._engines.front_config(), number, self._port.socket(number).fileno(), _NO_LINK, str(self._folder)
         )
         handlers: dict[str, Handler] = {"batches": self._ask_about_batches, "overview": self._overview}
-        return FrontProcess(settings, handlers, self._config.server.step_timeout)
+        return FrontProcess(settings, handlers, self._config.server.step_timeout, self._fronts.became_ready)
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
-        _log.error("front %d is lost (%s), and its connections with it; another takes its place", slot.number, cause)
+        if self._fronts.was_ready:  # else whoever started the server is told, once
+            _log.error("front %d is lost (%s), with its connections; another takes its place", slot.number, cause)
         self._lost_fronts += 1
         self._gone = merged([self._gone, slot.client.figures.retired()])
         self._board.clear(slot.number)
