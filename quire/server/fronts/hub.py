@@ -6,9 +6,7 @@ dies, so do its fronts and engines.
 
 import asyncio
 import logging
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -24,7 +22,7 @@ from quire.server.fronts.seat import BATCHES_RUN_ON, BOARD, USAGE, FrontSettings
 from quire.server.fronts.shared_port import SharedPort
 from quire.server.gate.key_source import KeySource
 from quire.server.gate.usage_table import UsageTable
-from quire.server.listen.listen import CUT_OFF
+from quire.server.listen.listen import CUT_OFF, DRAINED
 from quire.server.overview import Overview, together
 from quire.server.startup import StartUp
 from quire.serving.board import Board
@@ -48,12 +46,10 @@ class Hub:
         self._startup = StartUp()
         keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
         self._port = SharedPort(server)
-        self._folder = Path(tempfile.mkdtemp(prefix="quire-"))
-        self._board = Board.create(self._folder / BOARD, server.api_server_count)
-        self._usage = UsageTable.create(self._folder / USAGE)
         self._metrics = Metrics(config.model.model, server.num_engines)
-        weights = {} if keys.ring is None else keys.ring.weights()
-        self._engines = HubEngines(config, self._folder, weights, self._metrics)
+        self._engines = HubEngines(config, {} if keys.ring is None else keys.ring.weights(), self._metrics)
+        self._board = Board.create(self._engines.folder / BOARD, server.api_server_count)
+        self._usage = UsageTable.create(self._engines.folder / USAGE)
         self._fronts: Supervisor[FrontProcess] = Supervisor(
             self._new_front,
             server.api_server_count,
@@ -81,10 +77,9 @@ class Hub:
             return await self._drained()
         finally:
             await self._fronts.close()
-            await self._engines.close()
             self._port.close()
             self._usage.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            await self._engines.close()
 
     async def _until_stopped(self) -> None:
         """Raises a ConfigError where the settings cannot start an engine or a front."""
@@ -117,7 +112,7 @@ class Hub:
     def _stop(self) -> None:
         """The first signal drains the fronts, the second ends them."""
         self._stopping.set()
-        self._tell_all("drain")
+        self._tell_all("drain")  # one that does not serve yet does not hear it: `_drained` closes it
 
     def _tell_all(self, order: str) -> None:
         for slot in self._fronts.slots:
@@ -125,23 +120,32 @@ class Hub:
 
     async def _drained(self) -> int:
         """Wait until every front has finished its work; one that dies meanwhile is not replaced."""
+        starting = [slot.client for slot in self._fronts.slots if not slot.client.is_ready]
         await self._fronts.retire()
-        fronts = [slot.client for slot in self._fronts.slots]
+        for front in starting:
+            await front.close()
+        fronts = [slot.client for slot in self._fronts.slots if slot.client not in starting]
         for front in fronts:
             await front.lost()
-        return max(CUT_OFF if front.code is None or front.code < 0 else front.code for front in fronts)
+        codes = [CUT_OFF if front.code is None or front.code < 0 else front.code for front in fronts]
+        return max(codes, default=DRAINED)
 
     # -- fronts ------------------------------------------------------------------------------------------------
 
     def _new_front(self, number: int) -> FrontProcess:
         settings = FrontSettings(
-            self._engines.front_config(), number, self._port.socket(number).fileno(), _NO_LINK, str(self._folder)
+            self._engines.front_config(),
+            number,
+            self._port.socket(number).fileno(),
+            _NO_LINK,
+            str(self._engines.folder),
         )
         handlers: dict[str, Handler] = {"batches": self._ask_about_batches, "overview": self._overview}
         return FrontProcess(settings, handlers, self._config.server.step_timeout, self._fronts.became_ready)
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
-        if self._fronts.was_ready:  # else whoever started the server is told, once
+        # what is wrong with the settings is told once, to whoever started the server
+        if slot.client.start_failure is None or self._fronts.was_ready:
             _log.error("front %d is lost (%s), with its connections; another takes its place", slot.number, cause)
         self._lost_fronts += 1
         self._gone = merged([self._gone, slot.client.figures.retired()])

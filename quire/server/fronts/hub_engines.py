@@ -19,26 +19,25 @@ _SECRET = "secret"
 class HubEngines:
     """None where the settings name engines on other hosts: fronts connect to those by themselves."""
 
-    def __init__(self, config: EngineConfig, folder: Path, weights: dict[str, float], metrics: Metrics) -> None:
-        """`folder` is reached by this user alone."""
-        self._config = config
-        self._folder = folder
-        self._servers: list[EngineServer] = []
-        if config.server.engines != "process":
-            return
+    def __init__(self, config: EngineConfig, weights: dict[str, float], metrics: Metrics) -> None:
+        """Raises what is wrong with the model before anything is made."""
         secret = secrets.token_hex(32)
-        (folder / _SECRET).write_text(secret, encoding="ascii")
+        self._config = config
         self._processes = ProcessEngines(config, engine_seed(secret.encode()), weights)
+        self.folder = Path(self._processes.folder)
+        """Of sockets and of what fronts share; only this user reaches it."""
+        (self.folder / _SECRET).write_text(secret, encoding="ascii")
+        count = config.server.replicas if config.server.engines == "process" else 0
         self._servers = [
             EngineServer(
                 partial(self._processes.client, number),
-                EngineAddress("unix", path=str(folder / f"engine-{number}")),
+                EngineAddress("unix", path=str(self.folder / f"engine-{number}")),
                 secret.encode(),
                 metrics=metrics,
                 step_timeout=config.server.step_timeout,
                 number=number,
             )
-            for number in range(config.server.replicas)
+            for number in range(count)
         ]
 
     def front_config(self) -> EngineConfig:
@@ -46,7 +45,7 @@ class HubEngines:
         server = replace(self._config.server, api_server_count=1)
         if self._servers:
             addresses = ",".join(str(each.address) for each in self._servers)
-            secret_file = str(self._folder / _SECRET)
+            secret_file = str(self.folder / _SECRET)
             server = replace(server, engines=addresses, replicas=1, engine_secret_file=secret_file)
         return replace(self._config, server=server)
 
@@ -65,5 +64,4 @@ class HubEngines:
 
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers))
-        if self._servers:
-            self._processes.close()
+        self._processes.close()

@@ -135,18 +135,6 @@ class Listener:
                 loop.remove_signal_handler(number)
 
 
-async def listen(
-    app: ASGIApp,
-    config: ServerConfig,
-    listening: socket.socket,
-    drain: Drain,
-    *,
-    on_reload: Callable[[], object] | None = None,
-) -> int:
-    """Serve `app` on a bound socket until a signal; returns the exit code. `on_reload` is called on SIGHUP."""
-    return await Listener(app, config, drain, on_reload=on_reload).run(listening)
-
-
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handlers, which raise a signal again once the server has ended."""
 

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from tests.server.test_resilience import ask_all, ask_all_while_killing, assert_
 FRONTS = 3
 MASTER = "master"
 SHORT = {"prompt": "One, two,", "max_tokens": 2, "temperature": 0}
-LONG = {"prompt": "On and on", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+LONG = {"prompt": "On and on", "max_tokens": 150, "temperature": 0, "ignore_eos": True}
 LIMITED = {"few": "requests_per_minute: 5", "narrow": "concurrency: 2"}
 
 
@@ -49,6 +51,12 @@ def metric_everywhere(server: LiveServer, name: str) -> set[float]:
     return {server.metric(name) for _ in range(4 * FRONTS)}
 
 
+async def until_running(client: httpx.AsyncClient, count: int) -> None:
+    async with asyncio.timeout(60):
+        while (await client.get("/stats")).json()["running"] < count:
+            await asyncio.sleep(0.02)
+
+
 def wait_for(happened, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not happened():
@@ -73,14 +81,15 @@ def test_all_fronts_answer_and_count_as_one(server: LiveServer) -> None:
 
 def test_a_limit_of_requests_holds_over_all_fronts(server: LiveServer) -> None:
     headers = {"Authorization": "Bearer few"}
+    began = time.monotonic()
     statuses = [
         httpx.post(server.url + COMPLETIONS, json=SHORT, headers=headers, timeout=60).status_code
         for _ in range(4 * FRONTS)
     ]
-    # one comes back every twelve seconds
+    came_back = (time.monotonic() - began) / 12  # one every twelve seconds
     assert statuses[:5] == [200] * 5
-    assert statuses.count(200) <= 7
-    assert set(statuses) == {200, 429}
+    assert statuses.count(200) <= 5 + came_back
+    assert set(statuses) <= {200, 429}
 
 
 def test_a_limit_of_requests_at_once_holds_over_all_fronts(server: LiveServer) -> None:
@@ -123,8 +132,7 @@ def test_a_killed_front_takes_only_its_connections(server: LiveServer) -> None:
 
         async with client_of(server.url, server.headers) as client:
             running = asyncio.ensure_future(all_at_once([stream] * (6 * FRONTS)))
-            while (await client.get("/stats")).json()["running"] < 6 * FRONTS:
-                await asyncio.sleep(0.02)
+            await until_running(client, 6 * FRONTS)
             os.kill(victim, signal.SIGKILL)
             return await running
 
@@ -146,6 +154,7 @@ def test_a_stopped_front_is_replaced(server: LiveServer) -> None:
     with server.client() as client:
         batch = start_batch(client, SHORT)
     wait_for(lambda: server.get(f"/v1/batches/{batch}")["status"] == "completed")
+    assert server.get(f"/v1/batches/{batch}")["request_counts"]["completed"] == 1
 
 
 @pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 12, 2), pytest.param(50, 32, 3, marks=pytest.mark.slow)])
@@ -178,8 +187,7 @@ def test_sigterm_lets_every_front_finish(tmp_path: Path) -> None:
         async def ask() -> list[bool]:
             async with client_of(server.url) as client:
                 running = asyncio.ensure_future(all_at_once([lambda: read_stream(client, COMPLETIONS, LONG)] * 6))
-                while (await client.get("/stats")).json()["running"] < 6:
-                    await asyncio.sleep(0.02)
+                await until_running(client, 6)
                 server.process.send_signal(signal.SIGTERM)
                 return [answer.is_done for answer in await running]
 
@@ -193,3 +201,13 @@ def test_settings_that_cannot_work_end_the_server_with_one_line(tmp_path: Path) 
         with running_server(tmp_path, "--api-server-count", "2", "--chat-template", str(tmp_path / "none.jinja")):
             pass
     assert str(caught.value).count("none.jinja") == 1
+
+
+def test_sigterm_ends_a_server_whose_fronts_still_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "quire", "serve", "--port", "0", "--api-server-count", "2"]
+    process = subprocess.Popen([*command, "--store", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "fronts listen on" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0, rest

@@ -22,7 +22,7 @@ from quire.server.errors import exception_handlers
 from quire.server.gate.gate import guarded
 from quire.server.gate.key_source import KeySource
 from quire.server.listen.address import bind, url_of
-from quire.server.listen.listen import listen
+from quire.server.listen.listen import Listener
 from tests.server.gate.gate_app import Metrics, Seen
 
 
@@ -68,7 +68,7 @@ async def main(keys_file: str, drain_timeout: str | None) -> int:
     )
     listening = bind(config)
     say(url_of(listening, config))
-    return await listen(app, config, listening, drain, on_reload=on_reload)
+    return await Listener(app, config, drain, on_reload=on_reload).run(listening)
 
 
 if __name__ == "__main__":
