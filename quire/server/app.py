@@ -38,6 +38,7 @@ from quire.server.openapi import openapi_document
 from quire.server.operation import Operation
 from quire.server.responses import routes as responses
 from quire.server.serving import Serving
+from quire.server.vllm import routes as vllm
 from quire.server.websocket import PATH as STREAM
 from quire.server.websocket import ReadCall, StreamSocket
 
@@ -55,6 +56,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *models.OPERATIONS,
     *files.OPERATIONS,
     *batches.OPERATIONS,
+    *vllm.OPERATIONS,
     *status.OPERATIONS,
 )
 _READERS: dict[str, ReadCall] = {

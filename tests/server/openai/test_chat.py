@@ -33,10 +33,13 @@ def test_a_whole_answer(ask: Ask, serving: FakeServing) -> None:
                 "index": 0,
                 "message": {"role": "assistant", "content": "wörld 🙂!", "refusal": None},
                 "logprobs": None,
+                "token_ids": None,
                 "finish_reason": "stop",
                 "stop_reason": None,
             }
         ],
+        "prompt_token_ids": None,
+        "prompt_logprobs": None,
         "usage": {
             "prompt_tokens": len(prompt),
             "completion_tokens": written,
