@@ -153,14 +153,14 @@ RERANKED: Schema = _object(
 )
 
 TOKENIZED: Schema = _object(
+    {"tokens": {"anyOf": [_TOKENS, _list(_object({"id": _WHOLE, "piece": {"type": ["string", "array"]}}))]}},
     {
         "count": _WHOLE,
         "max_model_len": _WHOLE,
-        "tokens": _TOKENS,
         "token_strs": _or_null(_list({"type": ["string", "null"]})),
-    }
+    },
 )
-DETOKENIZED: Schema = _object({"prompt": _TEXT})
+DETOKENIZED: Schema = _object({"prompt": _TEXT}, {"content": _TEXT})
 
 MODEL: Schema = _object(
     {
