@@ -17,6 +17,7 @@ from statistics import median, quantiles
 from time import perf_counter
 
 from quire.config.resolved import KVGroup, KVLayout, StepLimits
+from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
@@ -53,7 +54,7 @@ class Arrivals:
         self._count += 1
         prompt = (self._count, *range(1000, 1000 + PROMPT - 1))
         params = SamplingParams(max_tokens=output, ignore_eos=True)
-        return Request(id=str(self._count), prompt=prompt, params=params)
+        return Request(id=str(self._count), prompt=Prompt(prompt), params=params)
 
 
 def make_scheduler(prefix_caching: bool) -> Scheduler:

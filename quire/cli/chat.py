@@ -37,13 +37,13 @@ Template = Annotated[Path | None, Parameter(help="A Jinja chat template to use i
 
 
 def chat(
+    model: ModelOptions = MODEL,
     *,
     message: Message = None,
     system: System = None,
     chat_template: Template = None,
     config: ConfigFile = None,
     sampling: ChatSamplingOptions = CHAT_SAMPLING,
-    model: ModelOptions = MODEL,
     parsers: ParserOptions = PARSERS,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,

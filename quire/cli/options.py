@@ -7,7 +7,7 @@ a command takes a section by using its type from here in its signature; `main.py
 import os
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -30,6 +30,10 @@ from quire.core.nearest import did_you_mean
 
 _PREFIX = "QUIRE_"
 _CONFIG = "config"
+_SERVICE_VARIABLE = re.compile(
+    r"QUIRE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_PORT = re.compile(r"QUIRE_(\w+_)?PORT")
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 
@@ -60,6 +64,7 @@ ConfigFile = Annotated[
 def apply_sources(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill what the command line left open, in order of precedence; cyclopts calls this after parsing."""
     known = field_sections(EngineConfig)
+    drop_service_variables(os.environ)
     check_environment(os.environ, known)
     Env(_PREFIX, command=False)(app, commands, arguments)
     path = _config_path(arguments)
@@ -70,6 +75,14 @@ def apply_sources(app: App, commands: tuple[str, ...], arguments: ArgumentCollec
         used = {name: value for name, value in settings.items() if _argument(arguments, name) is not None}
         Dict(used, source=str(path), use_commands_as_keys=False)(app, commands, arguments)
     _check_whole_numbers(arguments)
+
+
+def drop_service_variables(environment: MutableMapping[str, str]) -> None:
+    """Forget what Kubernetes tells every container about Services called quire or quire-something: QUIRE_PORT is then
+    tcp://10.0.0.1:8000, and none of them is a setting."""
+    for name, value in list(environment.items()):
+        if _SERVICE_VARIABLE.fullmatch(name) or (_SERVICE_PORT.fullmatch(name) and "://" in value):
+            del environment[name]
 
 
 def check_environment(environment: Iterable[str], known: Iterable[str]) -> None:

@@ -60,6 +60,14 @@ class BlockPool:
             del self._cached[block]
         self.refs[block] += 1
 
+    def acquire_all(self, blocks: Iterable[int]) -> None:
+        """One more reference each."""
+        refs, cached = self.refs, self._cached
+        for block in blocks:
+            if refs[block] == 0:
+                del cached[block]
+            refs[block] += 1
+
     def release(self, blocks: Iterable[int]) -> None:
         """One reference less each. Blocks released first are evicted first, so callers pass a tail before its head."""
         refs = self.refs

@@ -13,22 +13,15 @@ from quire.kvcache.tier import Tier
 
 
 @dataclass(slots=True)
-class FoundBlock:
-    """A cached block and the tier it is on."""
-
-    block: int
-    on_host: bool
-
-
-@dataclass(slots=True)
 class Hit:
     """What a sequence does not have to compute."""
 
     num_tokens: int = 0
     num_blocks: int = 0
     """Whole blocks among them."""
-    blocks: list[list[FoundBlock | None]] = field(default_factory=list)
-    """By group and logical position; None where the group's window no longer reaches."""
+    blocks: list[list[int | None]] = field(default_factory=list)
+    """By group and logical position: a block of the device, or ~block for one on the host; None where the group's
+    window no longer reaches. Plain integers: a long prompt has thousands, and a step may look at many prompts."""
     extension: list[CachedBlock] = field(default_factory=list)
     """By group: the block whose first tokens continue the hit inside the next block; empty when none does."""
 
@@ -47,9 +40,10 @@ class PrefixFinder:
     def find(self, table: BlockTable, tokens: list[int], limit: int, step: int) -> Hit:
         """The longest hit of at most `limit` tokens, for a table whose names reach that far."""
         candidates = limit // self._block_size
-        found: list[list[FoundBlock | None]] = [[] for _ in range(self._num_groups)]
+        found: list[list[int | None]] = [[] for _ in range(self._num_groups)]
         for group in self._full:
-            candidates = self._walk(group, table.names[:candidates], found[group])
+            found[group] = self._walk(group, table.names[:candidates])
+            candidates = len(found[group])
         for group, _ in self._sliding:
             found[group] = [self._lookup(group, name) for name in table.names[:candidates]]
         num_blocks = self._longest_for_windows(found, candidates)
@@ -61,26 +55,30 @@ class PrefixFinder:
         self._extend(hit, table, tokens, limit, step)
         return hit
 
-    def _lookup(self, group: int, name: bytes) -> FoundBlock | None:
-        for tier, on_host in ((self._device, False), (self._host, True)):
-            entry = tier.index.find(group, name)
-            if entry is not None:
-                return FoundBlock(entry.block, on_host)
-        return None
+    def _lookup(self, group: int, name: bytes) -> int | None:
+        found = self._walk(group, [name])
+        return found[0] if found else None
 
-    def _walk(self, group: int, names: list[bytes], found: list[FoundBlock | None]) -> int:
+    def _walk(self, group: int, names: list[bytes]) -> list[int | None]:
+        """The blocks of these names, up to the first that is on neither tier."""
+        on_device, on_host = self._device.index.names(group), self._host.index.names(group)
+        found: list[int | None] = []
         for name in names:
-            block = self._lookup(group, name)
-            if block is None:
+            entry = on_device.get(name)
+            if entry is not None:
+                found.append(entry.block)
+                continue
+            entry = on_host.get(name)
+            if entry is None:
                 break
-            found.append(block)
-        return len(found)
+            found.append(~entry.block)
+        return found
 
     def _first_needed(self, num_blocks: int, window: int) -> int:
         """The first block that the token behind `num_blocks` blocks still looks at."""
         return max(0, num_blocks * self._block_size - window + 1) // self._block_size
 
-    def _longest_for_windows(self, found: list[list[FoundBlock | None]], candidates: int) -> int:
+    def _longest_for_windows(self, found: list[list[int | None]], candidates: int) -> int:
         """The most blocks for which every sliding group still has all that its window reaches."""
         for num_blocks in range(candidates, 0, -1):
             if all(

@@ -60,24 +60,33 @@ class KVManager:
         """
         return sum(self._group_blocks(group.window, num_tokens, chunk) + 1 for group in self.groups)
 
-    def find(self, seq: Sequence) -> tuple[BlockTable, Hit]:
-        """What the caches hold of a sequence that has no blocks. The last token is always left to compute."""
+    def name_blocks(self, seq: Sequence) -> BlockTable:
+        """Name the full blocks of a sequence's tokens: once, when it arrives, so that no step has to."""
         request = seq.request
         # of a prompt that is read out token by token nothing may be skipped, and such texts seldom begin alike
         caches = self._caching and request.params.use_prefix_cache and not request.reads_every_token
         table = BlockTable(seq, len(self.groups), caches)
+        if table.caches:
+            table.name_blocks(seq.tokens, self._most_cached(seq) // self.block_size, self.block_size)
+        return table
+
+    def find(self, seq: Sequence) -> tuple[BlockTable, Hit]:
+        """What the caches hold of a sequence that has no blocks."""
+        table = self.name_blocks(seq)
         if not table.caches:
             return table, Hit(blocks=[[] for _ in self.groups])
+        return table, self._finder.find(table, seq.tokens, self._most_cached(seq), self._step)
+
+    def _most_cached(self, seq: Sequence) -> int:
+        """Tokens that may come from the cache: the last one is always left to compute."""
         # whoever asks what the model thought of the prompt has it computed, all of it
-        limit = 0 if request.params.prompt_logprobs is not None else len(seq.tokens) - 1
-        table.name_blocks(seq.tokens, limit // self.block_size, self.block_size)
-        return table, self._finder.find(table, seq.tokens, limit, self._step)
+        return 0 if seq.request.params.prompt_logprobs is not None else len(seq.tokens) - 1
 
     def cost_of_hit(self, hit: Hit, num_tokens: int, chunk: int) -> int:
         """Free blocks it takes to attach a hit and then to hold `num_tokens`."""
         refs = self.device.pool.refs
         found = [block for blocks in hit.blocks for block in blocks if block is not None]
-        cost = sum(1 for block in found if block.on_host or refs[block.block] == 0)
+        cost = len([block for block in found if block < 0 or refs[block] == 0])
         cost += sum(1 for entry in hit.extension if refs[entry.block] == 0)
         for group in self.groups:
             total = self._group_blocks(group.window, num_tokens, chunk)
@@ -125,18 +134,17 @@ class KVManager:
         device = self.device.pool
         for group, blocks in enumerate(hit.blocks):
             # hold everything that is there before anything is brought in, or the one could evict the other
-            for found in blocks:
-                if found is not None:
-                    (self.host.pool if found.on_host else device).acquire(found.block)
-            table.blocks[group] = [NULL_BLOCK if found is None else found.block for found in blocks]
+            device.acquire_all([block for block in blocks if block is not None and block >= 0])
+            self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
+            table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
         for entry in hit.extension:
             device.acquire(entry.block)
         table.num_registered = hit.num_blocks
         for group, blocks in enumerate(hit.blocks):
-            for position, found in enumerate(blocks):
-                if found is not None and found.on_host:
-                    table.blocks[group][position] = self._bring_in(table, group, position, found.block, seq)
-            table.trimmed[group] = next((i for i, found in enumerate(blocks) if found is not None), len(blocks))
+            for position, block in enumerate(blocks):
+                if block is not None and block < 0:
+                    table.blocks[group][position] = self._bring_in(table, group, position, ~block, seq)
+            table.trimmed[group] = next((i for i, block in enumerate(blocks) if block is not None), len(blocks))
         seq.find_cached(hit.num_tokens)
         if hit.extension:
             self._attach_extension(table, hit)

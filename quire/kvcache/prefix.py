@@ -1,10 +1,10 @@
-"""PrefixIndex: which blocks of one tier hold which tokens, so that other sequences can find them.
+"""PrefixIndex: prefix caching: which blocks of one tier hold which tokens, so that other sequences find them.
 
 A full block is found by its chain name. Any cached block, full or not, is also found by its parent and first
 token, for reuse token by token. Knows nothing of references; its tier keeps the pool in step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -62,6 +62,10 @@ class PrefixIndex:
     def find(self, group: int, name: bytes) -> CachedBlock | None:
         """The full block of this name."""
         return self._by_name[group].get(name)
+
+    def names(self, group: int) -> Mapping[bytes, CachedBlock]:
+        """All full blocks of a group by their names."""
+        return self._by_name[group]
 
     def add(self, entry: CachedBlock) -> list[int]:
         """Offer a block; returns blocks that lost their only entry by it (older partial ones)."""

@@ -2,7 +2,7 @@
 
 from quire.core.sequence import Sequence
 from quire.kvcache.blocks import NULL_BLOCK
-from quire.kvcache.chain import chain_name, chain_root, media_in_block
+from quire.kvcache.chain import TOKEN_BYTES, chain_name, chain_root, media_in_block, token_bytes
 
 
 class BlockTable:
@@ -32,10 +32,15 @@ class BlockTable:
 
     def name_blocks(self, tokens: list[int], count: int, block_size: int) -> None:
         """Make sure the first `count` full blocks have names."""
-        for position in range(len(self.names), count):
-            start = position * block_size
-            block_tokens = tokens[start : start + block_size]
-            self.names.append(chain_name(self.parent_of(position), block_tokens, self.extra(position, block_size)))
+        names, first = self.names, len(self.names)
+        if count <= first:
+            return
+        data, width = token_bytes(tokens[first * block_size : count * block_size]), block_size * TOKEN_BYTES
+        name = self.parent_of(first)
+        for position in range(first, count):
+            start = (position - first) * width
+            name = chain_name(name, data[start : start + width], self.extra(position, block_size))
+            names.append(name)
 
     def extra(self, position: int, block_size: int) -> bytes:
         """Extra keys of one logical block: the media that begin in it."""

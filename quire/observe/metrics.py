@@ -8,14 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from time import monotonic
 from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.openmetrics import exposition as openmetrics
-
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.observe import catalog
 from quire.observe.engine_metrics import EngineMetrics
-from quire.observe.families import Families
 from quire.observe.figures import FrontFigures, Samples
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.rates import Rates
@@ -38,7 +33,6 @@ class Metrics:
         self._front = FrontMetrics(routes)
         self._rates = Rates(clock)
         self._fronts = Samples()
-        self._process = ProcessCollector(registry=None)
 
     def engine(self, replica: int, stats: EngineStats) -> None:
         """An engine after a step, or while idle."""
@@ -110,14 +104,12 @@ class Metrics:
 
         `figures` of all fronts and `engines` as their parent knows them take the place of what this one knows.
         """
+        from quire.observe.exposition import (
+            written_out,
+        )  # its library takes time to import
+
         samples = (engines or self.engine_figures()) | (figures or self.figures()).samples
-        registry = CollectorRegistry()
-        registry.register(Families(samples, self._model))
-        registry.register(self._process)
-        if "application/openmetrics-text" in accept:
-            text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
-            return text, openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+        return written_out(samples, self._model, accept)
 
     def snapshot(self, figures: FrontFigures | None = None) -> dict[str, Any]:
         """Rates of the last seconds, for /stats: its own, or those of `figures`."""

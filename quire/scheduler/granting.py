@@ -1,4 +1,4 @@
-"""Granting: who gets how many of a step's tokens, as a stream's next, drafts to verify or a chunk; and their blocks."""
+"""Granting: who gets how many of a step's tokens, and their blocks: decodes, drafts to verify, chunked prefill."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -82,7 +82,7 @@ class Granting:
         if is_readout:
             builder.readout_tokens_left -= count
         builder.load = builder.load.with_prompt(count, start)
-        builder.computing.update(self._kv.names_between(seq, start, seq.num_computed))
+        builder.computing.update(dict.fromkeys(self._kv.names_between(seq, start, seq.num_computed), seq))
         is_last = seq.num_computed == seq.num_tokens
         samples = is_last and not is_readout
         if samples:

@@ -1,4 +1,6 @@
-"""Scheduler: each step, who computes how many tokens, who comes in and who makes way. No torch, no clock.
+"""Scheduler: continuous batching: each step, who computes how many tokens, who comes in and who makes way.
+
+Knows no torch and no clock.
 
 There are no phases: a sequence has tokens and has computed some of them, and a step grants more. A prompt, the
 rest of a chunked prompt, a decode, drafts to verify and a preempted sequence that starts over differ only in
@@ -25,12 +27,16 @@ from quire.scheduler.arrival import longest_total
 from quire.scheduler.deadlines import Deadlines
 from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
+from quire.scheduler.leader import Leader
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
 from quire.scheduler.readout_pace import ReadoutPace
 from quire.scheduler.roster import Roster, RosterStats
 from quire.scheduler.step_builder import Flight, StepBuilder
 
+SEARCHES = 16
+"""Tokens of waiting prompts that a step may look for in the prefix cache, for each that it may compute: a queue of long
+prompts must not hold up a step."""
 MAX_DISPLACED = 8
 """Running sequences that make way for better ranked ones in one step: a burst must not stall everyone."""
 HEADROOM = 100
@@ -69,6 +75,8 @@ class Scheduler:
         self._step = 0
         self._now = 0.0
         self._flights: deque[Flight] = deque()
+        self._followed: dict[int, Leader] = {}
+        """By sequence that waits for its prefix: who computes it."""
 
     def weigh_tenants(self, weights: Mapping[str, float]) -> None:
         """Tenants have these shares from now on, where the policy knows tenants."""
@@ -79,6 +87,7 @@ class Scheduler:
     def add(self, request: Request) -> list[Sequence]:
         """Accept a request; raises RequestTooLarge when it could never run."""
         sequences = self._roster.enter(request, longest_total(request, self.limits, self.kv))
+        self.kv.name_blocks(sequences[0])  # the others share its blocks
         self._deadlines.watch(sequences[0])
         return sequences
 
@@ -277,14 +286,22 @@ class Scheduler:
     def _admit_waiting(self, builder: StepBuilder) -> None:
         """Give rows to waiting sequences, in the policy's order, as long as tokens, rows and blocks last."""
         deferred: list[Sequence] = []
-        while self._roster.num_free_rows and builder.prompt_tokens_left > 0:
+        followed, self._followed = self._followed, {}
+        tokens_to_search = SEARCHES * self.limits.max_num_batched_tokens
+        while self._roster.num_free_rows and builder.prompt_tokens_left > 0 and tokens_to_search > 0:
             seq = self._queue.peek(readouts=builder.readout_tokens_left > 0)
             if seq is None or (self.limits.whole_prompts and not self._fits_whole(builder, seq)):
                 break
-            found = self._find(seq)
-            if seq.num_pending or self._is_being_computed(builder, found):
+            leader = followed.get(seq.id)
+            if leader is None or not leader.is_ahead(builder):
+                tokens_to_search -= len(seq.tokens)
+                found = self._find(seq)
+                leader = self._leader(builder, seq, found)
+            if seq.num_pending or leader is not None:
                 self._queue.remove(seq)
                 deferred.append(seq)
+                if leader is not None:
+                    self._followed[seq.id] = leader
                 continue
             if self._cost_to_admit(seq, found) > self._blocks_for_new(builder):
                 # a paused sequence gives up its blocks for one that stands before it
@@ -319,12 +336,15 @@ class Scheduler:
         """What the prefix cache holds of a queued sequence; None for one that has blocks of its own."""
         return None if seq.status in HOLDS_KV else self.kv.find(seq)
 
-    def _is_being_computed(self, builder: StepBuilder, found: tuple[BlockTable, Hit] | None) -> bool:
-        """Whether this very step computes the block that would be computed first: a step later it is a hit."""
+    def _leader(self, builder: StepBuilder, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> Leader | None:
+        """Whoever computes in this very step what `seq` would compute first: when it is done, that is a hit."""
         if found is None or not builder.computing:
-            return False
+            return None
         table, hit = found
-        return hit.num_blocks < len(table.names) and table.names[hit.num_blocks] in builder.computing
+        if hit.num_blocks >= len(table.names):
+            return None
+        ahead = builder.computing.get(table.names[hit.num_blocks])
+        return None if ahead is None else Leader.of(ahead, seq, self.kv.block_size)
 
     def _cost_to_admit(self, seq: Sequence, found: tuple[BlockTable, Hit] | None) -> int:
         """Free blocks it takes to hold all tokens of a waiting sequence, as far as it holds them at once."""

@@ -33,8 +33,8 @@ class StepBuilder:
         """Of those, tokens of prompts that are only read: streams beside them are to keep their pace."""
         self.promised = 0
         """Blocks that prompts begun earlier will still need."""
-        self.computing: set[bytes] = set()
-        """Names of the full blocks that prompt chunks of this step compute."""
+        self.computing: dict[bytes, Sequence] = {}
+        """Names of the full blocks that prompt chunks of this step compute, and whose chunks."""
         self.load = StepLoad()
         self.sampling: list[Sequence] = []
         self.sampling_counts: list[int] = []

@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Thread
 
 import zmq
@@ -17,7 +19,7 @@ from quire.core.errors import QuireError
 from quire.observe.logs import configure_logging
 from quire.observe.start_clock import StartClock
 from quire.serving.channel import SocketChannel
-from quire.serving.messages import ChildSettings, StartFailed
+from quire.serving.messages import ChildSettings, Lost, StartFailed
 from quire.serving.settings_frame import read_settings
 
 _log = logging.getLogger(__name__)
@@ -28,9 +30,13 @@ def main() -> int:
     clock = StartClock()
     gc.disable()  # imports make a hundred thousand objects that stay: looking for garbage among them is a waste
     _leave_signals_to_the_front()
-    # the front imports its own modules meanwhile, and sends settings after that
-    from quire.serving.runner import start_runner
-
+    try:
+        # the front imports its own modules meanwhile, and sends settings after that
+        from quire.serving.runner import start_runner
+    except Exception as error:  # packages may be replaced under a server that runs
+        with _channel(read_settings(ChildSettings)) as channel:
+            channel.send(_lost(error))
+        raise
     clock.done("importing modules")
     settings = read_settings(ChildSettings)
     clock.done("waiting for settings")
@@ -38,25 +44,39 @@ def main() -> int:
     configure_logging(settings.config.observe)
     # the front dumps our stack with this before it kills us for being stuck
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    with _channel(settings) as channel:
+        try:
+            runner = start_runner(settings, channel, clock)
+            channel.send(runner.started)
+            gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second each
+            gc.enable()
+            runner.run()
+        except QuireError as error:
+            _log.error("%s", error)
+            channel.send(StartFailed(str(error)))
+            return 2
+        except Exception as error:
+            channel.send(_lost(error))
+            raise
+    return 0
+
+
+@contextmanager
+def _channel(settings: ChildSettings) -> Iterator[SocketChannel]:
     context = zmq.Context()
     inbox, outbox = context.socket(zmq.PULL), context.socket(zmq.PUSH)
     inbox.setsockopt(zmq.RCVHWM, 0)  # the front sends no more than it has admitted
-    outbox.connect(settings.outbox)
-    inbox.bind(settings.inbox)
-    channel = SocketChannel(inbox, outbox)
     try:
-        runner = start_runner(settings, channel, clock)
-        channel.send(runner.started)
-        gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second at a time
-        gc.enable()
-        runner.run()
-    except QuireError as error:
-        _log.error("%s", error)
-        channel.send(StartFailed(str(error)))
-        return 2
+        outbox.connect(settings.outbox)
+        inbox.bind(settings.inbox)
+        yield SocketChannel(inbox, outbox)
     finally:
         context.destroy(linger=1000)
-    return 0
+
+
+def _lost(error: Exception) -> Lost:
+    """Its kind only: clients hear of it, and its words, which the log has, may be none of their business."""
+    return Lost(f"it threw {type(error).__name__}")
 
 
 def _leave_signals_to_the_front() -> None:

@@ -91,6 +91,8 @@ class EngineServer:
         """Ids of all fronts' requests."""
         self._asked: dict[type, deque[_Front]] = {answer: deque() for answer in _ANSWERS.values()}
         self._first: asyncio.Future[Started] | None = None
+        self._server: asyncio.Server | None = None
+        self._beat: asyncio.Task[None] | None = None
         self.supervisor: Supervisor[EngineClient] = Supervisor(
             lambda _: make_client(self._take),
             1,
@@ -119,8 +121,11 @@ class EngineServer:
         return await asyncio.shield(self._first)
 
     async def close(self) -> None:
-        self._beat.cancel()
-        self._server.close()
+        """Allowed in every state: also where it could not listen."""
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._server is not None:
+            self._server.close()
         for front in self._fronts:
             front.tell(Lost("the engine was shut down"))
             front.link.close()

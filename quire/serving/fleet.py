@@ -96,7 +96,7 @@ class Fleet:
         """Raise Unavailable when no engine has been ready for too long."""
         outage = self.supervisor.outage()
         if outage is not None:
-            raise Unavailable(f"{outage}; try again later", retry_after=self.supervisor.retry_after())
+            raise self._unavailable(outage)
 
     def set_tenant_weights(self, weights: dict[str, float]) -> None:
         """In the engines that run or start now, and in those that come after them."""
@@ -142,8 +142,12 @@ class Fleet:
             outage = self.supervisor.outage()
             if outage is not None and len(self.dispatcher.journal):
                 _log.error("%s: %d requests fail", outage, len(self.dispatcher.journal))
-                wait = self.supervisor.retry_after()
-                self.dispatcher.fail_all(Unavailable(f"{outage}; try again later", retry_after=wait))
+                self.dispatcher.fail_all(self._unavailable(outage))
+
+    def _unavailable(self, outage: str) -> Unavailable:
+        """The words say when to come back too: a stream that has begun has no headers left for that."""
+        wait = self.supervisor.retry_after()
+        return Unavailable(f"{outage}; try again in about {wait:.0f} s", retry_after=wait)
 
     def _new_client(self, number: int) -> EngineClient:
         server = self._config.server

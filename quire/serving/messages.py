@@ -101,7 +101,8 @@ class StartFailed(_Message, frozen=True):
 
 
 class Lost(_Message, frozen=True):
-    """The engine is gone; its host starts another. Said to fronts on other hosts, which see no process end."""
+    """The engine is gone, and another is started. Said to fronts on other hosts, which see no process end, and by a
+    process that ends with an exception."""
 
     cause: str
 

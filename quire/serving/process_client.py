@@ -9,7 +9,7 @@ import zmq.asyncio
 
 from quire.serving.child_process import ENGINE, ChildProcess, exit_cause
 from quire.serving.client import EngineClient, OnMessage
-from quire.serving.messages import ChildSettings, Close, ToEngine, decode_from_engine, encode
+from quire.serving.messages import ChildSettings, Close, Lost, ToEngine, decode_from_engine, encode
 
 _CLOSE_SECONDS = 5.0
 
@@ -41,6 +41,8 @@ class ProcessClient(EngineClient):
         self._outbox.setsockopt(zmq.SNDHWM, 0)
         self._outbox.connect(settings.inbox)
         self._process = process
+        self._last_word: str | None = None
+        """What it said it would die of."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -64,14 +66,18 @@ class ProcessClient(EngineClient):
 
     async def _listen(self) -> None:
         while True:
-            self._received(decode_from_engine(await self._inbox.recv()))
+            message = decode_from_engine(await self._inbox.recv())
+            if isinstance(message, Lost):
+                self._last_word = message.cause
+            else:
+                self._received(message)
 
     async def _watch(self) -> None:
         """The process is gone: everything it had said before is read first, then it counts as lost."""
         code = await self._process.exited()
         while not self._inbox.closed and await self._inbox.poll(50):
             await asyncio.sleep(0.01)
-        self._end(exit_cause(code))
+        self._end(self._last_word or exit_cause(code))
 
     def _end(self, cause: str) -> None:
         current = asyncio.current_task()

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from quire.serving.messages import (
     SequenceNews,
     Started,
     Submit,
+    ToEngine,
     Weights,
 )
 from quire.serving.probe import Probe, block_states, check_books
@@ -42,6 +44,9 @@ SLOW_READER = "reader"
 """The reason for which the front has a request held."""
 _IDLE_MS = 1000
 """An engine with nothing to do says so this often: health is about progress."""
+_HEARING_SECONDS = 0.004
+"""What taking in messages may take between two steps of running streams: a prompt of 16,000 tokens takes one or two
+milliseconds."""
 _HELD_MS = 50
 """Deadlines of requests that are all held are looked at this often."""
 
@@ -63,6 +68,8 @@ class Runner:
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
         self._closing = False
+        self._unheard: deque[ToEngine] = deque()
+        """Messages that came and wait for a step to pass."""
         self._is_warm = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
@@ -80,8 +87,7 @@ class Runner:
         """Until told to close."""
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
-            for message in self._channel.receive(self._patience()):
-                self._handlers[type(message)](message)
+            self._hear()
             update, ended = StepUpdate([], []), list[Sequence]()
             if self._loop.has_work:
                 with self._profiler:
@@ -94,6 +100,16 @@ class Runner:
             self._report(update, ended)
 
     # -- messages ----------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take in what has come; a burst of long prompts is spread over steps, so that streams keep their pace."""
+        self._unheard.extend(self._channel.receive(0 if self._unheard else self._patience()))
+        end = time.monotonic() + _HEARING_SECONDS
+        while self._unheard:
+            message = self._unheard.popleft()
+            self._handlers[type(message)](message)
+            if time.monotonic() > end and self._loop.scheduler.running:
+                return
 
     def _patience(self) -> int:
         """Milliseconds to wait for a message."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from quire.core.errors import QuireError
+from quire.core.errors import Unavailable
 
 _LENGTH = struct.Struct("<I")
 # What Python and the clock need; who breaks out should not find the server's keys.
@@ -88,7 +88,7 @@ class FramedChild:
         try:
             child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         except OSError as error:
-            raise QuireError(f"cannot start the process that {self._purpose}: {error}.") from error
+            raise Unavailable(f"cannot start the process that {self._purpose}: {error}.") from error
         # Also runs when this object is collected and when the interpreter exits; once in all.
         self._end = weakref.finalize(self, _end, child)
         self.process = child

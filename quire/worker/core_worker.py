@@ -12,12 +12,14 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from quire.config.resolved import KVLayout
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, step_arrays
+from quire.worker.dummy import dummy_sequence
 
 if TYPE_CHECKING:
     from quire.worker.running_step import RunningStep
@@ -40,13 +42,19 @@ class CoreWorker:
     """Runs plans one after the other, in the order they come."""
 
     def __init__(
-        self, model: CoreModel, sampler: CoreSampler, memory: CoreMemory, block_size: int, whole: Callable[[], "Worker"]
+        self,
+        model: CoreModel,
+        sampler: CoreSampler,
+        memory: CoreMemory,
+        layout: KVLayout,
+        whole: Callable[[], "Worker"],
     ) -> None:
         """`whole` builds the worker that goes on with the same memory."""
         self._model = model
         self._sampler = sampler
         self._memory = memory
-        self._block_size = block_size
+        self._layout = layout
+        self._is_warm = False
         self._build = whole
         self._whole: Worker | None = None
         self._importing: Future[None] | None = None
@@ -67,7 +75,12 @@ class CoreWorker:
         return None if self._importing.done() else self._importing
 
     def warm_up(self) -> bool:
-        """There is nothing to warm up."""
+        """Compute a token that nobody asked for: that maps the weights, for which the first prompt would wait."""
+        if self._whole is None and not self._is_warm:
+            self._is_warm = True
+            sequence = dummy_sequence(0, 1, self._layout)
+            self._run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[1], num_sampling=1))
+            self._run(StepPlan(step=0, released=[0]))
         return False
 
     def reset(self) -> None:
@@ -92,8 +105,9 @@ class CoreWorker:
             return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
         memory, lengths = self._memory, self._memory.lengths
         lengths.count(plan)
-        max_blocks = lengths.most_blocks(plan, self._block_size)
-        step = step_arrays(memory, plan.rows, plan.counts, self._block_size, max_blocks)
+        block_size = self._layout.block_size
+        max_blocks = lengths.most_blocks(plan, block_size)
+        step = step_arrays(memory, plan.rows, plan.counts, block_size, max_blocks)
         hidden = self._model.hidden(step, lengths.tokens_of_prompts(plan))
         samples = plan.num_sampling
         if not samples:

@@ -46,4 +46,4 @@ def start_core_worker(
         return start_worker(path, resolved, device=device, seed=seed, grammars=grammars, core=again, memory=memory)
 
     sampler = CoreSampler(resolved.limits.max_num_seqs, record.vocabulary, seed, core.machine)
-    return CoreWorker(model, sampler, memory, resolved.kv.block_size, whole)
+    return CoreWorker(model, sampler, memory, resolved.kv, whole)

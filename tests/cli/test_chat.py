@@ -144,7 +144,7 @@ def test_a_mistake_in_a_pipe_is_one_line(
     [
         (["--message", " "], "--message is empty"),
         (["--top-p", "2"], "top_p is 2.0"),
-        (["hello"], "unexpected argument 'hello'"),
+        (["smollm2", "hello"], "unexpected argument 'hello'"),
     ],
 )
 def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:

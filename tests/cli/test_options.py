@@ -18,6 +18,7 @@ from quire.cli.options import (
     SchedulerOptions,
     apply_sources,
     check_environment,
+    drop_service_variables,
 )
 from quire.config.bounds import flag
 from quire.config.engine import EngineConfig
@@ -143,3 +144,24 @@ def test_unknown_variable_suggests_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"QUIRE_BLOKSIZE is no setting.* Did you mean 'QUIRE_BLOCK_SIZE'\?"):
         check_environment(["HOME", "QUIRE_BLOKSIZE"], known)
     check_environment(["HOME", "QUIRE_BLOCK_SIZE", "QUIRE_CONFIG"], known)
+
+
+def test_what_kubernetes_says_of_a_service_called_quire_is_no_setting() -> None:
+    environment = {
+        "QUIRE_SERVICE_HOST": "10.0.0.1",
+        "QUIRE_SERVICE_PORT": "8000",
+        "QUIRE_SERVICE_PORT_HTTP": "8000",
+        "QUIRE_PORT": "tcp://10.0.0.1:8000",
+        "QUIRE_PORT_8000_TCP": "tcp://10.0.0.1:8000",
+        "QUIRE_PORT_8000_TCP_PROTO": "tcp",
+        "QUIRE_PORT_8000_TCP_PORT": "8000",
+        "QUIRE_PORT_8000_TCP_ADDR": "10.0.0.1",
+        "QUIRE_BIG_MODEL_SERVICE_HOST": "10.0.0.2",
+        "QUIRE_BIG_MODEL_PORT": "udp://10.0.0.2:1",
+        "QUIRE_MODEL": "smollm2",
+        "QUIRE_MAX_NUM_SEQS": "3",
+    }
+    drop_service_variables(environment)
+    assert environment == {"QUIRE_MODEL": "smollm2", "QUIRE_MAX_NUM_SEQS": "3"}
+    drop_service_variables(own := {"QUIRE_PORT": "8000"})
+    assert own == {"QUIRE_PORT": "8000"}

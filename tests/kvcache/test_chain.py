@@ -1,7 +1,7 @@
 """Block names bind everything that decides the KV."""
 
 from quire.core.prompt import MediaKey
-from quire.kvcache.chain import chain_name, chain_root, media_in_block
+from quire.kvcache.chain import chain_name, chain_root, media_in_block, token_bytes
 
 
 def root(variant: str = "", adapter: str | None = None, cache_salt: str | None = None) -> bytes:
@@ -22,11 +22,11 @@ def test_roots_differ_by_adapter_salt_and_variant():
 
 def test_names_bind_parent_tokens_and_extra_keys():
     names = {
-        chain_name(b"", [1, 2]),
-        chain_name(b"", [2, 1]),
-        chain_name(b"p", [1, 2]),
-        chain_name(b"", [1, 2], b"image"),
-        chain_name(b"", [1 << 31, 2]),
+        chain_name(b"", token_bytes([1, 2])),
+        chain_name(b"", token_bytes([2, 1])),
+        chain_name(b"p", token_bytes([1, 2])),
+        chain_name(b"", token_bytes([1, 2]), b"image"),
+        chain_name(b"", token_bytes([1 << 31, 2])),
     }
     assert len(names) == 5
     assert all(len(name) == 32 for name in names)

@@ -374,3 +374,59 @@ def test_waiting_and_running_are_counted():
     assert (len(scheduler.running), scheduler.num_waiting) == (0, 4)
     answer(scheduler, scheduler.schedule(0.0))
     assert (len(scheduler.running), scheduler.num_waiting) == (1, 3)
+
+
+def finds_by_step(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often each step, until nothing is left, looks for a prompt in the prefix cache."""
+    found: list[int] = []
+    find = scheduler.kv.find
+
+    def counted(seq):
+        found[-1] += 1
+        return find(seq)
+
+    monkeypatch.setattr(scheduler.kv, "find", counted)
+    device = ReferenceDevice(scheduler)
+    while scheduler.has_work:
+        found.append(0)
+        plan = scheduler.schedule(float(len(found)))
+        result = device.run(plan)
+        if plan.rows:
+            scheduler.update(result)
+        check(scheduler.kv)
+    return found
+
+
+def test_whoever_waits_for_a_prefix_is_not_looked_at_until_it_is_there(monkeypatch):
+    scheduler = make_scheduler(max_num_batched_tokens=10, long_prefill_token_threshold=4, num_blocks=200)
+    head = list(range(60, 100))
+    scheduler.add(make_request("leads", [*head, 1], max_tokens=1))
+    for number in range(3):
+        scheduler.add(make_request(f"follows {number}", [*head, 10 + number], arrival=1.0, max_tokens=1))
+    found = finds_by_step(scheduler, monkeypatch)
+    assert found[:2] == [4, 0]
+    assert sum(found) == 4 + 3
+    assert scheduler.kv.stats.tokens_saved >= 3 * 40
+
+
+def test_followers_of_a_part_and_of_one_that_is_gone_go_on(monkeypatch):
+    scheduler = make_scheduler(max_num_batched_tokens=10, long_prefill_token_threshold=4, num_blocks=200)
+    head = list(range(60, 100))
+    scheduler.add(make_request("leads", [*head, 1]))
+    [part] = scheduler.add(make_request("part", [*head[:12], 7, 7, 7], arrival=1.0, max_tokens=1))
+    [rest] = scheduler.add(make_request("rest", [*head, 9], arrival=2.0, max_tokens=1))
+    device = ReferenceDevice(scheduler)
+    for step in range(4):
+        scheduler.update(device.run(scheduler.schedule(float(step))))
+    assert part.status is not Status.WAITING  # twelve tokens of the head are there, though the leader has more to do
+    assert rest.status is Status.WAITING
+    scheduler.abort("leads")
+    scheduler.update(device.run(scheduler.schedule(5.0)))
+    assert rest.status is Status.RUNNING
+
+
+def test_a_step_looks_for_a_bounded_part_of_the_queue(monkeypatch):
+    scheduler = make_scheduler(max_num_batched_tokens=4, max_num_seqs=64, num_blocks=2000)
+    for number in range(40):
+        scheduler.add(make_request(str(number), [number, *range(40)], max_tokens=1, prompt_logprobs=None))
+    assert max(finds_by_step(scheduler, monkeypatch)) <= 2

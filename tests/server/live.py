@@ -99,19 +99,27 @@ class LiveServer:
 
 @contextmanager
 def running_server(
-    folder: Path, *options: str, model: str = MODEL, key: str | None = None, python_path: Path | None = None
+    folder: Path,
+    *options: str,
+    model: str = MODEL,
+    key: str | None = None,
+    python: Path | None = None,
+    python_path: Path | None = None,
+    variables: dict[str, str] | None = None,
 ) -> Iterator[LiveServer]:
-    """A server that is ready, until the end of the block. `python_path` comes first in its import path."""
+    """A server that is ready, until the end of the block. `python` runs it, `python_path` comes first in its import
+    path, `variables` are added to its environment."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
     if key is not None:
         environment["QUIRE_API_KEY"] = key
     if python_path is not None:
         environment["PYTHONPATH"] = str(python_path)
-    command = [sys.executable, "-m", "quire.cli.main", "serve", model, "--port", "0", "--log-format", "json"]
+    environment |= variables or {}
+    command = [str(python or sys.executable), "-m", "quire.cli.main", "serve", model, "--port", "0"]
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--store", str(folder / "store"), *options],
+            [*command, "--log-format", "json", "--store", str(folder / "store"), *options],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,

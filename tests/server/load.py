@@ -10,6 +10,7 @@ import httpx
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 
 
 @dataclass
@@ -23,7 +24,10 @@ class Answer:
     """As the server counted them."""
     is_done: bool = False
     error: dict[str, Any] | None = None
+    retry_after: str | None = None
+    """As the headers say it."""
     pieces: int = 0
+    vectors: list[list[float]] = field(default_factory=list)
 
 
 def client_of(url: str, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
@@ -41,16 +45,19 @@ async def ask(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> Ans
     if body.get("stream"):
         return await read_stream(client, path, body)
     response = await client.post(path, json=body)
-    answer = Answer(response.status_code)
+    answer = Answer(response.status_code, retry_after=response.headers.get("retry-after"))
     told = response.json()
     if "error" in told:
         answer.error = told["error"]
+        return answer
+    answer.is_done = True
+    if path == EMBEDDINGS:
+        answer.vectors = [each["embedding"] for each in told["data"]]
         return answer
     for choice in told["choices"]:
         answer.texts[choice["index"]] = choice["text"] if path == COMPLETIONS else choice["message"]["content"]
         answer.reasons[choice["index"]] = choice["finish_reason"]
     answer.tokens = told["usage"]["completion_tokens"]
-    answer.is_done = True
     return answer
 
 
@@ -61,7 +68,7 @@ async def read_stream(
     answer = Answer()
     body = body | {"stream": True, "stream_options": {"include_usage": True}}
     async with client.stream("POST", path, json=body) as response:
-        answer.status = response.status_code
+        answer.status, answer.retry_after = response.status_code, response.headers.get("retry-after")
         if response.status_code != 200:
             answer.error = json.loads(await response.aread())["error"]
             return answer

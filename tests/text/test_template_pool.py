@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from quire.core.errors import ConfigError, InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest, Unavailable
 from quire.text.chat_template import ChatTemplate
 from quire.text.template_pool import SIZE, TemplateFailed, TemplateLimits, TemplatePool
 
@@ -79,6 +79,12 @@ def test_a_lost_process_is_replaced(pool: TemplatePool) -> None:
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert pool.render("b", {}) == "b"
+
+
+def test_without_an_interpreter_it_is_the_server_that_is_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(Unavailable, match="cannot start the process that renders chat templates"):
+        TemplatePool().render("a text", {})
 
 
 def test_more_threads_than_processes_take_turns(pool: TemplatePool) -> None:

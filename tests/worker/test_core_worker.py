@@ -174,6 +174,20 @@ def test_vectors_come_from_the_whole_worker(tmp_path: Path) -> None:
     assert worker._whole is not None
 
 
+def test_a_warm_up_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_text_model(tmp_path / "model").path
+    expected = run(start(path), requests(PLAIN))
+    loop = start(path)
+    worker = worker_of(loop)
+    logits, calls = worker._model.logits, []
+    monkeypatch.setattr(worker._model, "logits", lambda *given: calls.append(given) or logits(*given))
+    assert not loop.warm_up()
+    assert not loop.warm_up()
+    assert len(calls) == 1
+    assert not worker._memory.admitted
+    assert run(loop, requests(PLAIN)) == expected
+
+
 def test_rows_are_forgotten_after_a_step_that_threw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_text_model(tmp_path / "model").path
     expected = run(start(path), requests(PLAIN))

@@ -118,5 +118,5 @@ def _plans() -> Iterator[StepPlan]:
     yield StepPlan(step=0, admitted=first, rows=[0], counts=[131], num_sampling=1)
     rows = [*range(1, 8), 8, 9]
     yield StepPlan(step=1, admitted=[*shared, *others], rows=rows, counts=[3] * 7 + [131] * 2, num_sampling=9)
-    for step, batch in enumerate([[*range(10)], [*range(10)], [*range(9, -1, -1)], [*range(10)], [*range(8)]], 2):
+    for step, batch in enumerate([[*range(10)], [*range(9, -1, -1)], [*range(8)]], 2):
         yield StepPlan(step=step, rows=batch, counts=[1] * len(batch), num_sampling=len(batch))

@@ -1,4 +1,4 @@
-"""paged_attention: the definition, one sequence after the other."""
+"""paged_attention: the definition (what vLLM calls PagedAttention), one sequence after the other."""
 
 import torch
 from torch import Tensor

@@ -23,6 +23,7 @@ def _run(*command: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # it builds all kernels anew, which takes minutes
 def test_kernels_pass_under_the_sanitizers(tmp_path: Path) -> None:
     cmake = _tool("cmake")
     if cmake is None or not any(_tool(compiler) for compiler in (os.environ.get("CXX", "c++"), "g++", "clang++")):

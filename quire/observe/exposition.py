@@ -1,10 +1,13 @@
-"""From samples to what prometheus_client writes out."""
+"""Samples as the text that Prometheus reads."""
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -13,7 +16,18 @@ from quire.observe.figures import Labels, Samples
 from quire.observe.histogram import Histogram
 
 
-class Families(Collector):
+def written_out(samples: Samples, model: str, accept: str) -> tuple[bytes, str]:
+    """Samples and figures of this process, with their content type: OpenMetrics if the Accept header asks for it."""
+    registry = CollectorRegistry()
+    registry.register(_Families(samples, model))
+    ProcessCollector(registry=registry)
+    if "application/openmetrics-text" in accept:
+        text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return text, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+class _Families(Collector):
     """Samples as a registry reads them."""
 
     def __init__(self, samples: Samples, model: str) -> None:
