@@ -82,7 +82,7 @@ def test_usage_comes_last_and_is_null_before(stream: Stream, ask: Ask) -> None:
 
 def test_usage_as_it_grows(stream: Stream, ask: Ask) -> None:
     whole = ask(PATH, messages=HI)["usage"]
-    chunks = stream(PATH, messages=HI, stream_options={"continuous_usage_stats": True})
+    chunks = stream(PATH, messages=HI, stream_options={"include_usage": True, "continuous_usage_stats": True})
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, whole["completion_tokens"])
