@@ -12,6 +12,8 @@ class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """1 for the most likely; of equal tokens the lower id ranks first."""
     top: tuple[tuple[int, float], ...] = ()
     """The most likely tokens, best first, whether or not `token` is among them."""
+    named: tuple[tuple[int, float], ...] = ()
+    """Tokens that the request names (`logprob_token_ids`), in its order."""
 
 
 class PromptSpan(msgspec.Struct, frozen=True, array_like=True):

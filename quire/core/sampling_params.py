@@ -67,6 +67,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     # what is returned
     logprobs: int | None = None
     """Log probabilities of this many of the most likely tokens, and of the chosen one, at each output position."""
+    logprob_token_ids: tuple[int, ...] = ()
+    """With `logprobs`: log probabilities of these tokens at each output position, however unlikely they are."""
     prompt_logprobs: int | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
@@ -84,7 +86,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """False neither reads nor fills the prefix cache."""
 
     def __post_init__(self) -> None:
-        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids", "shown_tokens"):
+        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids", "shown_tokens", "logprob_token_ids"):
             value = getattr(self, name)
             if isinstance(value, str):
                 msgspec.structs.force_setattr(self, name, (value,))
@@ -143,6 +145,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         check_strings("bad_words", self.bad_words, MAX_BAD_WORDS, MAX_BAD_WORD_LENGTH)
         check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKEN_IDS)
         check_token_ids("shown_tokens", self.shown_tokens, MAX_STOP_TOKEN_IDS)
+        check_token_ids("logprob_token_ids", self.logprob_token_ids, MAX_LOGPROBS)
+        if self.logprob_token_ids and self.logprobs is None:
+            raise invalid("logprob_token_ids", list(self.logprob_token_ids), "left out unless logprobs is given")
         if self.stop and not self.detokenize:
             raise invalid("stop", list(self.stop), "empty when detokenize is false (or use stop_token_ids)")
         if self.allowed_token_ids is not None:

@@ -13,7 +13,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.engine import Engine
 from quire.protocol.batch.lines import BadLine, BatchLine
 from quire.protocol.batch.results import ResultFile
-from quire.protocol.openai.answer_factory import chat_answer, completion_answer, keep_last
+from quire.protocol.openai.answer_factory import chat_answer, completion_answer, truncated
 from quire.protocol.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.protocol.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
 from quire.protocol.parsers.reading import Reading
@@ -109,6 +109,12 @@ class BatchRunner:
             raise _UnknownModel(f"the model {body.model!r} is not served here; use {self._names[0]!r}", field="model")
         if body.stream:
             raise InvalidRequest("stream is true; it must be false or left out in a batch", field="stream")
+        if body.beams is not None:
+            raise InvalidRequest(
+                "use_beam_search is true, and a batch file has no beam search; send it to a server, or use "
+                "LLM.beam_search",
+                field="use_beam_search",
+            )
         # all are encoded before any is added, so that a bad prompt leaves nothing running
         prompts, params, reading = self._prepared(body)
         job = _Job(line, body, {}, reading)
@@ -138,7 +144,7 @@ class BatchRunner:
             self._engine.check_tools(body.tools)
             reading, params = self._style().prepare(text, params, body.tools, body.reasoning_options)
             prompts = [self._tokenizer.encode(text, add_special_tokens=special)]
-        return [keep_last(tokens, body, context) for tokens in prompts], params, reading
+        return [truncated(tokens, body, context) for tokens in prompts], params, reading
 
     @property
     def _tokenizer(self) -> Tokenizer:

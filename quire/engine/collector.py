@@ -160,4 +160,6 @@ def named_logprobs(found: PositionLogprobs, tokenizer: Tokenizer | None) -> Name
 
     named = {token: Logprob(value, rank, text(token)) for rank, (token, value) in enumerate(found.top, start=1)}
     named.setdefault(found.token, Logprob(found.logprob, found.rank, text(found.token)))
+    for token, value in found.named:
+        named.setdefault(token, Logprob(value, None, text(token)))
     return named

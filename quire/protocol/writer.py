@@ -50,3 +50,19 @@ class Writer(ABC):
     @abstractmethod
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         """The answer of a request that is not streamed."""
+
+
+class WholeWriter(Writer):
+    """An answer that is never streamed."""
+
+    def opening(self) -> list[Event]:
+        raise AssertionError("this answer is sent whole")
+
+    def piece(self, delta: Delta) -> list[Event]:
+        raise AssertionError("this answer is sent whole")
+
+    def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
+        raise AssertionError("this answer is sent whole")
+
+    def failure(self, error: Body) -> list[Event]:
+        raise AssertionError("this answer is sent whole")

@@ -1,13 +1,14 @@
 """Log probabilities of drawn tokens and of prompts, in memory bounded by a few rows of logits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quire.core.logprobs import PositionLogprobs
 from quire.ops.reference.token_logprobs import token_logprobs
+from quire.ops.upload import upload
 
 LOGITS_AT_ONCE = 1 << 23
 """Elements; their sort keys take 8 bytes each."""
@@ -20,21 +21,47 @@ class LogprobsTensors:
     ids: Tensor  # int64 [m, 1 + k]
     logprobs: Tensor  # float32 [m, 1 + k]
     ranks: Tensor  # int64 [m]
+    named: Tensor | None = None  # float32 [m, names]: of tokens that a request names, padded
 
-    def to_host(self, counts: Sequence[int]) -> list[PositionLogprobs]:
-        """Plain data, cut to the number of most likely tokens each position asked for. Waits for the device."""
-        rows = zip(self.ids.tolist(), self.logprobs.tolist(), self.ranks.tolist(), counts, strict=True)
+    def to_host(self, counts: Sequence[int], names: Sequence[Sequence[int]] = ()) -> list[PositionLogprobs]:
+        """Plain data, cut to the number of most likely tokens each position asked for, and to the `names` that it has.
+
+        Waits for the device.
+        """
+        of_names = [[]] * len(counts) if self.named is None else self.named.tolist()
+        rows = zip(
+            self.ids.tolist(),
+            self.logprobs.tolist(),
+            self.ranks.tolist(),
+            counts,
+            names or [()] * len(counts),
+            of_names,
+            strict=True,
+        )
         return [
             PositionLogprobs(
-                ids[0], values[0], rank, tuple(zip(ids[1 : 1 + count], values[1 : 1 + count], strict=True))
+                ids[0],
+                values[0],
+                rank,
+                tuple(zip(ids[1 : 1 + count], values[1 : 1 + count], strict=True)),
+                tuple(zip(named, of_named, strict=False)),
             )
-            for ids, values, rank, count in rows
+            for ids, values, rank, count, named, of_named in rows
         ]
 
 
-def logprobs_of(logits: Tensor, tokens: Tensor, k: int) -> LogprobsTensors:
-    """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them."""
-    return logprobs_in_parts(lambda part: logits[part], tokens, k, logits.shape[-1])
+def logprobs_of(logits: Tensor, tokens: Tensor, k: int, names: Sequence[Sequence[int]] = ()) -> LogprobsTensors:
+    """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them; `names` are the tokens that each of the m
+    positions wants to know of besides."""
+    found = logprobs_in_parts(lambda part: logits[part], tokens, k, logits.shape[-1])
+    widest = max(map(len, names), default=0)
+    if not widest:
+        return found
+    padded = [[*each, *[0] * (widest - len(each))] for each in names]
+    ids = torch.cat((tokens[:, None], upload(padded, torch.int64, logits.device)), dim=-1)
+    some = logits.gather(1, ids).to(torch.float32)
+    # what one token's logit and logprob differ by is the same for all tokens of a position
+    return replace(found, named=some[:, 1:] - some[:, :1] + found.logprobs[:, :1])
 
 
 def prompt_logprobs(

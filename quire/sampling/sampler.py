@@ -4,7 +4,7 @@ The cheapest mode that serves the admitted sequences is chosen from host values;
 except where a batch reports logprobs and the caller does not say which rows it consists of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,8 @@ class BatchLogprobs:
     counts: tuple[int, ...]
     """How many of the most likely tokens each of them asked for."""
     tensors: LogprobsTensors
+    names: tuple[tuple[int, ...], ...] = ()
+    """Tokens that each of them named; empty where none named any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Sampler:
         tokens, invalid = self._draw(logits, rows, positions)
         if places is None or raw is None:
             return SampledTokens(tokens, invalid, None)
-        tensors = logprobs_of(raw, tokens[places], max(asked.values()))
-        return SampledTokens(tokens, invalid, BatchLogprobs(tuple(asked), tuple(asked.values()), tensors))
+        names = self._names(rows, host_rows, asked)
+        tensors = logprobs_of(raw, tokens[places], max(asked.values()), names)
+        return SampledTokens(tokens, invalid, BatchLogprobs(tuple(asked), tuple(asked.values()), tensors, names))
 
     def _draw(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens, and for which rows there is none."""
@@ -95,3 +98,11 @@ class Sampler:
         known: Sequence[int] = rows.tolist() if host_rows is None else host_rows
         counts = ((place, self._state.num_logprobs(row)) for place, row in enumerate(known))
         return {place: count for place, count in counts if count is not None}
+
+    def _names(
+        self, rows: Tensor, host_rows: Sequence[int] | None, places: Collection[int]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Tokens that sequences at these places of the batch name; empty where none names any."""
+        known: Sequence[int] = rows.tolist() if host_rows is None else host_rows
+        names = tuple(self._state.named_tokens(known[place]) for place in places)
+        return names if any(names) else ()

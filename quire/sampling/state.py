@@ -89,6 +89,11 @@ class SamplingState:
         params = self._params.get(row)
         return None if params is None else num_reported(params)
 
+    def named_tokens(self, row: int) -> tuple[int, ...]:
+        """Tokens whose logprobs a row reports however unlikely they are."""
+        params = self._params.get(row)
+        return () if params is None else params.logprob_token_ids
+
     def admit(
         self,
         row: int,

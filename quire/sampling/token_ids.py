@@ -18,6 +18,7 @@ def check_token_ids(params: SamplingParams, vocab_size: int, bad_words: Words = 
     _check("logit_bias", params.logit_bias or (), vocab_size)
     _check("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
     _check("stop_token_ids", params.stop_token_ids, vocab_size)
+    _check("logprob_token_ids", params.logprob_token_ids, vocab_size)
     if params.reasoning is not None:
         _check("reasoning", (*params.reasoning.start, *params.reasoning.end), vocab_size)
     for word in bad_words:

@@ -14,13 +14,16 @@ from starlette.websockets import WebSocket
 from quire.config.engine import EngineConfig
 from quire.core.version import QUIRE_VERSION
 from quire.observe.logs import RequestLog
-from quire.server import anthropic, status
+from quire.server import anthropic, llama_cpp, status
 from quire.server.batches.desk import BatchDesk
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
 from quire.server.gate.hosts import served_hosts
 from quire.server.gate.keys import KeyRing
+from quire.server.ollama import answers as ollama_answers
+from quire.server.ollama import embed as ollama_embed
+from quire.server.ollama import models as ollama_models
 from quire.server.openai import (
     batches,
     chat,
@@ -38,6 +41,7 @@ from quire.server.openapi import openapi_document
 from quire.server.operation import Operation
 from quire.server.responses import routes as responses
 from quire.server.serving import Serving
+from quire.server.vllm import routes as vllm
 from quire.server.websocket import PATH as STREAM
 from quire.server.websocket import ReadCall, StreamSocket
 
@@ -55,6 +59,11 @@ OPERATIONS: tuple[Operation, ...] = (
     *models.OPERATIONS,
     *files.OPERATIONS,
     *batches.OPERATIONS,
+    *vllm.OPERATIONS,
+    *ollama_answers.OPERATIONS,
+    *ollama_embed.OPERATIONS,
+    *ollama_models.OPERATIONS,
+    *llama_cpp.OPERATIONS,
     *status.OPERATIONS,
 )
 _READERS: dict[str, ReadCall] = {

@@ -1,7 +1,9 @@
 """Call: a body as the engine runs it and as its client reads the answer. Every API ends here."""
 
 from dataclasses import dataclass
+from typing import Literal
 
+from quire.core.beams import BeamOptions
 from quire.core.sampling_params import SamplingParams
 from quire.protocol.writer import Writer
 
@@ -20,3 +22,7 @@ class Call:
     """The body's own name for what the engine calls structured."""
     stream: bool
     writer: Writer
+    beams: BeamOptions | None = None
+    """Search for the most likely sequences instead of drawing tokens."""
+    framing: Literal["events", "lines"] = "events"
+    """How a stream is cut into messages: server-sent events, or a line of JSON each."""

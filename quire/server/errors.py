@@ -1,7 +1,8 @@
-"""From an exception to an HTTP answer: one table of statuses, types and codes, and the two shapes clients read.
+"""From an exception to an HTTP answer: one table of statuses, types and codes, and the shapes that clients read.
 
-OpenAI's shape is everybody's; routes under /v1/messages answer in Anthropic's. What was not raised on purpose is told
-by its request's id alone: its own words may carry a prompt, a path or a key.
+OpenAI's shape is everybody's; routes under /v1/messages answer in Anthropic's, those under /api in Ollama's, and
+llama.cpp's in its own. What was not raised on purpose is told by its request's id alone: its own words may carry a
+prompt, a path or a key.
 """
 
 import math
@@ -27,6 +28,8 @@ from quire.core.errors import (
 from quire.server.store.limits import StoreFull
 
 _ANTHROPIC = "/v1/messages"
+_OLLAMA = "/api/"
+_LLAMA_CPP = ("/completion", "/infill", "/props")
 _BASIC = 'Basic realm="quire: any name, and a key as the password", charset="UTF-8"'
 _BEARER = 'Bearer realm="quire"'
 
@@ -150,6 +153,10 @@ def error_object(error: BaseException, request_id: str) -> dict[str, Any]:
 def error_body(error: BaseException, request_id: str, path: str) -> dict[str, Any]:
     """A whole error answer in the shape of its route."""
     told = error_object(error, request_id)
+    if path.startswith(_OLLAMA):
+        return {"error": told["message"]}
+    if path in _LLAMA_CPP:
+        return {"error": {**told, "code": row_of(error).status}}
     if not speaks_anthropic(path):
         return {"error": told}
     kind = _ANTHROPIC_TYPES.get(row_of(error).status, "invalid_request_error")

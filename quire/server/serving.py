@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,11 +28,12 @@ from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
 from quire.server.openai.json_response import json_response
+from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
 from quire.server.store.store import Store
-from quire.server.streams import EventStream, TextStream, until_gone
+from quire.server.streams import EventStream, LineStream, TextStream, until_gone
 from quire.serving.async_llm import AsyncLLM
-from quire.serving.generation import Generation
+from quire.serving.running import Running
 from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
@@ -131,6 +133,10 @@ class Serving:
         """The prompt for a conversation, by the model's chat template."""
         return await self.llm.texts.render(messages, **options)
 
+    async def template_text(self) -> str | None:
+        """The chat template itself, if the model has one."""
+        return await self.llm.texts.template_text() or None
+
     def accepts(self, variable: str) -> bool:
         """Whether the chat template looks at a variable."""
         return self.llm.texts.load_template().accepts(variable)
@@ -165,12 +171,13 @@ class Serving:
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return json_response(call.writer.whole(outputs))
+                return self._with_load(request, json_response(call.writer.whole(outputs)))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
             raise
-        return (TextStream if as_text else EventStream)(generation, call.writer, caller.request_id)
+        kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
+        return self._with_load(request, kind(generation, call.writer, caller.request_id))
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
         """Run a call to its end; whoever stops waiting ends it."""
@@ -180,14 +187,15 @@ class Serving:
         finally:
             generation.cancel()
 
-    async def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Generation:
+    async def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Running:
         """Start a call's requests; raises what is wrong with them, or that there is no room for them."""
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
         params = _as_the_caller_may(call.params, caller)
         try:
             await self.llm.check(params)
-            return self.llm.open(
+            start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
+            return start(
                 caller.request_id,
                 list(zip(call.prompts, call.texts, strict=True)),
                 params,
@@ -203,6 +211,13 @@ class Serving:
             if error.field == "structured":  # the engine's word
                 error.field = call.structured_field
             raise
+
+    def _with_load(self, request: Request, response: Response) -> Response:
+        """The answer with a report of the engines' load, where the request asks for one."""
+        form = request.headers.get("endpoint-load-metrics-format")
+        if form is not None:
+            response.headers.update(load_header(form, [slot.client.stats for slot in self.llm.fleet.supervisor.slots]))
+        return response
 
     async def embed(
         self,

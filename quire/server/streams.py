@@ -1,4 +1,4 @@
-"""Streams: a generation as it is sent while it grows: server-sent events, or nothing but its text.
+"""Streams: a generation as it is sent while it grows: server-sent events, lines of JSON, or nothing but its text.
 
 The one place where answers are streamed over HTTP; what the events say is each API's writer's to know.
 """
@@ -19,7 +19,7 @@ from quire.protocol.writer import Event, Writer
 from quire.server.call import Call
 from quire.server.errors import error_object
 from quire.server.listen.http_protocol import ABORT
-from quire.serving.generation import Generation
+from quire.serving.running import Running
 
 _KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that no proxy takes a waiting request for a dead one."""
@@ -31,7 +31,7 @@ class _Stream(Response):
 
     charset = "utf-8"
 
-    def __init__(self, generation: Generation, writer: Writer, request_id: str) -> None:
+    def __init__(self, generation: Running, writer: Writer, request_id: str) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._generation = generation
@@ -100,6 +100,27 @@ class EventStream(_Stream):
         return encode_events(self._writer.failure(error_object(error, self._request_id)))
 
 
+class LineStream(_Stream):
+    """A JSON object a line (NDJSON), as Ollama's clients read it. It has no way to say that nothing has come yet."""
+
+    media_type = "application/x-ndjson"
+
+    def _opening(self) -> bytes:
+        return encode_lines(self._writer.opening())
+
+    def _pieces(self, deltas: list[Delta]) -> bytes:
+        return encode_lines(event for delta in deltas for event in self._writer.piece(delta))
+
+    def _keep_alive(self) -> bytes:
+        return b""
+
+    def _closing(self) -> bytes:
+        return encode_lines(self._writer.closing(self._generation.outputs()))
+
+    def _failure(self, error: QuireError) -> bytes:
+        return encode_lines(self._writer.failure(error_object(error, self._request_id)))
+
+
 class TextStream(_Stream):
     """The text alone, for people with `curl`."""
 
@@ -142,6 +163,11 @@ class TextStream(_Stream):
 def encode_events(events: Iterable[Event]) -> bytes:
     """Events as a stream carries them."""
     return b"".join(_encoded(event) for event in events)
+
+
+def encode_lines(events: Iterable[Event]) -> bytes:
+    """Events as lines of JSON."""
+    return b"".join(msgspec.json.encode(event.data) + b"\n" for event in events)
 
 
 def _encoded(event: Event) -> bytes:

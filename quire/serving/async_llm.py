@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
+from quire.core.beams import BeamOptions
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
@@ -35,6 +36,7 @@ from quire.text.labels import Labels, labels_of, only_pools
 if TYPE_CHECKING:
     from quire.engine.requests import RequestMaker
     from quire.protocol.parsers.tools import Tools
+    from quire.serving.beam_generation import BeamGeneration
     from quire.serving.generation import Generation
     from quire.serving.reader import RequestReader
     from quire.serving.tokenizer_service import TokenizerService
@@ -224,6 +226,34 @@ class AsyncLLM:
         )
         generation.start()
         return generation
+
+    def search_beams(
+        self,
+        request_id: str,
+        prompts: Sequence[tuple[list[int], str | None]],
+        params: SamplingParams,
+        *,
+        options: BeamOptions,
+        tenant: str = DEFAULT_TENANT,
+        endpoint: str = "",
+        charge: Callable[[int], None] | None = None,
+        traceparent: str | None = None,
+    ) -> "BeamGeneration":
+        """As `open`, by beam search: `params.n` sequences for each prompt, best first. `charge` is told the tokens of
+        prompts and answers once, at the end."""
+        from quire.serving.beam_generation import BeamGeneration
+
+        rest = partial(self.open, tenant=tenant, endpoint=endpoint, traceparent=traceparent)
+        return BeamGeneration(
+            request_id,
+            prompts,
+            params,
+            options,
+            open_step=rest,
+            tokenizer=self.texts.tokenizer,
+            max_model_len=self.max_model_len,
+            charge=charge,
+        )
 
     async def embed(
         self, request_id: str, prompts: list[list[int]], *, pooling: Pooling | None = None, normalize: bool = True

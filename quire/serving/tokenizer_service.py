@@ -75,6 +75,10 @@ class TokenizerService:
             self._style = AnswerStyle(template.text, self.tokenizer, self._parsers)
         return self._style
 
+    async def template_text(self) -> str:
+        """The chat template itself; empty where the model has none."""
+        return (await _in(self._rendering, self.load_template)).text
+
     async def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """The prompt for a conversation; options as `ChatTemplate.render` takes them."""
         return await _in(self._rendering, lambda: self.load_template().render(messages, **options))

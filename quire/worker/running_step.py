@@ -107,4 +107,4 @@ class RunningStep:
 def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:
     if logprobs is None:
         return {}
-    return dict(zip(logprobs.places, logprobs.tensors.to_host(logprobs.counts), strict=True))
+    return dict(zip(logprobs.places, logprobs.tensors.to_host(logprobs.counts, logprobs.names), strict=True))

@@ -36,7 +36,7 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "protocol": "core config sampling.grammar text",
         "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading "
         "text protocol",
-        "serving": "core config observe kvcache scheduler executor models.loading text protocol engine",
+        "serving": "core config observe sampling.beam kvcache scheduler executor models.loading text protocol engine",
         "simulation": "core spec config kvcache scheduler models.loading engine serving",
         "server": "core config observe multimodal text protocol serving",
         "bench": "core config observe ops models.loading text engine serving simulation",

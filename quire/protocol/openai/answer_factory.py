@@ -9,7 +9,10 @@ from quire.text.tokenizer import Tokenizer
 
 
 def chat_answer(head: AnswerHead, body: ChatBody, tokenizer: Tokenizer, reading: Reading) -> ChatAnswer:
-    return ChatAnswer(head, body.options, _logprobs(body, tokenizer), body.params.logprobs or 0, reading)
+    top = None if body.params.logprob_token_ids else body.params.logprobs or 0
+    last = body.messages[-1]
+    echoed = last["content"] or "" if body.options.echo and last["role"] == "assistant" else ""
+    return ChatAnswer(head, body.options, _logprobs(body, tokenizer), top, reading, echoed)
 
 
 def completion_answer(
@@ -20,16 +23,14 @@ def completion_answer(
     if body.options.echo:
         whole = body.truncate_prompt_tokens is None
         echoed = [
-            given
-            if isinstance(given, str) and whole
-            else tokenizer.decode(tokens, skip_special_tokens=body.params.skip_special_tokens)
+            given if isinstance(given, str) and whole else tokenizer.decode(tokens, skip_special_tokens=False)
             for given, tokens in zip(body.prompts, prompts, strict=True)
         ]
     return CompletionAnswer(head, body.options, _logprobs(body, tokenizer), echoed)
 
 
-def keep_last(tokens: list[int], body: ChatBody | CompletionBody, context: int) -> list[int]:
-    """The prompt, cut at its beginning where the body says so."""
+def truncated(tokens: list[int], body: ChatBody | CompletionBody, context: int) -> list[int]:
+    """The prompt, cut where the body says so: at its beginning, unless it names the other side."""
     asked = body.truncate_prompt_tokens
     if asked is None:
         return tokens
@@ -40,7 +41,7 @@ def keep_last(tokens: list[int], body: ChatBody | CompletionBody, context: int) 
         )
     if asked == -1:
         asked = max(context - (body.params.max_tokens or 1), 1)
-    return tokens[-asked:]
+    return tokens[:asked] if body.keeps_start else tokens[-asked:]
 
 
 def _logprobs(body: ChatBody | CompletionBody, tokenizer: Tokenizer) -> LogprobWriter:

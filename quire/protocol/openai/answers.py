@@ -34,14 +34,22 @@ class ChatAnswer:
     """The shapes of /v1/chat/completions."""
 
     def __init__(
-        self, head: AnswerHead, options: AnswerOptions, logprobs: LogprobWriter, top: int, reading: Reading
+        self,
+        head: AnswerHead,
+        options: AnswerOptions,
+        logprobs: LogprobWriter,
+        top: int | None,
+        reading: Reading,
+        echoed: str = "",
     ) -> None:
-        """`top` most likely tokens are listed where logprobs were asked for; `reading` tells calls from content."""
+        """`top` most likely tokens are listed where logprobs were asked for, None: all that were found; `reading` tells
+        calls from content; `echoed` stands before it."""
         self._head = head
         self._options = options
         self._logprobs = logprobs
         self._top = top
         self._reading = reading
+        self._echoed = echoed
         self._parsers: dict[int, AnswerParser] = {}
         self._has_calls: set[int] = set()
         """Choices of a stream that have called a tool."""
@@ -50,13 +58,9 @@ class ChatAnswer:
         """A chat has one prompt, and so one output."""
         (output,) = outputs
         choices = [self._choice(index, sequence) for index, sequence in enumerate(output.outputs)]
-        more: Body = {}
-        if self._options.token_ids:
-            more["prompt_token_ids"] = output.prompt_token_ids
-        if self._options.prompt_logprobs and output.prompt_logprobs is not None:
-            more["prompt_logprobs"] = prompt_logprobs(output.prompt_logprobs)
         used = usage(outputs, reading=self._reading)
-        return envelope(self._head, self._options, "chat.completion", choices) | {"usage": used, **more}
+        body = envelope(self._head, self._options, "chat.completion", choices) | {"usage": used}
+        return body | of_prompt(output, self._options)
 
     def chunk(self, *choices: Body) -> Body:
         return envelope(self._head, self._options, "chat.completion.chunk", list(choices))
@@ -66,7 +70,7 @@ class ChatAnswer:
 
     def first(self, index: int, _place: int, prompt: list[int]) -> Body | None:
         """The chunk that begins a message."""
-        message = {"role": "assistant", "content": "", "refusal": None}
+        message = {"role": "assistant", "content": self._echoed, "refusal": None}
         chunk = self.chunk(_open(index, {"delta": message, "logprobs": None}))
         return chunk | {"prompt_token_ids": prompt} if self._options.token_ids else chunk
 
@@ -105,9 +109,11 @@ class ChatAnswer:
 
     def _choice(self, index: int, sequence: CompletionOutput) -> Body:
         message = self._reading.message(index, sequence.text)
+        message.content = self._echoed + message.content
         return {
             "index": index,
             "message": chat_message(message),
+            "token_ids": None,
             **self._about(sequence),
             **_end(sequence, called=bool(message.calls)),
         }
@@ -135,7 +141,8 @@ class CompletionAnswer:
         """Choices of the first prompt come first."""
         sequences = [(place, output, sequence) for place, output in enumerate(outputs) for sequence in output.outputs]
         choices = [self._choice(index, *each) for index, each in enumerate(sequences)]
-        return envelope(self._head, self._options, "text_completion", choices) | {"usage": self.usage(outputs)}
+        used = usage(outputs, answered=not self._options.prompt_only, details=False)
+        return envelope(self._head, self._options, "text_completion", choices) | {"usage": used}
 
     def chunk(self, *choices: Body) -> Body:
         return envelope(self._head, self._options, "text_completion", list(choices))
@@ -177,13 +184,10 @@ class CompletionAnswer:
             "text": before if only_prompt else before + sequence.text,
             "logprobs": self._text_logprobs(output, sequence),
             **self._end(sequence),
+            "token_ids": None,
             **self._ids([] if only_prompt else sequence.token_ids),
         }
-        if self._options.token_ids:
-            choice["prompt_token_ids"] = output.prompt_token_ids
-        if self._options.prompt_logprobs and output.prompt_logprobs is not None:
-            choice["prompt_logprobs"] = prompt_logprobs(output.prompt_logprobs)
-        return choice
+        return choice | of_prompt(output, self._options)
 
     def _text_logprobs(self, output: RequestOutput, sequence: CompletionOutput) -> Body | None:
         if sequence.logprobs is None:
@@ -192,7 +196,9 @@ class CompletionAnswer:
         if not self._options.echo:
             return self._logprobs.text(*answer)
         before = output.prompt_logprobs or [None] * len(output.prompt_token_ids)
-        return self._logprobs.text([*output.prompt_token_ids, *answer[0]], [*before, *answer[1]])
+        prompt = self._logprobs.text(output.prompt_token_ids, before, skip_special=False)
+        start = self._logprobs.length(output.prompt_token_ids, skip_special=False)
+        return {name: prompt[name] + said for name, said in self._logprobs.text(*answer, start).items()}
 
     def _end(self, said: CompletionOutput | Delta) -> Body:
         # no token was asked for, and none was too many
@@ -221,17 +227,30 @@ def envelope(head: AnswerHead, options: AnswerOptions, kind: str, choices: list[
     return body if options.service_tier is None else body | {"service_tier": options.service_tier}
 
 
-def usage(outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None) -> Body:
-    """Tokens of all prompts and answers; `answered` false leaves out what was generated."""
+def of_prompt(output: RequestOutput, options: AnswerOptions) -> Body:
+    """What vLLM's answers say of a prompt; null where it was not asked for."""
+    asked = output.prompt_logprobs if options.prompt_logprobs else None
+    return {
+        "prompt_token_ids": output.prompt_token_ids if options.token_ids else None,
+        "prompt_logprobs": None if asked is None else prompt_logprobs(asked),
+    }
+
+
+def usage(
+    outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None, details: bool = True
+) -> Body:
+    """Tokens of all prompts and answers; `answered` false leaves out what was generated, `details` false what of them
+    was cached or thought."""
     read = sum(len(output.prompt_token_ids) for output in outputs)
     sequences = [sequence.token_ids for output in outputs for sequence in output.outputs]
     written = sum(map(len, sequences)) if answered else 0
     thinking = 0 if reading is None else sum(map(reading.thinking_tokens, sequences))
-    return tokens_used(read, written, sum(output.metrics.cached_tokens for output in outputs), thinking)
+    cached = sum(output.metrics.cached_tokens for output in outputs)
+    return tokens_used(read, written, cached if details else None, thinking)
 
 
 def tokens_used(read: int, written: int, cached: int | None, thinking: int = 0) -> Body:
-    """A `usage` object; `cached` is None while it is not known."""
+    """A `usage` object; `cached` is None while it is not known, or where details are not wanted."""
     counts: Body = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if cached is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": cached}

@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from quire.core.beams import BeamOptions
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.protocol.openai.beam_fields import BEAM_FIELDS, read_beams
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.free_form import check_free_form
 from quire.protocol.openai.messages import MESSAGES, read_messages
 from quire.protocol.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
 from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
 from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_params
-from quire.protocol.openai.schema import Schema, either, flag, free_object, items, only, whole
+from quire.protocol.openai.schema import Schema, either, flag, free_object, items, only, whole, words
 from quire.protocol.openai.structured_fields import STRUCTURED, read_structured
 from quire.protocol.openai.structured_fields import UNSUPPORTED as UNSUPPORTED_STRUCTURED
 from quire.protocol.openai.thinking_fields import THINKING_FIELDS, read_reasoning_options
@@ -37,22 +39,26 @@ TRUNCATE: Schema = either(
     whole(1, MOST_TOKENS),
     description="Keep only so many of the last tokens of a prompt; -1: as many as leave room for the answer.",
 )
+_SIDES = ("left", "right")
 _BOTH: dict[str, Schema] = {
     **SAMPLING,
     "logit_bias": LOGIT_BIAS,
     **STRUCTURED,
     **OPTIONS,
     "truncate_prompt_tokens": TRUNCATE,
+    "truncation_side": words(*_SIDES, description="Where a prompt is cut; left unless given, which keeps its end."),
+    **BEAM_FIELDS,
 }
 CHAT_FIELDS: dict[str, Schema] = {
     "messages": MESSAGES,
     **_BOTH,
     "max_tokens": whole(1, MAX_TOKENS),
     "max_completion_tokens": whole(1, MAX_TOKENS, description="As max_tokens; give one of them."),
-    "logprobs": flag(),
+    "logprobs": either(flag(), {"enum": ["true", "false"]}),
     "top_logprobs": whole(0, MAX_LOGPROBS, description="Only with logprobs."),
     **TOOL_FIELDS,
     "modalities": only(["text"]),
+    "echo": flag(description="What the last message says, if it is the assistant's, stands before the answer."),
     **THINKING_FIELDS,
     "add_generation_prompt": flag(),
     "continue_final_message": flag(),
@@ -101,6 +107,9 @@ class ChatBody:
     template_variables: dict[str, Any] = field(default_factory=dict)
     documents: list[dict[str, Any]] | None = None
     truncate_prompt_tokens: int | None = None
+    keeps_start: bool = False
+    """A prompt that is cut keeps its first tokens instead of its last."""
+    beams: BeamOptions | None = None
     tools: Tools = field(default_factory=Tools)
     reasoning_options: ReasoningOptions = field(default_factory=ReasoningOptions)
     options: AnswerOptions = field(default_factory=AnswerOptions)
@@ -141,6 +150,9 @@ class CompletionBody:
     stream: bool = False
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
+    keeps_start: bool = False
+    """A prompt that is cut keeps its first tokens instead of its last."""
+    beams: BeamOptions | None = None
     options: AnswerOptions = field(default_factory=AnswerOptions)
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -165,9 +177,11 @@ def read_chat_body(values: object) -> ChatBody:
         template_variables=_template_variables(body),
         documents=_documents(body),
         truncate_prompt_tokens=read_truncation(body),
+        keeps_start=body.one_of("truncation_side", _SIDES) == "right",
+        beams=read_beams(body, params),
         tools=read_tools(body),
         reasoning_options=read_reasoning_options(body),
-        options=read_options(body),
+        options=read_options(body, echo=body.flag("echo")),
         labels=read_labels(body),
     )
 
@@ -197,6 +211,8 @@ def read_completion_body(values: object) -> CompletionBody:
         stream=body.flag("stream"),
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),
+        keeps_start=body.one_of("truncation_side", _SIDES) == "right",
+        beams=read_beams(body, params),
         options=read_options(body, echo=echo, prompt_only=prompt_only),
         labels=read_labels(body),
     )
@@ -219,7 +235,10 @@ def _chat_length(body: Fields) -> int | None:
 
 
 def _chat_logprobs(body: Fields) -> int | None:
-    asked, top = body.flag("logprobs"), body.whole("top_logprobs", 0, MAX_LOGPROBS)
+    # vLLM takes the words too
+    word = body.get("logprobs") if body.get("logprobs") in ("true", "false") else None
+    asked = body.flag("logprobs") if word is None else word == "true"
+    top = body.whole("top_logprobs", 0, MAX_LOGPROBS)
     if top is not None and not asked:
         raise refuse("top_logprobs", top, "left out unless logprobs is true")
     return (top or 0) if asked else None

@@ -19,15 +19,22 @@ class LogprobWriter:
         self._skip_special = skip_special
         self._as_ids = as_ids
 
-    def chat(self, tokens: Sequence[int], found: Sequence[PositionLogprobs], top: int) -> dict[str, Any]:
-        """A chat choice's `logprobs`, with the `top` most likely tokens of each position."""
+    def chat(self, tokens: Sequence[int], found: Sequence[PositionLogprobs], top: int | None) -> dict[str, Any]:
+        """A chat choice's `logprobs`, with the `top` most likely tokens of each position; None: all that were found."""
         content = [
             self._entry(token, here) | {"top_logprobs": [self._entry(other, here) for other in _most_likely(here, top)]}
             for token, here in zip(tokens, found, strict=True)
         ]
         return {"content": content, "refusal": None}
 
-    def text(self, tokens: Sequence[int], found: Sequence[PositionLogprobs | None], start: int = 0) -> dict[str, Any]:
+    def text(
+        self,
+        tokens: Sequence[int],
+        found: Sequence[PositionLogprobs | None],
+        start: int = 0,
+        *,
+        skip_special: bool | None = None,
+    ) -> dict[str, Any]:
         """A completion choice's `logprobs`; `start` is where the first token's text begins in the choice's text."""
         names, values, tops, offsets = [], [], [], []
         for token, here in zip(tokens, found, strict=True):
@@ -35,12 +42,12 @@ class LogprobWriter:
             values.append(None if here is None else _finite(here[token].logprob))
             tops.append(None if here is None else self._named(here))
             offsets.append(start)
-            start += self._length(token)
+            start += self._length(token, skip_special)
         return {"tokens": names, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
 
-    def length(self, tokens: Sequence[int]) -> int:
+    def length(self, tokens: Sequence[int], *, skip_special: bool | None = None) -> int:
         """Characters that the tokens take up in `text`'s offsets."""
-        return sum(self._length(token) for token in tokens)
+        return sum(self._length(token, skip_special) for token in tokens)
 
     def _entry(self, token: int, here: PositionLogprobs) -> dict[str, Any]:
         data = self._tokenizer.token_bytes(token)
@@ -49,7 +56,7 @@ class LogprobWriter:
 
     def _named(self, here: PositionLogprobs) -> dict[str, float]:
         named: dict[str, float] = {}
-        for token in sorted(here, key=lambda token: here[token].rank or 0):
+        for token in _by_likelihood(here):
             named.setdefault(self._name(token), _finite(here[token].logprob))  # of two that read alike, the likelier
         return named
 
@@ -62,8 +69,9 @@ class LogprobWriter:
         except UnicodeDecodeError:  # a part of a character, written as OpenAI writes it
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
-    def _length(self, token: int) -> int:
-        if self._skip_special and self._tokenizer.is_special(token):
+    def _length(self, token: int, skip_special: bool | None) -> int:
+        skips = self._skip_special if skip_special is None else skip_special
+        if skips and self._tokenizer.is_special(token):
             return 0
         # a character that several tokens share counts where its first byte is
         return sum(byte & 0xC0 != 0x80 for byte in self._tokenizer.token_bytes(token))
@@ -82,7 +90,12 @@ def _finite(value: float) -> float:
     return value if value > _LOWEST else _LOWEST  # also what is no number
 
 
-def _most_likely(found: PositionLogprobs, count: int) -> list[int]:
-    """The chosen token is among them only when it is likely enough."""
-    ranked = sorted(found, key=lambda token: found[token].rank or 0)
-    return [token for token in ranked if (found[token].rank or 0) <= count][:count]
+def _most_likely(found: PositionLogprobs, count: int | None) -> list[int]:
+    """The chosen token is among them only when it is likely enough, or all are wanted."""
+    ranked = _by_likelihood(found)
+    return ranked if count is None else [token for token in ranked if (found[token].rank or 0) <= count][:count]
+
+
+def _by_likelihood(found: PositionLogprobs) -> list[int]:
+    """Best first; of equal tokens the lower id, as ranks have it."""
+    return sorted(found, key=lambda token: (-_finite(found[token].logprob), token))

@@ -16,7 +16,9 @@ _REQUEST_ID = r"^[A-Za-z0-9_.:\-]{1,128}$"
 
 _STREAM_OPTIONS: dict[str, Schema] = {
     "include_usage": flag(description="A last chunk says how many tokens were used."),
-    "continuous_usage_stats": flag(description="Every chunk says how many tokens were used so far."),
+    "continuous_usage_stats": flag(
+        description="With include_usage: every chunk says how many tokens were used so far."
+    ),
     "include_obfuscation": only(False),
 }
 IDENTIFIERS: dict[str, Schema] = {
@@ -82,7 +84,7 @@ def read_options(given: Fields, *, echo: bool = False, prompt_only: bool = False
     tier = given.one_of("service_tier", ("auto", "default"))
     return AnswerOptions(
         include_usage=wanted.flag("include_usage"),
-        continuous_usage=wanted.flag("continuous_usage_stats"),
+        continuous_usage=wanted.flag("continuous_usage_stats") and wanted.flag("include_usage"),
         token_ids=given.flag("return_token_ids"),
         tokens_as_ids=given.flag("return_tokens_as_token_ids"),
         prompt_logprobs="prompt_logprobs" in given,

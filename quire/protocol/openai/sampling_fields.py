@@ -41,7 +41,14 @@ SAMPLING: dict[str, Schema] = {
     "bad_words": either(_BAD_WORD, items(_BAD_WORD, MAX_BAD_WORDS)),
     "allowed_token_ids": items(TOKEN_ID, MAX_ALLOWED_TOKEN_IDS, least=1),
     "skip_special_tokens": flag(),
-    "prompt_logprobs": whole(0, MAX_LOGPROBS, description="Likeliest tokens to list at each place of the prompt."),
+    "logprob_token_ids": items(
+        TOKEN_ID, MAX_LOGPROBS, description="With logprobs: list these tokens instead of the most likely ones."
+    ),
+    "prompt_logprobs": whole(
+        -1,
+        MAX_LOGPROBS,
+        description=f"Likeliest tokens to list at each place of the prompt; -1: the most there may be, {MAX_LOGPROBS}.",
+    ),
     "cache_salt": text(MAX_NAME_LENGTH, shortest=1, description="Share cached prefixes only with this salt."),
     "use_prefix_cache": flag(description="False neither reads nor fills the prefix cache."),
     "priority": whole(-MAX_PRIORITY, MAX_PRIORITY, description="Smaller goes first under the priority policy."),
@@ -60,7 +67,12 @@ LOGIT_BIAS: Schema = {
 
 def read_params(body: Fields, **more: Any) -> SamplingParams:
     """All of `SAMPLING` and logit_bias out of a body, and `more` that means something else in every API."""
-    return SamplingParams(**(body.present(*SAMPLING) | more), logit_bias=_logit_bias(body))
+    given = body.present(*SAMPLING) | more
+    if given.get("prompt_logprobs") == -1:
+        given["prompt_logprobs"] = MAX_LOGPROBS
+    if given.get("logprob_token_ids") and given.get("logprobs"):
+        given["logprobs"] = 0  # those that are named are listed instead
+    return SamplingParams(**given, logit_bias=_logit_bias(body))
 
 
 def _logit_bias(body: Fields) -> dict[int, float] | None:

@@ -1,4 +1,4 @@
-"""Bodies of /tokenize and /detokenize."""
+"""Bodies of /tokenize and /detokenize: vLLM's, and llama.cpp's, which calls the text `content`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from quire.protocol.openai.body import CHAT_FIELDS, ChatBody, read_chat_body
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import LONGEST_MODEL, MODEL
 from quire.protocol.openai.prompts import MOST_TOKENS, TEXT, read_texts, read_tokens
-from quire.protocol.openai.schema import TOKEN_ID, Schema, flag
+from quire.protocol.openai.schema import TOKEN_ID, Schema, flag, only
 
 _OF_CHATS = (
     *("model", "messages", "add_generation_prompt", "continue_final_message", "add_special_tokens"),
@@ -17,6 +17,13 @@ _STRINGS: dict[str, Schema] = {"return_token_strs": flag(description="Also how t
 TOKENIZE_TEXT_FIELDS: dict[str, Schema] = {"model": MODEL, "prompt": TEXT, "add_special_tokens": flag(), **_STRINGS}
 TOKENIZE_CHAT_FIELDS: dict[str, Schema] = {name: CHAT_FIELDS[name] for name in _OF_CHATS} | _STRINGS
 """Every field of a body with messages; they mean what they mean in a chat."""
+TOKENIZE_CONTENT_FIELDS: dict[str, Schema] = {
+    "content": TEXT,
+    "add_special": flag(),
+    "parse_special": only(True),
+    "with_pieces": flag(description="Each token with its text."),
+}
+"""Every field of a body of llama.cpp's."""
 DETOKENIZE_FIELDS: dict[str, Schema] = {
     "model": MODEL,
     "tokens": {"type": "array", "items": TOKEN_ID, "maxItems": MOST_TOKENS},
@@ -35,6 +42,15 @@ class TokenizeBody:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentBody:
+    """A body of /tokenize as llama.cpp's clients send it."""
+
+    content: str
+    add_special_tokens: bool
+    with_pieces: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DetokenizeBody:
     """A body of /detokenize."""
 
@@ -42,9 +58,11 @@ class DetokenizeBody:
     tokens: list[int]
 
 
-def read_tokenize_body(values: object) -> TokenizeBody:
+def read_tokenize_body(values: object) -> TokenizeBody | ContentBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     given = dict(object_of(values))
+    if given.get("content") is not None:
+        return _read_content(given)
     if given.get("messages") is None:
         body = Fields(given, known=TOKENIZE_TEXT_FIELDS)
         if "prompt" not in body:
@@ -59,6 +77,15 @@ def read_tokenize_body(values: object) -> TokenizeBody:
     spelled = Fields(given, known=(*TOKENIZE_CHAT_FIELDS, "prompt")).flag("return_token_strs")
     chat = read_chat_body({name: value for name, value in given.items() if name in _OF_CHATS})
     return TokenizeBody(chat.model, chat, chat.add_special_tokens, spelled)
+
+
+def _read_content(given: dict[str, object]) -> ContentBody:
+    body = Fields(given, known=TOKENIZE_CONTENT_FIELDS)
+    body.only("parse_special", True)
+    if not isinstance(body.get("content"), str):
+        raise refuse("content", body.get("content"), "text")
+    (content,) = read_texts("content", body.get("content"))
+    return ContentBody(content, body.flag("add_special"), body.flag("with_pieces"))
 
 
 def read_detokenize_body(values: object) -> DetokenizeBody:

@@ -23,8 +23,8 @@ LOGPROBS = "message.output_text.logprobs"
 LONGEST_ID = 128
 MOST_INCLUDED = 16
 
-SAMPLING_FIELDS = tuple(name for name in SAMPLING if name != "n")
-"""As in chat completions; a response is one answer."""
+SAMPLING_FIELDS = tuple(name for name in SAMPLING if name not in ("n", "logprob_token_ids"))
+"""As in chat completions; a response is one answer, and lists the most likely tokens only."""
 FIELDS = (
     *("input", "instructions", "model", "previous_response_id", "store", "stream", "stream_options"),
     *("max_output_tokens", "top_logprobs", "include", "truncation", "text", "reasoning", "background"),

@@ -83,6 +83,11 @@ DELETED_ANSWER: Schema = {
     "properties": {"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}},
     "required": ["id", "object", "deleted"],
 }
+COUNT_ANSWER: Schema = {
+    "type": "object",
+    "properties": {"object": {"const": "response.input_tokens"}, "input_tokens": {"type": "integer"}},
+    "required": ["object", "input_tokens"],
+}
 ITEMS_ANSWER: Schema = page_schema({"type": "object"})
 INCLUDE_QUERY: dict[str, Schema] = {
     "include": {"type": "array", "items": {"const": LOGPROBS}, "maxItems": MOST_INCLUDED},

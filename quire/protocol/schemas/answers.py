@@ -44,6 +44,10 @@ _PROMPT_LOGPROB: Schema = _object(
     {"logprob": _NUMBER, "rank": {"type": ["integer", "null"]}, "decoded_token": {"type": ["string", "null"]}}
 )
 _PROMPT_LOGPROBS: Schema = _list(_or_null({"type": "object", "additionalProperties": _PROMPT_LOGPROB}))
+_OF_PROMPT: dict[str, Schema] = {
+    "prompt_token_ids": _or_null(_TOKENS),
+    "prompt_logprobs": _or_null(_PROMPT_LOGPROBS),
+}
 _HEAD: dict[str, Schema] = {"id": _TEXT, "created": _WHOLE, "model": _TEXT, "system_fingerprint": _TEXT}
 _TIER: dict[str, Schema] = {"service_tier": _TEXT}
 
@@ -69,12 +73,12 @@ CHAT_COMPLETION: Schema = _object(
         "choices": _list(
             _object(
                 {"index": _WHOLE, "message": _MESSAGE, "logprobs": _or_null(_CHAT_LOGPROBS), **_END},
-                {"token_ids": _TOKENS},
+                {"token_ids": _or_null(_TOKENS)},
             )
         ),
         "usage": _USAGE,
     },
-    {**_TIER, "prompt_token_ids": _TOKENS, "prompt_logprobs": _PROMPT_LOGPROBS},
+    {**_TIER, **_OF_PROMPT},
 )
 
 _TEXT_LOGPROBS: Schema = _object(
@@ -92,7 +96,7 @@ COMPLETION: Schema = _object(
         "choices": _list(
             _object(
                 {"index": _WHOLE, "text": _TEXT, "logprobs": _or_null(_TEXT_LOGPROBS), **_END},
-                {"token_ids": _TOKENS, "prompt_token_ids": _TOKENS, "prompt_logprobs": _PROMPT_LOGPROBS},
+                {"token_ids": _or_null(_TOKENS), **_OF_PROMPT},
             )
         ),
         "usage": _USAGE,
@@ -149,14 +153,14 @@ RERANKED: Schema = _object(
 )
 
 TOKENIZED: Schema = _object(
+    {"tokens": {"anyOf": [_TOKENS, _list(_object({"id": _WHOLE, "piece": {"type": ["string", "array"]}}))]}},
     {
         "count": _WHOLE,
         "max_model_len": _WHOLE,
-        "tokens": _TOKENS,
         "token_strs": _or_null(_list({"type": ["string", "null"]})),
-    }
+    },
 )
-DETOKENIZED: Schema = _object({"prompt": _TEXT})
+DETOKENIZED: Schema = _object({"prompt": _TEXT}, {"content": _TEXT})
 
 MODEL: Schema = _object(
     {

@@ -1,7 +1,7 @@
 """The gate: what a request must pass before a route sees it. It finds out who asks, and leaves the answer as a Caller.
 
 Routes are judged by the path that the router will read, never by the Host header. With keys every path needs one, but
-for /health and /ready: whoever probes a server has no key.
+for /health, /ready and /ping: whoever probes a server has no key.
 """
 
 import math
@@ -26,7 +26,7 @@ from quire.server.gate.keys import Key, KeyRing
 from quire.server.gate.origins import check_origin
 from quire.server.gate.rate_headers import rate_headers
 
-_OPEN = ("/health", "/ready")
+_OPEN = ("/health", "/ready", "/ping")
 _DEBUG = "/debug"
 _DEADLINE = b"x-request-deadline"
 _LONGEST_DEADLINE = 24 * 3600.0

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.protocol.openai.answer_factory import chat_answer, keep_last
+from quire.protocol.openai.answer_factory import chat_answer, truncated
+from quire.protocol.openai.beam_fields import check_searchable
 from quire.protocol.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
 from quire.protocol.openai.chunk_writer import OpenAIWriter
 from quire.protocol.openai.schema import body as body_schema
@@ -26,9 +27,11 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     text, tokens = await encode_chat(asked, serving)
-    prompt = keep_last(tokens, asked, serving.max_model_len)
+    prompt = truncated(tokens, asked, serving.max_model_len)
     await serving.check_tools(asked.tools)
     reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
+    if asked.beams is not None:
+        check_searchable(params)  # a grammar of calls would have to be ignored
     answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer, reading)
     return Call(
         endpoint=CHAT,
@@ -38,6 +41,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         structured_field=asked.structured_field,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
+        beams=asked.beams,
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from quire.protocol.openai.answer_factory import completion_answer, keep_last
+from quire.protocol.openai.answer_factory import completion_answer, truncated
 from quire.protocol.openai.body import COMPLETION_FIELDS, COMPLETIONS, read_completion_body
 from quire.protocol.openai.chunk_writer import OpenAIWriter
 from quire.protocol.openai.schema import body as body_schema
@@ -26,7 +26,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     whole = await serving.encode_all(asked.prompts, add_special_tokens=asked.add_special_tokens)
-    prompts = [keep_last(tokens, asked, serving.max_model_len) for tokens in whole]
+    prompts = [truncated(tokens, asked, serving.max_model_len) for tokens in whole]
     answer = completion_answer(answer_head(serving, caller), asked, serving.tokenizer, prompts)
     texts = [
         given if isinstance(given, str) and len(cut) == len(tokens) else None
@@ -40,6 +40,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         structured_field=asked.structured_field,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
+        beams=asked.beams,
     )
 
 

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize, in vLLM's shapes."""
+"""POST /tokenize and /detokenize, in vLLM's shapes and in llama.cpp's."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.openai.tokenize_body import (
     DETOKENIZE_FIELDS,
     TOKENIZE_CHAT_FIELDS,
+    TOKENIZE_CONTENT_FIELDS,
     TOKENIZE_TEXT_FIELDS,
+    ContentBody,
     read_detokenize_body,
     read_tokenize_body,
 )
@@ -20,6 +22,7 @@ from quire.server.body import read_json
 from quire.server.openai.chat import encode_chat
 from quire.server.openai.json_response import json_response
 from quire.server.operation import Operation
+from quire.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 async def tokenize(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     asked = read_tokenize_body(await read_json(request))
+    if isinstance(asked, ContentBody):
+        serving.check_model(None, request.state.caller)
+        tokens = await serving.encode(asked.content, add_special_tokens=asked.add_special_tokens)
+        return json_response({"tokens": _pieces(tokens, serving.tokenizer) if asked.with_pieces else tokens})
     serving.check_model(asked.model, request.state.caller)
     if isinstance(asked.prompt, str):
         tokens = await serving.encode(asked.prompt, add_special_tokens=asked.add_special_tokens)
@@ -47,7 +54,21 @@ async def detokenize(request: Request) -> Response:
         raise InvalidRequest(
             f"token id {highest} is not in the vocabulary, which goes from 0 to {size - 1}", field="tokens"
         )
-    return json_response({"prompt": serving.tokenizer.decode(asked.tokens, skip_special_tokens=False)})
+    text = serving.tokenizer.decode(asked.tokens, skip_special_tokens=False)
+    # llama.cpp's clients send no model, and call the text by another name
+    return json_response({"prompt": text} | ({"content": text} if asked.model is None else {}))
+
+
+def _pieces(tokens: list[int], tokenizer: Tokenizer) -> list[Body]:
+    """Each token with its text; one that holds a part of a character, with its bytes."""
+    found: list[Body] = []
+    for token in tokens:
+        data = tokenizer.token_bytes(token)
+        try:
+            found.append({"id": token, "piece": data.decode()})
+        except UnicodeDecodeError:
+            found.append({"id": token, "piece": list(data)})
+    return found
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -60,6 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "anyOf": [
                 body_schema(TOKENIZE_TEXT_FIELDS, required=("prompt",)),
                 body_schema(TOKENIZE_CHAT_FIELDS, required=("messages",)),
+                body_schema(TOKENIZE_CONTENT_FIELDS, required=("content",)),
             ]
         },
         answer=TOKENIZED,

@@ -69,6 +69,12 @@ async def _create(request: Request) -> Response:
     return response
 
 
+async def _count(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_call(await read_json(request), serving, request.state.caller)
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": len(call.prompts[0])})
+
+
 async def _retrieve(request: Request) -> Response:
     check_retrieve_query(request.query_params.multi_items())
     return JSONResponse(await _history(request).get(request.path_params["response_id"]))
@@ -110,6 +116,14 @@ OPERATIONS: tuple[Operation, ...] = (
         body=schemas.create_body(),
         answer=schemas.RESPONSE_ANSWER,
         answer_types=("application/json", "text/event-stream"),
+    ),
+    Operation(
+        "POST",
+        f"{RESPONSES}/input_tokens",
+        "Count the tokens that a response would answer",
+        _count,
+        body=schemas.create_body(),
+        answer=schemas.COUNT_ANSWER,
     ),
     Operation("GET", _ONE, "A stored response", _retrieve, answer=schemas.RESPONSE_ANSWER, query=schemas.INCLUDE_QUERY),
     Operation("DELETE", _ONE, "Delete a stored response", _delete, answer=schemas.DELETED_ANSWER),

@@ -58,6 +58,9 @@ APIS = {
         {"messages": [USER]},
         {
             "top_logprobs": {"logprobs": True},
+            "logprob_token_ids": {"logprobs": True},
+            "length_penalty": {"use_beam_search": True},
+            "early_stopping": {"use_beam_search": True},
             "stream_options": {"stream": True},
             "tool_choice": {"tools": [TOOL]},
             "min_tokens": {"max_tokens": MAX_TOKENS},
@@ -70,6 +73,9 @@ APIS = {
         {
             "stream_options": {"stream": True},
             "max_tokens": {"echo": True},
+            "logprob_token_ids": {"logprobs": 1},
+            "length_penalty": {"use_beam_search": True},
+            "early_stopping": {"use_beam_search": True},
             "min_tokens": {"max_tokens": MAX_TOKENS},
         },
     ),

@@ -33,10 +33,13 @@ def test_a_whole_answer(ask: Ask, serving: FakeServing) -> None:
                 "index": 0,
                 "message": {"role": "assistant", "content": "wörld 🙂!", "refusal": None},
                 "logprobs": None,
+                "token_ids": None,
                 "finish_reason": "stop",
                 "stop_reason": None,
             }
         ],
+        "prompt_token_ids": None,
+        "prompt_logprobs": None,
         "usage": {
             "prompt_tokens": len(prompt),
             "completion_tokens": written,
@@ -79,7 +82,7 @@ def test_usage_comes_last_and_is_null_before(stream: Stream, ask: Ask) -> None:
 
 def test_usage_as_it_grows(stream: Stream, ask: Ask) -> None:
     whole = ask(PATH, messages=HI)["usage"]
-    chunks = stream(PATH, messages=HI, stream_options={"continuous_usage_stats": True})
+    chunks = stream(PATH, messages=HI, stream_options={"include_usage": True, "continuous_usage_stats": True})
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, whole["completion_tokens"])

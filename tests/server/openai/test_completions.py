@@ -23,9 +23,8 @@ def text_of(chunks: list[dict[str, Any]]) -> dict[int, str]:
 def test_a_whole_answer(ask: Ask, serving: FakeServing) -> None:
     body = ask(PATH, prompt="Hello", max_tokens=9)
     assert (body["id"], body["object"], body["model"]) == ("cmpl-r1", "text_completion", "tiny")
-    assert body["choices"] == [
-        {"index": 0, "text": SAID, "logprobs": None, "finish_reason": "stop", "stop_reason": None}
-    ]
+    about = dict.fromkeys(("logprobs", "stop_reason", "token_ids", "prompt_token_ids", "prompt_logprobs"))
+    assert body["choices"] == [{"index": 0, "text": SAID, "finish_reason": "stop", **about}]
     (call,) = serving.calls
     assert (call.texts, call.params) == (["Hello"], SamplingParams(max_tokens=9))
     assert call.prompts == [serving.tokenizer.encode("Hello")]
@@ -40,6 +39,7 @@ def test_a_stream(stream: Stream) -> None:
     assert last["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": None}]
     assert usage["choices"] == []
     assert usage["usage"]["total_tokens"] > 0
+    assert usage["usage"]["prompt_tokens_details"] == {"cached_tokens": 2}
 
 
 def test_choices_of_several_prompts_are_numbered_through(ask: Ask, stream: Stream, serving: FakeServing) -> None:
@@ -51,7 +51,7 @@ def test_choices_of_several_prompts_are_numbered_through(ask: Ask, stream: Strea
     assert serving.calls[0].prompts[1] == [5, 6, 7]
     assert serving.calls[0].texts == ["Hello", None, "Bye"]
     assert body["usage"]["prompt_tokens"] == sum(map(len, serving.calls[0].prompts))
-    assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 6}
+    assert set(body["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens"}  # as OpenAI's completions
     assert text_of(stream(PATH, prompt=prompts, n=2)) == dict(enumerate(["one", "two"] * 3))
 
 
@@ -85,7 +85,7 @@ def test_an_echo_has_the_prompts_logprobs_in_front(ask: Ask, serving: FakeServin
     choice = ask(PATH, prompt="Hello ", echo=True, logprobs=2)["choices"][0]
     prompt, found = serving.calls[0].prompts[0], choice["logprobs"]
     assert serving.calls[0].params.prompt_logprobs == 2
-    assert "prompt_logprobs" not in choice
+    assert choice["prompt_logprobs"] is None
     assert found["token_logprobs"][:2] == [None, -2.0]
     assert found["top_logprobs"][0] is None
     assert "".join(found["tokens"][: len(prompt)]) == "Hello "

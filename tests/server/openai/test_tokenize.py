@@ -10,7 +10,7 @@ def test_there_and_back(ask: Ask, serving: FakeServing) -> None:
     tokens = serving.tokenizer.encode(text)
     assert (body["tokens"], body["count"], body["max_model_len"]) == (tokens, len(tokens), 64)
     assert body["token_strs"] == [serving.tokenizer.id_to_token(token) for token in tokens]
-    assert ask("/detokenize", tokens=tokens) == {"prompt": text}
+    assert ask("/detokenize", tokens=tokens) == {"prompt": text, "content": text}
 
 
 def test_a_conversation(ask: Ask, serving: FakeServing) -> None:
@@ -21,7 +21,7 @@ def test_a_conversation(ask: Ask, serving: FakeServing) -> None:
 
 
 def test_ids_that_are_no_tokens_are_refused(ask: Ask, serving: FakeServing) -> None:
-    assert ask("/detokenize", tokens=[]) == {"prompt": ""}
+    assert ask("/detokenize", tokens=[]) == {"prompt": "", "content": ""}
     error = ask("/detokenize", 400, tokens=[1, serving.tokenizer.vocab_size])["error"]
     assert error["param"] == "tokens"
 

@@ -1,0 +1,139 @@
+"""POST /api/chat and /api/generate."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.core.errors import InvalidRequest
+from quire.core.sampling_params import SamplingParams
+from quire.protocol.ollama import schemas
+from quire.protocol.ollama.body import Asked, GenerateBody, read_chat_body, read_generate_body
+from quire.protocol.ollama.writer import OllamaWriter, loaded
+from quire.protocol.openai.logprobs import LogprobWriter
+from quire.protocol.parsers.reading import Reading
+from quire.protocol.parsers.reasoning_options import ReasoningOptions
+from quire.protocol.parsers.tools import Tools
+from quire.server.body import read_json
+from quire.server.call import Call
+from quire.server.caller import Caller
+from quire.server.ollama.named import checked_name
+from quire.server.operation import Operation
+from quire.text.fill_in_middle import FillInMiddle
+
+if TYPE_CHECKING:
+    from quire.server.serving import Serving
+
+CHAT = "/api/chat"
+GENERATE = "/api/generate"
+_Prompt = tuple[list[int], str | None, Reading, SamplingParams]
+"""Tokens, their text where one was rendered, how answers are read, and how they are sampled."""
+
+
+async def read_chat(body: object, serving: "Serving", caller: Caller) -> Call | str:
+    """A body of /api/chat, ready to run; the model's name where nothing but that is asked for."""
+    asked = read_chat_body(body)
+    model = checked_name(asked.asked.model, serving, caller)
+    if not asked.messages:
+        return model
+    prompt = await _rendered(asked.messages, asked.tools, asked.asked, serving)
+    return _call("chat", CHAT, asked.asked, model, prompt, serving)
+
+
+async def read_generate(body: object, serving: "Serving", caller: Caller) -> Call | str:
+    """A body of /api/generate, ready to run; the model's name where nothing but that is asked for."""
+    asked = read_generate_body(body)
+    model = checked_name(asked.asked.model, serving, caller)
+    if not asked.prompt and asked.suffix is None:
+        return model
+    return _call("generate", GENERATE, asked.asked, model, await _prompt(asked, serving), serving)
+
+
+async def _prompt(asked: GenerateBody, serving: "Serving") -> _Prompt:
+    if asked.suffix is not None:
+        return await _around_a_gap(asked, asked.suffix, serving)
+    if asked.raw or await serving.template_text() is None:
+        text = asked.prompt if asked.system is None or asked.raw else f"{asked.system}\n\n{asked.prompt}"
+        tokens = await serving.encode(text, add_special_tokens=not asked.context)
+        return [*asked.context, *tokens], text, Reading(), asked.asked.params
+    system = [] if asked.system is None else [{"role": "system", "content": asked.system}]
+    messages = [*system, {"role": "user", "content": asked.prompt}]
+    tokens, rendered, reading, params = await _rendered(messages, Tools(), asked.asked, serving)
+    return [*asked.context, *tokens], None if asked.context else rendered, reading, params
+
+
+async def _rendered(messages: Sequence[Mapping[str, Any]], tools: Tools, asked: Asked, serving: "Serving") -> _Prompt:
+    style, think = await serving.style(), asked.think
+    if think and style.thinking is None:
+        raise InvalidRequest("think is given, and the model does not think; leave it out", field="think")
+    has_effort = isinstance(think, str) and serving.accepts("reasoning_effort")
+    options = ReasoningOptions(
+        effort=think if has_effort and isinstance(think, str) else None,
+        enabled=None if think is None else bool(think),
+    )
+    await serving.check_tools(tools)
+    text = await serving.render(
+        messages,
+        tools=tools.for_template(),
+        add_generation_prompt=True,
+        variables=options.variables(serving.accepts),
+    )
+    reading, params = style.prepare(text, asked.params, tools, options)
+    # The template wrote the special tokens itself.
+    return await serving.encode(text, add_special_tokens=False), text, reading, params
+
+
+async def _around_a_gap(asked: GenerateBody, suffix: str, serving: "Serving") -> _Prompt:
+    markers = FillInMiddle.of(serving.tokenizer)
+    if markers is None:
+        raise InvalidRequest(
+            "suffix is given, and the model's vocabulary has no tokens for filling gaps; leave it out", field="suffix"
+        )
+    before, after = await serving.encode_all([asked.prompt, suffix], add_special_tokens=False)
+    return markers.prompt(before, after), None, Reading(), asked.asked.params
+
+
+def _call(
+    kind: Literal["chat", "generate"], endpoint: str, asked: Asked, model: str, prompt: _Prompt, serving: "Serving"
+) -> Call:
+    tokens, text, reading, params = prompt
+    logprobs = LogprobWriter(serving.tokenizer, skip_special=params.skip_special_tokens)
+    writer = OllamaWriter(kind, model, reading, logprobs, asked.params.logprobs or 0)
+    field = "tools" if asked.params.structured is None else "format"
+    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, framing="lines")
+
+
+async def _chat(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_chat(await read_json(request, any_type=True), serving, request.state.caller)
+    return JSONResponse(loaded("chat", call)) if isinstance(call, str) else await serving.respond(request, call)
+
+
+async def _generate(request: Request) -> Response:
+    serving: Serving = request.app.state.serving
+    call = await read_generate(await read_json(request, any_type=True), serving, request.state.caller)
+    return JSONResponse(loaded("generate", call)) if isinstance(call, str) else await serving.respond(request, call)
+
+
+_LINES = ("application/json", "application/x-ndjson")
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST",
+        CHAT,
+        "The model's next message in a conversation, as Ollama's API",
+        _chat,
+        body=schemas.CHAT_BODY,
+        answer=schemas.CHAT_ANSWER,
+        answer_types=_LINES,
+    ),
+    Operation(
+        "POST",
+        GENERATE,
+        "The answer to a prompt, as Ollama's API",
+        _generate,
+        body=schemas.GENERATE_BODY,
+        answer=schemas.GENERATE_ANSWER,
+        answer_types=_LINES,
+    ),
+)
