@@ -77,6 +77,11 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(self.counts)
 
     @property
+    def only_decodes(self) -> bool:
+        """Whether the step is one token more for each of its rows, each followed by a sampled one."""
+        return self.num_sampling == len(self.rows) == self.num_tokens
+
+    @property
     def is_empty(self) -> bool:
         """Nothing to compute and nothing to tell the worker."""
         return not (self.rows or self.swap_out or self.swap_in or self.copies or self.released)

@@ -38,7 +38,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "finish_step": ("cuda", "cpu"),
     "sample_tokens": ("cuda", "cpu"),
     "argmax": ("cuda", "cpu"),
-    "apply_token_bitmask": ("cuda", "cpu"),
+    "adjust_logits": ("cuda", "cpu"),
+    "count_tokens": ("cuda",),
+    "token_logprobs": ("cuda",),
     "linear": ("cuda",),
     "packed_linear": ("tape",),
 }

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from torch import Tensor
 
+from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
+from quire.ops.row_tensors import RowTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
@@ -218,12 +220,32 @@ def finish_step(states: RowStates, rows: Tensor, lengths: Tensor, tokens: Tensor
     implementation("finish_step", rows.device.type)(states, rows, lengths, tokens)
 
 
-def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+def adjust_logits(logits: Tensor, rows: Tensor, positions: Tensor, history: Tensor, asked: Adjustments) -> Adjusted:
+    """`logits` [n, vocabulary] with what sequences ask to be changed about them; they stay what they are.
+
+    `rows` and `positions` are int64 [n]: whose logits, and where in its sequence the token will stand; `history` int32
+    [rows, length] has the tokens before. All of a row is changed that asks for anything.
+    """
+    result: Adjusted = implementation("adjust_logits", logits.device.type)(logits, rows, positions, history, asked)
+    return result
+
+
+def count_tokens(counts: RowTensors, rows: Tensor, tokens: Tensor) -> None:
+    """Count the `tokens` just drawn for `rows`, both int64 [n], where these have counts (see `Adjustments`)."""
+    implementation("count_tokens", rows.device.type)(counts, rows, tokens)
+
+
+def argmax(logits: Tensor, adjusted: Adjusted | None = None) -> tuple[Tensor, Tensor]:
     """The lowest token with the largest logit of each row, and whether there is none: int64 and bool [rows].
 
-    There is none in a row with NaN or +inf, or with nothing but -inf; the token is then 0. logits: [rows, vocabulary].
+    There is none in a row with NaN or +inf, or with nothing but -inf; the token is then 0. logits: [rows, vocabulary],
+    in whose place stands what was `adjusted` of them.
     """
-    result: tuple[Tensor, Tensor] = implementation("argmax", logits.device.type)(logits)
+    function = implementation("argmax", logits.device.type)
+    if adjusted is None or adjusted.which is None:
+        result: tuple[Tensor, Tensor] = function(logits if adjusted is None else adjusted.values)
+    else:
+        result = function(logits, adjusted)
     return result
 
 
@@ -237,22 +259,31 @@ def sample_tokens(
     top_p: Tensor | None = None,
     min_p: Tensor | None = None,
     *,
+    adjusted: Adjusted | None = None,
     width: int | None = None,
-) -> Tensor:
-    """One token a row of float32 `logits` [n, vocabulary] by the Gumbel-max trick, filtered; all others are [n].
+) -> tuple[Tensor, Tensor]:
+    """As `argmax`, but drawn by the Gumbel-max trick, filtered, where a row has a temperature; all but logits are [n].
 
     `width` bounds every top-k and promises that each row with a top-p below 1 has one.
     """
-    result: Tensor = implementation("sample_tokens", logits.device.type)(
-        logits, temperature, seed, stream, position, top_k, top_p, min_p, width=width
-    )
+    function = implementation("sample_tokens", logits.device.type)
+    settings = (temperature, seed, stream, position, top_k, top_p, min_p)
+    if adjusted is None or adjusted.which is None:
+        given = logits if adjusted is None else adjusted.values
+        result: tuple[Tensor, Tensor] = function(given, *settings, width=width)
+    else:
+        result = function(logits, *settings, width=width, adjusted=adjusted)
     return result
 
 
-def apply_token_bitmask(logits: Tensor, masks: Tensor, rows: Tensor) -> None:
-    """Make the logits [n, vocab] of tokens that are left out -inf, in place.
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For `logits` [n, vocabulary] and `tokens` int64 [n]: ids [n, 1 + most] with the given token first and then the
+    most likely ones, their log probabilities float32 [n, 1 + most], and the given tokens' ranks [n].
 
-    `masks` int32 [all rows, words]: bit `token % 32` of word `token // 32` is set where a token is allowed, for all of
-    the vocabulary; `rows` int64 [n] says which of them belongs to each row of `logits`.
+    Int32 `counts` [n] say of how many of the most likely a row needs to know, at most `most`; what stands behind these
+    means nothing, and neither does anything of a row whose count is negative.
     """
-    implementation("apply_token_bitmask", logits.device.type)(logits, masks, rows)
+    result: tuple[Tensor, Tensor, Tensor] = implementation("token_logprobs", logits.device.type)(
+        logits, tokens, counts, most
+    )
+    return result

@@ -1,67 +1,69 @@
 """Log probabilities of drawn tokens and of prompts, in memory bounded by a few rows of logits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from quire.core.logprobs import PositionLogprobs
-from quire.ops.reference.token_logprobs import token_logprobs
-from quire.ops.upload import upload
+from quire.ops.functional import token_logprobs
+from quire.ops.upload import towards_host
 
 LOGITS_AT_ONCE = 1 << 23
-"""Elements; their sort keys take 8 bytes each."""
+"""Elements on a CPU, whose sort keys take 8 bytes each."""
+LOGITS_AT_ONCE_ON_GPU = 1 << 25
+"""Few rows at once would read the whole matrix of logits for little, and nothing is sorted there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogprobsTensors:
-    """Of m positions, still on the device: the token there first, then the k most likely."""
+    """Of m positions: the token there first, then the k most likely."""
 
     ids: Tensor  # int64 [m, 1 + k]
     logprobs: Tensor  # float32 [m, 1 + k]
     ranks: Tensor  # int64 [m]
     named: Tensor | None = None  # float32 [m, names]: of tokens that a request names, padded
 
-    def to_host(self, counts: Sequence[int], names: Sequence[Sequence[int]] = ()) -> list[PositionLogprobs]:
-        """Plain data, cut to the number of most likely tokens each position asked for, and to the `names` that it has.
+    def first(self, count: int) -> "LogprobsTensors":
+        named = None if self.named is None else self.named[:count]
+        return LogprobsTensors(self.ids[:count], self.logprobs[:count], self.ranks[:count], named)
 
-        Waits for the device.
-        """
-        of_names = [[]] * len(counts) if self.named is None else self.named.tolist()
-        rows = zip(
-            self.ids.tolist(),
-            self.logprobs.tolist(),
-            self.ranks.tolist(),
-            counts,
-            names or [()] * len(counts),
-            of_names,
-            strict=True,
-        )
+    def towards_host(self) -> "LogprobsTensors":
+        """The same, which the host may read once the device has done what it was given so far."""
+        named = None if self.named is None else towards_host(self.named)
+        return LogprobsTensors(towards_host(self.ids), towards_host(self.logprobs), towards_host(self.ranks), named)
+
+    def at(self, places: Sequence[tuple[int, int, Sequence[int]]]) -> list[PositionLogprobs]:
+        """Plain data of some positions, each with how many of the most likely tokens it asked for, and the tokens that
+        it named."""
+        ids, values, ranks = self.ids.tolist(), self.logprobs.tolist(), self.ranks.tolist()
+        of_names = None if self.named is None else self.named.tolist()
         return [
             PositionLogprobs(
-                ids[0],
-                values[0],
-                rank,
-                tuple(zip(ids[1 : 1 + count], values[1 : 1 + count], strict=True)),
-                tuple(zip(named, of_named, strict=False)),
+                ids[place][0],
+                values[place][0],
+                ranks[place],
+                tuple(zip(ids[place][1 : 1 + count], values[place][1 : 1 + count], strict=True)),
+                () if of_names is None else tuple(zip(names, of_names[place], strict=False)),
             )
-            for ids, values, rank, count, named, of_named in rows
+            for place, count, names in places
         ]
 
 
-def logprobs_of(logits: Tensor, tokens: Tensor, k: int, names: Sequence[Sequence[int]] = ()) -> LogprobsTensors:
-    """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them; `names` are the tokens that each of the m
-    positions wants to know of besides."""
-    found = logprobs_in_parts(lambda part: logits[part], tokens, k, logits.shape[-1])
-    widest = max(map(len, names), default=0)
-    if not widest:
+def logprobs_of(
+    logits: Tensor, tokens: Tensor, counts: Tensor, most: int, named: Tensor | None = None
+) -> LogprobsTensors:
+    """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them; `counts` are as in `token_logprobs`, and
+    `named` int64 [m, names] the tokens that each of the m positions wants to know of besides.
+    """
+    found = LogprobsTensors(*token_logprobs(logits, tokens, counts, min(most, logits.shape[-1])))
+    if named is None:
         return found
-    padded = [[*each, *[0] * (widest - len(each))] for each in names]
-    ids = torch.cat((tokens[:, None], upload(padded, torch.int64, logits.device)), dim=-1)
-    some = logits.gather(1, ids).to(torch.float32)
+    some = logits.gather(1, torch.cat((tokens[:, None], named), dim=-1)).to(torch.float32)
     # what one token's logit and logprob differ by is the same for all tokens of a position
-    return replace(found, named=some[:, 1:] - some[:, :1] + found.logprobs[:, :1])
+    of_names = some[:, 1:] - some[:, :1] + found.logprobs[:, :1]
+    return LogprobsTensors(found.ids, found.logprobs, found.ranks, of_names)
 
 
 def prompt_logprobs(
@@ -71,12 +73,10 @@ def prompt_logprobs(
 
     `project` turns some hidden states into logits [some, vocab_size]; it is called for a few positions at a time.
     """
-    return logprobs_in_parts(lambda part: project(hidden[part]), tokens, k, vocab_size)
-
-
-def logprobs_in_parts(logits_of: Callable[[slice], Tensor], tokens: Tensor, k: int, vocab_size: int) -> LogprobsTensors:
+    at_once = LOGITS_AT_ONCE_ON_GPU if hidden.device.type == "cuda" else LOGITS_AT_ONCE
+    step = max(1, at_once // vocab_size)
     k = min(k, vocab_size)
-    step = max(1, LOGITS_AT_ONCE // vocab_size)
+    counts = torch.full(tokens.shape, k, dtype=torch.int32, device=tokens.device)
     parts = [slice(start, start + step) for start in range(0, max(1, len(tokens)), step)]
-    found = [token_logprobs(logits_of(part), tokens[part], k) for part in parts]
+    found = [token_logprobs(project(hidden[part]), tokens[part], counts[part], k) for part in parts]
     return LogprobsTensors(*(torch.cat(tensors) for tensors in zip(*found, strict=True)))

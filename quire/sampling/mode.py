@@ -7,7 +7,7 @@ no torch.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from quire.core.sampling_params import SamplingParams
+from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 
 INVALID_TOKEN = 0
 """Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""
@@ -18,23 +18,45 @@ WIDEST = 1024
 GREEDY_BELOW = 1e-5
 """A lower temperature takes the most likely token: it could only choose between logits that differ by rounding."""
 
+_USUALLY_REPORTED = 20
+"""Logprobs that clients of OpenAI's API can ask for."""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingMode:
     """False or None: no admitted sequence uses it, so no step computes it."""
 
-    noise: bool
+    noise: bool = False
     """Some sequence has a temperature; otherwise a step is an argmax."""
-    top_k: bool
-    top_p: bool
-    min_p: bool
-    width: int | None
+    top_k: bool = False
+    top_p: bool = False
+    min_p: bool = False
+    width: int | None = None
     """How many of the most likely tokens decide top-k and top-p; None: all of them."""
-    logprobs: bool
-    """Some sequence reports logprobs of its tokens."""
+    adjusts: bool = False
+    """Some sequence changes its logits: by penalties, a bias, a grammar..."""
+    reported: int | None = None
+    """Logprobs of so many of the most likely tokens are reported, beside those of what was drawn."""
+    names: bool = False
+    """Some sequence names tokens whose logprobs it wants."""
+
+    def of_graph(self) -> "SamplingMode":
+        """The mode of the graph that serves this one, of few there are: rows that ask for nothing cost it nothing."""
+        if self == SamplingMode(noise=self.noise, width=self.width):
+            return SamplingMode(noise=self.noise)
+        wide = self.names or (self.reported or 0) > _USUALLY_REPORTED
+        return SamplingMode(
+            noise=True,
+            top_k=True,
+            top_p=True,
+            min_p=True,
+            adjusts=True,
+            reported=MAX_LOGPROBS if wide else _USUALLY_REPORTED,
+            names=wide,
+        )
 
 
-def sampling_mode(params: Collection[SamplingParams], vocab_size: int) -> SamplingMode:
+def sampling_mode(params: Collection[SamplingParams], vocab_size: int, *, adjusts: bool = False) -> SamplingMode:
     """The mode that serves all of these sequences."""
     random = [each for each in params if is_random(each)]
     return SamplingMode(
@@ -43,7 +65,9 @@ def sampling_mode(params: Collection[SamplingParams], vocab_size: int) -> Sampli
         top_p=any(each.top_p < 1 for each in random),
         min_p=any(each.min_p > 0 for each in random),
         width=_width(random, vocab_size),
-        logprobs=any(num_reported(each) is not None for each in params),
+        adjusts=adjusts,
+        reported=max((count for each in params if (count := num_reported(each)) is not None), default=None),
+        names=any(each.logprob_token_ids for each in params),
     )
 
 
@@ -62,5 +86,5 @@ def _width(random: list[SamplingParams], vocab_size: int) -> int | None:
     widest = max((each.top_k for each in random), default=0)
     if widest > min(WIDEST, vocab_size) or any(each.top_p < 1 and each.top_k <= 0 for each in random):
         return None
-    # a power of two: few widths, so few graphs
+    # a power of two: few widths
     return min(1 << max(widest - 1, 0).bit_length(), vocab_size)

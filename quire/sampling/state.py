@@ -1,7 +1,7 @@
 """SamplingState: everything that decides a running sequence's tokens, on the device, at its stable row.
 
-It is filled at admission and goes on by itself (`append`), so a step costs no work per sequence on the host. A
-sequence admitted again, after a preemption or in another engine, has the same state as one that never left.
+It is filled at admission and goes on by itself, so a step costs no work per sequence on the host. A sequence admitted
+again, after a preemption or in another engine, has the same state as one that never left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,19 +10,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quire.core.sampling_params import SamplingParams
+from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.ops.functional import count_tokens
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
-from quire.sampling.processors.allowed_tokens import AllowedTokens
-from quire.sampling.processors.bad_words import BadWords
-from quire.sampling.processors.base import LogitsProcessor, Newcomer
-from quire.sampling.processors.logit_bias import LogitBias
-from quire.sampling.processors.min_tokens import MinTokens
-from quire.sampling.processors.penalties import Penalties
+from quire.sampling.newcomer import Newcomer
+from quire.sampling.row_adjustments import RowAdjustments
 from quire.sampling.seeds import seed_for
 from quire.sampling.token_ids import check_token_ids
+
+_NOTHING_REPORTED = -1
+Report = tuple[int, int, tuple[int, ...]]
+"""Place in a batch, how many of the most likely tokens it reports, and the tokens that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class DrawSettings:
 
 
 class SamplingState:
-    """One row per running sequence, 0 to `max_rows` - 1. `extra` processors go behind the built-in ones."""
+    """One row per running sequence, 0 to `max_rows` - 1, and a spare one behind them that takes the likeliest token."""
 
     def __init__(
         self,
@@ -46,7 +47,6 @@ class SamplingState:
         vocab_size: int,
         device: torch.device,
         engine_seed: int = 0,
-        extra: Sequence[LogitsProcessor] = (),
         grammar_cache: GrammarCache | None = None,
     ) -> None:
         """`grammar_cache` has the grammars of sequences with structured output; without it there must be none."""
@@ -54,45 +54,32 @@ class SamplingState:
         self._engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
         self._mode: SamplingMode | None = None
-        self._numbers = torch.zeros((max_rows, 3), device=device)
+        self._reports: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """By row that reports logprobs: of how many likely tokens, and of which besides."""
+        self._numbers = torch.zeros((max_rows + 1, 3), device=device)
         """By row: temperature, top-p, min-p."""
-        self._integers = torch.zeros((max_rows, 3), dtype=torch.int64, device=device)
+        self._integers = torch.zeros((max_rows + 1, 3), dtype=torch.int64, device=device)
         """By row: top-k, seed, stream (the sequence's index in its request)."""
-        self.grammars = GrammarMasks(max_rows, vocab_size, device, grammar_cache)
-        self._processors: tuple[LogitsProcessor, ...] = (
-            self.grammars,
-            AllowedTokens(max_rows, vocab_size, device),
-            BadWords(max_rows, device),
-            MinTokens(max_rows, vocab_size, device),
-            LogitBias(max_rows, device),
-            Penalties(max_rows, vocab_size, device),
-            *extra,
-        )
+        self.reported = torch.full((max_rows + 1,), _NOTHING_REPORTED, dtype=torch.int32, device=device)
+        """By row: how many of the most likely tokens it reports beside the drawn one; negative: nothing."""
+        self.named = torch.zeros((max_rows + 1, MAX_LOGPROBS), dtype=torch.int64, device=device)
+        """By row: tokens whose logprobs it reports however unlikely they are; 0 behind them."""
+        self.adjustments = RowAdjustments(max_rows, vocab_size, device)
+        asked = self.adjustments.tensors
+        self.grammars = GrammarMasks(asked.masks, asked.is_masked, vocab_size, grammar_cache)
 
     @property
     def mode(self) -> SamplingMode:
         """What the admitted sequences ask of a step."""
         if self._mode is None:
-            self._mode = sampling_mode(self._params.values(), self.vocab_size)
+            adjusts = self.adjustments.are_asked_for or self.grammars.is_active
+            self._mode = sampling_mode(self._params.values(), self.vocab_size, adjusts=adjusts)
         return self._mode
 
-    def active_processors(self) -> list[LogitsProcessor]:
-        """Those that some admitted sequence uses, in the order in which they change logits."""
-        return [processor for processor in self._processors if processor.is_active]
-
-    @property
-    def has_processors_besides_grammars(self) -> bool:
-        return any(processor is not self.grammars for processor in self.active_processors())
-
-    def num_logprobs(self, row: int) -> int | None:
-        """How many of the most likely tokens a row reports beside the drawn one; None where it reports nothing."""
-        params = self._params.get(row)
-        return None if params is None else num_reported(params)
-
-    def named_tokens(self, row: int) -> tuple[int, ...]:
-        """Tokens whose logprobs a row reports however unlikely they are."""
-        params = self._params.get(row)
-        return () if params is None else params.logprob_token_ids
+    def reports(self, rows: Sequence[int]) -> list[Report]:
+        """Those of a batch of rows that report logprobs of what they draw."""
+        known = self._reports
+        return [(place, *known[row]) for place, row in enumerate(rows) if row in known] if known else []
 
     def admit(
         self,
@@ -113,33 +100,41 @@ class SamplingState:
         """
         assert row not in self._params, f"row {row} is taken"
         check_token_ids(params, self.vocab_size, bad_words)
+        device = self._numbers.device
         seed = seed_for(request_id, self._engine_seed) if params.seed is None else params.seed
         temperature = params.temperature if is_random(params) else 0.0
-        numbers = (temperature, params.top_p, params.min_p)
-        self._numbers[row] = upload(numbers, torch.float32, self._numbers.device)
-        self._integers[row] = upload((params.top_k, seed, index), torch.int64, self._integers.device)
+        self._numbers[row] = upload((temperature, params.top_p, params.min_p), torch.float32, device)
+        self._integers[row] = upload((params.top_k, seed, index), torch.int64, device)
+        self._admit_to_reports(row, params)
         newcomer = Newcomer(params, prompt, output, stop_ids, bad_words)
-        for processor in self._processors:
-            processor.admit(row, newcomer)
+        self.adjustments.admit(row, newcomer)
+        self.grammars.admit(row, newcomer)
         self._params[row] = params
         self._mode = None
 
     def release(self, row: int) -> None:
         """Free a row; nothing happens where it is free."""
-        self._params.pop(row, None)
+        if self._params.pop(row, None) is None:
+            return
         self._mode = None
-        for processor in self._processors:
-            processor.release(row)
+        if self._reports.pop(row, None) is not None:
+            self.reported[row].fill_(_NOTHING_REPORTED)
+        self.adjustments.release(row)
+        self.grammars.release(row)
+
+    def expire(self, lengths: Sequence[int]) -> None:
+        """Forget what is satisfied in sequences of these lengths, by row."""
+        if self.adjustments.expire(lengths):
+            self._mode = None
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:
         """The tokens just drawn for these rows, each row at most once; both int64 [n]."""
-        for processor in self.active_processors():
-            processor.append(rows, tokens)
+        count_tokens(self.adjustments.tensors.counts, rows, tokens)
 
     def append_several(self, tokens: Sequence[tuple[int, Sequence[int]]]) -> None:
         """By row, each at most once: tokens that follow what was drawn, in order."""
-        if not self.has_processors_besides_grammars:
-            return  # grammars are told elsewhere
+        if not self.adjustments.are_asked_for:
+            return
         for number in range(max(len(each) for _, each in tokens)):
             nth = [(row, each[number]) for row, each in tokens if number < len(each)]
             self.append(*upload(nth, torch.int64, self._integers.device).unbind(1))
@@ -148,3 +143,12 @@ class SamplingState:
         temperature, top_p, min_p = self._numbers[rows].unbind(1)
         top_k, seed, stream = self._integers[rows].unbind(1)
         return DrawSettings(temperature, top_p, min_p, top_k, seed, stream)
+
+    def _admit_to_reports(self, row: int, params: SamplingParams) -> None:
+        count, names = num_reported(params), params.logprob_token_ids
+        if count is None:
+            return
+        self._reports[row] = count, names
+        self.reported[row].fill_(count)
+        if names:
+            self.named[row, : len(names)] = upload(names, torch.int64, self.named.device)

@@ -10,7 +10,7 @@ thinks.
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from quire.config.memory import MOST_GRAPHS
 from quire.ops.upload import upload
+from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens
 from quire.worker.out_of_memory import is_out_of_memory
 
@@ -27,8 +28,8 @@ _log = logging.getLogger(__name__)
 Compute = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Of these rows, and whether many share a prefix: logits [rows, vocabulary] behind one token more, and how long
 they are with it. On the device."""
-Draw = Callable[[Tensor, Tensor, Tensor], SampledTokens]
-"""A token for each of these rows, by their logits and lengths."""
+Draw = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
+"""A token for each of these rows, by their logits and lengths, in the way that the mode says."""
 Replay = Callable[[], None]
 _T = TypeVar("_T")
 
@@ -46,7 +47,7 @@ class _Place:
     """What one graph, or pair of graphs, is for."""
 
     size: int
-    mode: Hashable
+    mode: SamplingMode
     shared: bool
     in_parts: bool
 
@@ -90,7 +91,7 @@ class DecodeGraphs:
     def run(
         self,
         rows: Sequence[int],
-        mode: Hashable,
+        mode: SamplingMode,
         before_drawing: Callable[[], None] | None = None,
         *,
         shared: bool = False,
@@ -113,11 +114,10 @@ class DecodeGraphs:
         if before_drawing is not None:
             before_drawing()
             captured.parts[1]()
-        found = captured.sampled
-        return SampledTokens(found.tokens[: len(rows)], found.invalid[: len(rows)], None)
+        return captured.sampled.first(len(rows))
 
-    def warm_up(self, size: int, mode: Hashable, *, shared: bool = False) -> None:
-        """Have a graph for steps of so many rows, one of the ladder's sizes; the sampling state must be in this mode.
+    def warm_up(self, size: int, mode: SamplingMode, *, shared: bool = False) -> None:
+        """Have a graph for steps of so many rows, one of the ladder's sizes, that sample in this mode.
 
         None that is there makes room for it.
         """
@@ -130,7 +130,7 @@ class DecodeGraphs:
         logits, lengths = self._compute(rows, place.shared)
         if before_drawing is not None:
             before_drawing()
-        return self._draw(rows, logits, lengths)
+        return self._draw(rows, logits, lengths, place.mode)
 
     def _graph(self, place: _Place) -> _Captured | None:
         captured = self._captured.pop(place, None)
@@ -168,7 +168,7 @@ class DecodeGraphs:
             return lengths
 
         first, lengths = self._record(compute)
-        second, sampled = self._record(lambda: self._draw(rows, room, lengths))
+        second, sampled = self._record(lambda: self._draw(rows, room, lengths, place.mode))
         return _Captured(rows, (first, second), sampled)
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:

@@ -38,7 +38,7 @@ class PoolingWorker:
             self._admitted[admission.row] = admission
             self._readouts.admit(admission)
         pooled = self._compute(plan) if plan.rows else PooledStep()
-        return RunningStep(plan.step, None, {}, device_time, pooled=pooled)
+        return RunningStep(plan.step, None, (), {}, device_time, pooled=pooled)
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quire.core.logprobs import PromptSpan
 from quire.core.plan import Admission, StepPlan
-from quire.sampling.logprobs import prompt_logprobs
+from quire.sampling.logprobs import LogprobsTensors, prompt_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,20 @@ class _Asked:
     count: int
     """Most likely tokens to report."""
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadSpan:
+    """What a step finds of consecutive prompt tokens, on its way to the host."""
+
+    first: int
+    count: int
+    tensors: LogprobsTensors
+
+    def read(self) -> PromptSpan:
+        """Once the step is over."""
+        places = [(place, self.count, ()) for place in range(len(self.tensors.ranks))]
+        return PromptSpan(self.first, self.tensors.at(places))
 
 
 class PromptLogprobs:
@@ -42,13 +56,13 @@ class PromptLogprobs:
         """All rows are forgotten."""
         self._asked.clear()
 
-    def logprobs(self, plan: StepPlan, hidden: Tensor, lengths: Sequence[int], tokens: Tensor) -> dict[int, PromptSpan]:
+    def logprobs(self, plan: StepPlan, hidden: Tensor, lengths: Sequence[int], tokens: Tensor) -> dict[int, UnreadSpan]:
         """By place in the step: of every computed prompt token, what the model thought of the one behind it.
 
         `hidden` are those of all the step's tokens, `lengths` what each row has computed with it, and `tokens`
         [rows, length] what rows consist of.
         """
-        found: dict[int, PromptSpan] = {}
+        found: dict[int, UnreadSpan] = {}
         if not self._asked:
             return found
         start = 0
@@ -61,6 +75,6 @@ class PromptLogprobs:
                     behind = tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
                     tensors = prompt_logprobs(span, self._logits, behind, asked.count, self._vocab_size)
-                    found[place] = PromptSpan(first + 1, tensors.to_host([asked.count] * followed))
+                    found[place] = UnreadSpan(first + 1, asked.count, tensors.towards_host())
             start += count
         return found

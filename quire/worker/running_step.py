@@ -1,17 +1,20 @@
 """RunningStep: a step that was given to the device; its tokens come to the host behind it and are read when asked."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from quire.core.logprobs import PositionLogprobs, PromptSpan
+from quire.core.logprobs import PositionLogprobs
 from quire.core.result import StepResult
 from quire.ops.upload import towards_host
 from quire.sampling.grammar.progress import Constrained, Progress, advance
-from quire.sampling.sampler import BatchLogprobs, SampledTokens
+from quire.sampling.logprobs import LogprobsTensors
+from quire.sampling.sampler import SampledTokens
+from quire.sampling.state import Report
+from quire.worker.prompt_logprobs import UnreadSpan
 from quire.worker.readouts import PooledStep
 
 
@@ -53,7 +56,9 @@ class RunningStep:
 
     step: int
     sampled: SampledTokens | None
-    prompt_logprobs: Mapping[int, PromptSpan]
+    reports: Sequence[Report]
+    """Which of its sampling rows report logprobs."""
+    prompt_logprobs: Mapping[int, UnreadSpan]
     time: DeviceTime
     """From the step's first operation on."""
     constrained: Constrained = ()
@@ -61,11 +66,14 @@ class RunningStep:
     pooled: PooledStep = field(default_factory=PooledStep)
     _progress: Progress | None = field(init=False, default=None)
     _tokens_and_validity: Tensor | None = field(init=False, default=None)
+    _logprobs: LogprobsTensors | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.sampled is not None:
             both = torch.stack((self.sampled.tokens, self.sampled.invalid.to(torch.int64)))
             self._tokens_and_validity = towards_host(both)
+            if self.reports and self.sampled.logprobs is not None:
+                self._logprobs = self.sampled.logprobs.towards_host()
         self.time.end()
 
     def settle(self) -> Progress:
@@ -80,11 +88,12 @@ class RunningStep:
     def result(self) -> StepResult:
         """Wait for the step."""
         elapsed = self.time.wait()
-        sampled, copy = self.sampled, self._tokens_and_validity
-        if sampled is None or copy is None:
+        copy = self._tokens_and_validity
+        prompt_logprobs = {place: span.read() for place, span in self.prompt_logprobs.items()}
+        if copy is None:
             return StepResult(
                 step=self.step,
-                prompt_logprobs=dict(self.prompt_logprobs),
+                prompt_logprobs=prompt_logprobs,
                 pooled=self.pooled.rows(),
                 elapsed=elapsed,
             )
@@ -97,14 +106,13 @@ class RunningStep:
             failures=progress.failures,
             forced=progress.forced,
             ended=progress.ended,
-            logprobs=_on_host(sampled.logprobs),
-            prompt_logprobs=dict(self.prompt_logprobs),
+            logprobs=self._read_logprobs(),
+            prompt_logprobs=prompt_logprobs,
             pooled=self.pooled.rows(),
             elapsed=elapsed,
         )
 
-
-def _on_host(logprobs: BatchLogprobs | None) -> dict[int, PositionLogprobs]:
-    if logprobs is None:
-        return {}
-    return dict(zip(logprobs.places, logprobs.tensors.to_host(logprobs.counts, logprobs.names), strict=True))
+    def _read_logprobs(self) -> dict[int, PositionLogprobs]:
+        if self._logprobs is None:
+            return {}
+        return {report[0]: found for report, found in zip(self.reports, self._logprobs.at(self.reports), strict=True)}

@@ -74,8 +74,7 @@ def start_worker(
         if resolved.uses_transformers
         else _own_model(described, resolved, device, seed, core, clock, progress, in_background=in_background)
     )
-    rows = resolved.limits.max_num_seqs + 1  # one is spare
-    sampling = SamplingState(rows, spec.vocab_size, device, seed, grammar_cache=grammars)
+    sampling = SamplingState(resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars)
     worker = Worker(model, resolved.kv, resolved.limits, sampling, device, core, memory)
     clock.done("memory for KV and steps")
     if resolved.compile:

@@ -4,19 +4,14 @@ from collections.abc import Callable, Iterator
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
-from quire.core.sampling_params import SamplingParams
-from quire.sampling.state import SamplingState
+from quire.sampling.mode import SamplingMode
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
 from quire.worker.shared_prefix import FEWEST
 
-_MODES = (
-    SamplingParams(temperature=0.0),
-    SamplingParams(temperature=1.0),
-    SamplingParams(temperature=1.0, top_p=0.9),
-)
-"""How most requests sample; others have their graphs captured when they come."""
+_MODES = (SamplingMode(), SamplingMode(noise=True), SamplingMode(adjusts=True).of_graph())
+"""Greedy, by temperature alone, and whatever else most requests ask for."""
 _PROMPTS = (2, 4, 8, 16)
 """Tokens: attention has kernels of its own for short chunks, and which one it takes depends on the model's heads."""
 
@@ -24,7 +19,6 @@ _PROMPTS = (2, 4, 8, 16)
 def warmup_steps(
     run: Callable[[StepPlan], RunningStep],
     graphs: DecodeGraphs,
-    sampling: SamplingState,
     layout: KVLayout,
     *,
     may_share_prefix: bool,
@@ -39,9 +33,7 @@ def warmup_steps(
         run(StepPlan(step=0, released=[0]))
         yield
     for size in (graphs.sizes[-1], *graphs.sizes[:-1]):
-        for params in _MODES:
+        for mode in _MODES:
             for shared in (False, True) if may_share_prefix and size >= FEWEST else (False,):
-                run(StepPlan(step=0, admitted=[dummy_sequence(0, 1, layout, params)]))
-                graphs.warm_up(size, sampling.mode, shared=shared)
-                run(StepPlan(step=0, released=[0]))
+                graphs.warm_up(size, mode, shared=shared)
                 yield

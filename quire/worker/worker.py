@@ -17,6 +17,7 @@ from quire.ops.functional import Attend, decode_inputs, finish_step, paged_atten
 from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
+from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
@@ -56,7 +57,6 @@ class Worker:
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from."""
         self._sampling = sampling
-        self._sampler = Sampler(sampling)
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
@@ -73,6 +73,7 @@ class Worker:
         self._rows = Rows(
             limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device, states
         )
+        self._sampler = Sampler(sampling, self._rows.states.tokens)
         self._constrained = ConstrainedSteps(
             sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
         )
@@ -88,7 +89,7 @@ class Worker:
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(self.start, self._graphs, sampling, layout, may_share_prefix=may_share)
+            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share)
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 
@@ -98,9 +99,10 @@ class Worker:
         device_time = DeviceTime(self._device)
         self._apply_changes(plan)
         if not plan.rows:
-            return RunningStep(plan.step, None, {}, device_time)
+            return RunningStep(plan.step, None, (), {}, device_time)
         self._lengths.count(plan)
-        if self._graphs is not None and self._only_decodes(plan):
+        self._sampling.expire(self._lengths.computed)
+        if self._graphs is not None and plan.only_decodes:
             return self._decode(self._graphs, plan, device_time)
         inputs = self._make_inputs(plan)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
@@ -110,7 +112,8 @@ class Worker:
         sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
-        running = RunningStep(plan.step, sampled, prompt_logprobs, device_time, constrained, pooled)
+        reports = self._sampling.reports(plan.rows[: plan.num_sampling])
+        running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
@@ -137,31 +140,16 @@ class Worker:
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
 
-    def _only_decodes(self, plan: StepPlan) -> bool:
-        """Whether the step is one token more for each row, drawn in one of the modes that need nothing of the host but
-        masks.
-        """
-        if plan.num_sampling != len(plan.rows) or plan.num_tokens != len(plan.rows):
-            return False
-        return not (
-            self._prompt_logprobs.are_asked_for
-            or self._sampling.mode.logprobs
-            or self._sampling.has_processors_besides_grammars
-        )
-
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
-        grammars, constrained = self._sampling.grammars, list[tuple[int, Constraint]]()
+        constrained = list[tuple[int, Constraint]]()
+
+        def bind() -> None:
+            constrained.extend(self._constrained.bind(plan.rows))
+
+        before_drawing = bind if self._sampling.grammars.is_active else None
         shared = self._prefix_tiles is not None and self._prefix_tiles.choose(plan.rows)
-        if grammars.is_active:
-            sampled = graphs.run(
-                plan.rows,
-                (self._sampling.mode, grammars.width),
-                lambda: constrained.extend(self._constrained.bind(plan.rows)),
-                shared=shared,
-            )
-        else:
-            sampled = graphs.run(plan.rows, self._sampling.mode, shared=shared)
-        running = RunningStep(plan.step, sampled, {}, device_time, constrained)
+        sampled = graphs.run(plan.rows, self._sampling.mode.of_graph(), before_drawing, shared=shared)
+        running = RunningStep(plan.step, sampled, self._sampling.reports(plan.rows), {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
@@ -174,8 +162,8 @@ class Worker:
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
         return self._logits(hidden), step.lengths
 
-    def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
-        sampled = self._sampler.sample(logits, rows, lengths)
+    def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
+        sampled = self._sampler.sample(logits, rows, lengths, mode)
         finish_step(self._rows.states, rows, lengths, sampled.tokens)
         self._rows.rest_spare()
         return sampled
@@ -186,8 +174,7 @@ class Worker:
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
-        sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, host_rows)
-        self._sampling.append(rows, sampled.tokens)
+        sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, self._sampling.mode)
         return sampled, constrained
 
     def _apply_changes(self, plan: StepPlan) -> None:

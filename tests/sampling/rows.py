@@ -1,9 +1,11 @@
 """Puts oracle cases into rows of a state and samples them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from quire.ops.functional import adjust_logits
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from tests.sampling.oracle import Case
@@ -24,6 +26,15 @@ def admit(state: SamplingState, row: int, case: Case, request_id: str = "request
     )
 
 
+def history_of(cases: Sequence[Case], rows: Sequence[int]) -> torch.Tensor:
+    """What a worker knows of its rows' tokens."""
+    tokens = [[*case.prompt, *case.output] for case in cases]
+    history = torch.zeros(max(rows) + 2, max(map(len, tokens)) + 1, dtype=torch.int32)
+    for row, each in zip(rows, tokens, strict=True):
+        history[row, : len(each)] = torch.tensor(each)
+    return history
+
+
 def sample(
     cases: Sequence[Case], rows: Sequence[int] | None = None, dtype: torch.dtype = torch.float32
 ) -> SampledTokens:
@@ -34,17 +45,20 @@ def sample(
         admit(state, row, case)
     logits = torch.tensor([case.logits for case in cases]).to(dtype)
     positions = torch.tensor([case.position for case in cases])
-    return Sampler(state).sample(logits, torch.tensor(list(rows)), positions)
+    return Sampler(state, history_of(cases, rows)).sample(logits, torch.tensor(list(rows)), positions, state.mode)
 
 
 def draw_often(case: Case, times: int) -> list[int]:
     """How often each token comes up when only the position differs."""
     state = SamplingState(1, len(case.logits), CPU)
     admit(state, 0, case)
-    logits = torch.tensor(case.logits).repeat(times, 1)
-    rows = torch.zeros(times, dtype=torch.int64)
-    positions = case.position + torch.arange(times)
-    sampled = Sampler(state).sample(logits, rows, positions)
+    # what its tokens are adjusted by stands at one position
+    history, row = history_of([case], [0]), torch.tensor([0])
+    position = torch.tensor([case.position])
+    logits = adjust_logits(torch.tensor([case.logits]), row, position, history, state.adjustments.tensors).values
+    mode = replace(state.mode, adjusts=False)
+    sampler = Sampler(state, history)
+    sampled = sampler.sample(logits.repeat(times, 1), row.repeat(times), position + torch.arange(times), mode)
     assert not sampled.invalid.any()
     counts: list[int] = torch.bincount(sampled.tokens, minlength=len(case.logits)).tolist()
     return counts

@@ -56,7 +56,7 @@ def test_alone_and_in_a_batch_of_64_in_any_order(vocab_size: int, threads: int) 
     batch = [mixed_case(rng, vocab_size, row.tolist()) for row in table]
     together = sample(batch)
     assert together.logprobs is not None
-    reported = dict(zip(together.logprobs.places, together.logprobs.tensors.logprobs, strict=True))
+    reported = together.logprobs.logprobs
     rows = rng.sample(range(80), 64)
     order = rng.sample(range(64), 64)
     shuffled = sample([batch[place] for place in order], rows)
@@ -65,7 +65,7 @@ def test_alone_and_in_a_batch_of_64_in_any_order(vocab_size: int, threads: int) 
         alone = sample([batch[place]])
         assert int(alone.tokens) == int(together.tokens[place])
         if alone.logprobs is not None:
-            assert torch.equal(alone.logprobs.tensors.logprobs[0], reported[place][:4])
+            assert torch.equal(alone.logprobs.logprobs[0], reported[place][: alone.logprobs.logprobs.shape[1]])
 
 
 class Model:
@@ -83,7 +83,8 @@ class Model:
     def run(self, cases: list[Case], steps: int, preempt: random.Random | None = None) -> list[list[int]]:
         """The texts; with `preempt`, sequences leave and come back to other rows again and again."""
         state = SamplingState(len(cases) + 3, self.vocab_size, CPU, engine_seed=11)
-        sampler = Sampler(state)
+        history = torch.zeros(len(cases) + 4, max(len(case.prompt) for case in cases) + steps + 1, dtype=torch.int32)
+        sampler = Sampler(state, history)
         rows = list(range(len(cases)))
         texts = [list(case.prompt) for case in cases]
         for row, case in zip(rows, cases, strict=True):
@@ -91,10 +92,11 @@ class Model:
         for _ in range(steps):
             if preempt is not None:
                 self._move(state, cases, texts, rows, preempt)
+            for row, text in zip(rows, texts, strict=True):
+                history[row, : len(text)] = torch.tensor(text)
             places = torch.tensor(rows)
             positions = torch.tensor([len(text) for text in texts])
-            sampled = sampler.sample(self.logits(texts), places, positions)
-            state.append(places, sampled.tokens)
+            sampled = sampler.sample(self.logits(texts), places, positions, state.mode)
             for text, token in zip(texts, sampled.tokens.tolist(), strict=True):
                 text.append(token)
         return texts

@@ -33,31 +33,44 @@ def test_prompt_logprobs_never_hold_the_prompts_logits(monkeypatch: pytest.Monke
 def test_parts_do_not_change_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.randn(20, VOCAB, generator=torch.Generator().manual_seed(1))
     tokens = torch.arange(20)
-    whole = logprobs_of(logits, tokens, 4)
+    whole = prompt_logprobs(logits, lambda some: some, tokens, 4, VOCAB)
     monkeypatch.setattr(module, "LOGITS_AT_ONCE", 1)
-    parts = logprobs_of(logits, tokens, 4)
+    parts = prompt_logprobs(logits, lambda some: some, tokens, 4, VOCAB)
     assert torch.equal(whole.ids, parts.ids)
     assert torch.equal(whole.logprobs, parts.logprobs)
     assert torch.equal(whole.ranks, parts.ranks)
 
 
 def test_more_logprobs_than_tokens() -> None:
-    found = logprobs_of(torch.zeros(1, 3), torch.tensor([1]), 20)
-    (entry,) = found.to_host([20])
+    found = logprobs_of(torch.zeros(1, 3), torch.tensor([1]), torch.tensor([20]), 20)
+    (entry,) = found.at([(0, 20, ())])
     assert [token for token, _ in entry.top] == [0, 1, 2]
 
 
 def test_no_positions() -> None:
-    assert logprobs_of(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), 2).to_host([]) == []
+    none = torch.zeros(0, dtype=torch.int64)
+    assert logprobs_of(torch.zeros(0, 3), none, none, 2).at([]) == []
 
 
 def test_each_position_gets_as_many_as_it_asked_for() -> None:
-    found = logprobs_of(torch.tensor([[0.0, 1.0, 2.0]] * 2), torch.tensor([0, 2]), 2)
-    first, second = found.to_host([0, 2])
+    logits = torch.tensor([[0.0, 1.0, 2.0]] * 3)
+    found = logprobs_of(logits, torch.tensor([0, 1, 2]), torch.tensor([0, -1, 2]), 2)
+    first, second = found.at([(0, 0, ()), (2, 2, ())])
     assert first.top == ()
     assert (first.token, first.rank) == (0, 3)
     assert [token for token, _ in second.top] == [2, 1]
     assert second.top[0][1] == second.logprob
+
+
+def test_named_tokens() -> None:
+    logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(2))
+    named = torch.tensor([[7, 210, 0], [3, 0, 0]])
+    found = logprobs_of(logits, torch.tensor([4, 3]), torch.tensor([0, 1], dtype=torch.int32), 5, named)
+    exact = logits.double().log_softmax(dim=-1)
+    for place, entry in enumerate(found.at([(0, 0, (7, 210)), (1, 1, (3,))])):
+        assert [token for token, _ in entry.named] == [[7, 210], [3]][place]
+        for token, value in entry.named:
+            assert value == pytest.approx(float(exact[place, token]), abs=1e-5)
 
 
 def test_entries_travel() -> None:

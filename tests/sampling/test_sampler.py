@@ -12,11 +12,10 @@ from quire.core.sampling_params import SamplingParams
 from quire.ops.reference import sample_tokens
 from quire.sampling import sampler as sampler_module
 from quire.sampling.mode import INVALID_TOKEN
-from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
 from tests.sampling import oracle
 from tests.sampling.oracle import Case
-from tests.sampling.rows import CPU, admit, sample
+from tests.sampling.rows import sample
 
 VOCAB = 19
 TOKENS = st.integers(0, VOCAB - 1)
@@ -85,7 +84,7 @@ def test_small_types_are_computed_in_float32(dtype: torch.dtype, params: dict[st
     small, wide = sample(batch, dtype=dtype), sample(batch)
     assert torch.equal(small.tokens, wide.tokens)
     if small.logprobs is not None and wide.logprobs is not None:
-        assert torch.equal(small.logprobs.tensors.logprobs, wide.logprobs.tensors.logprobs)
+        assert torch.equal(small.logprobs.logprobs, wide.logprobs.logprobs)
 
 
 @pytest.mark.parametrize(
@@ -131,30 +130,15 @@ def test_logprobs_are_the_models_own_and_only_of_those_that_asked() -> None:
     found = sample(batch)
     assert found.tokens.tolist() == [7] * 4
     assert found.logprobs is not None
-    assert (found.logprobs.places, found.logprobs.counts) == ((1, 2, 3), (2, 0, 5))
+    places = [(place, count, ()) for place, count in enumerate(asked) if count is not None]
     exact = logits.double().log_softmax(dim=-1)
-    entries = found.logprobs.tensors.to_host(found.logprobs.counts)
-    for place, entry in zip(found.logprobs.places, entries, strict=True):
+    for (place, _, _), entry in zip(places, found.logprobs.at(places), strict=True):
         assert entry.token == 7
         assert entry.logprob == pytest.approx(float(exact[place, 7]), abs=1e-6)
         assert entry.rank == 1 + int((logits[place] > logits[place, 7]).sum())
         top = exact[place].topk(asked[place] or 0)
         assert [token for token, _ in entry.top] == top.indices.tolist()
         assert [value for _, value in entry.top] == pytest.approx(top.values.tolist(), abs=1e-6)
-
-
-def test_known_rows_need_not_be_read_from_the_device() -> None:
-    state = SamplingState(4, 8, CPU)
-    for row in range(4):
-        admit(state, row, Case([], SamplingParams(temperature=0, logprobs=row or None)))
-    rows = torch.tensor([3, 0, 2])
-    logits, positions = torch.eye(8)[:3], torch.ones(3, dtype=torch.int64)
-    read = Sampler(state).sample(logits, rows, positions).logprobs
-    told = Sampler(state).sample(logits, rows, positions, host_rows=[3, 0, 2]).logprobs
-    assert read is not None
-    assert told is not None
-    assert (told.places, told.counts) == (read.places, read.counts) == ((0, 2), (3, 2))
-    assert torch.equal(told.tensors.ids, read.tensors.ids)
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
+from quire.ops.functional import adjust_logits
 from quire.sampling.mode import GREEDY_BELOW
-from quire.sampling.processors.base import LogitsProcessor, Newcomer
-from quire.sampling.sampler import Sampler
 from quire.sampling.seeds import seed_for
 from quire.sampling.state import SamplingState
 from tests.sampling.oracle import Case
@@ -20,6 +18,8 @@ PICKY = SamplingParams(
     logit_bias={1: 2.0},
     allowed_token_ids=(1, 2, 3),
     min_tokens=3,
+    logprobs=2,
+    logprob_token_ids=(4,),
 )
 
 
@@ -37,22 +37,31 @@ def test_settings_of_a_row() -> None:
     assert found.stream.tolist() == [5, 0]
 
 
+def adjusted(state: SamplingState, row: int, tokens: list[int], logits: torch.Tensor) -> torch.Tensor:
+    """What becomes of logits, behind these tokens of a row."""
+    history = torch.zeros(4, 20, dtype=torch.int32)
+    history[row, : len(tokens)] = torch.tensor(tokens)
+    position = torch.tensor([len(tokens)])
+    return adjust_logits(logits, torch.tensor([row]), position, history, state.adjustments.tensors).values
+
+
 def test_a_released_row_leaves_nothing_behind() -> None:
     state = SamplingState(2, 10, CPU)
-    admit(state, 1, Case([], PICKY, stop_ids=(2,), output=[3], bad_words=((3, 1), (2,))))
-    assert len(state.active_processors()) == 5
+    picky = Case([], PICKY, stop_ids=(2,), output=[3], bad_words=((3, 1), (2,)))
+    admit(state, 1, picky)
+    assert len(state.adjustments.tensors) == 5
+    assert state.mode.adjusts
+    assert state.reports([0, 1]) == [(1, 2, (4,))]
     state.release(1)
     state.release(1)
-    assert state.active_processors() == []
-    assert not state.mode.noise
+    assert not state.mode.adjusts
+    assert state.mode.reported is None
+    assert state.reports([0, 1]) == []
+    assert state.reported.tolist() == [-1, -1, -1]
     admit(state, 1, Case([], SamplingParams(temperature=0)))
-    # another row keeps every processor busy; row 1 must not notice
-    admit(state, 0, Case([], PICKY, stop_ids=(2,), output=[3], bad_words=((3, 1), (2,))))
+    admit(state, 0, picky)  # row 1 must not notice
     logits = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
-    expected = logits.clone()
-    for processor in state.active_processors():
-        processor.apply(logits, torch.tensor([1]), torch.tensor([1]))
-    assert torch.equal(logits, expected)
+    assert torch.equal(adjusted(state, 1, [0], logits), logits)
 
 
 def test_history_on_the_device_equals_history_at_admission() -> None:
@@ -65,14 +74,19 @@ def test_history_on_the_device_equals_history_at_admission() -> None:
     for count, token in enumerate(output):
         logits = torch.randn(1, 9, generator=torch.Generator().manual_seed(count))
         admit(fresh, 0, Case([], params, prompt=[7, 7], output=output[:count], bad_words=words))
-        expected = logits.clone()
-        for processor in fresh.active_processors():
-            processor.apply(expected, torch.tensor([0]), torch.tensor([2 + count]))
-        for processor in grown.active_processors():
-            processor.apply(logits, torch.tensor([1]), torch.tensor([2 + count]))
-        assert torch.equal(logits, expected)
+        text = [7, 7, *output[:count]]
+        assert torch.equal(adjusted(grown, 1, text, logits), adjusted(fresh, 0, text, logits))
         fresh.release(0)
         grown.append(torch.tensor([2, 1]), torch.tensor([8, token]))
+
+
+def test_what_is_satisfied_is_forgotten() -> None:
+    state = SamplingState(3, 10, CPU)
+    admit(state, 1, Case([], SamplingParams(min_tokens=2), prompt=[1, 1, 1], stop_ids=(2,)))
+    state.expire([9, 4, 9])  # the token at position 4 is the second of the output
+    assert state.mode.adjusts
+    state.expire([0, 5, 0])
+    assert not state.mode.adjusts
 
 
 @pytest.mark.parametrize(
@@ -82,7 +96,7 @@ def test_ids_without_a_logit_are_refused_and_change_nothing(params: SamplingPara
     state = SamplingState(2, 10, CPU)
     with pytest.raises(InvalidRequest, match="0 to 9"):
         admit(state, 0, Case([], params, bad_words=((11,),)))
-    assert state.active_processors() == []
+    assert not state.mode.adjusts
     admit(state, 0, Case([], SamplingParams()))
 
 
@@ -91,38 +105,3 @@ def test_a_taken_row_is_not_given_twice() -> None:
     admit(state, 0, Case([], SamplingParams()))
     with pytest.raises(AssertionError, match="row 0 is taken"):
         admit(state, 0, Case([], SamplingParams()))
-
-
-class OnlyEven(LogitsProcessor):
-    """What a grammar will be: a processor that others know only by its interface."""
-
-    def __init__(self) -> None:
-        self.rows: set[int] = set()
-        self.drawn: list[int] = []
-
-    @property
-    def is_active(self) -> bool:
-        return bool(self.rows)
-
-    def admit(self, row: int, newcomer: Newcomer) -> None:
-        if newcomer.params.structured is None:
-            self.rows.add(row)
-
-    def release(self, row: int) -> None:
-        self.rows.discard(row)
-
-    def apply(self, logits: Tensor, rows: Tensor, positions: Tensor) -> None:
-        logits[:, 1::2] = float("-inf")
-
-    def append(self, rows: Tensor, tokens: Tensor) -> None:
-        self.drawn += tokens.tolist()
-
-
-def test_other_processors_can_join() -> None:
-    extra = OnlyEven()
-    state = SamplingState(2, 6, CPU, extra=[extra])
-    admit(state, 0, Case([], SamplingParams(temperature=0)))
-    rows = torch.tensor([0])
-    found = Sampler(state).sample(torch.tensor([[0.0, 9.0, 1.0, 9.0, 2.0, 9.0]]), rows, torch.tensor([1]))
-    state.append(rows, found.tokens)
-    assert extra.drawn == found.tokens.tolist() == [4]

@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens
 from quire.worker.decode_graphs import DecodeGraphs, ladder
+
+A, B, C = SamplingMode(), SamplingMode(noise=True), SamplingMode(top_p=True)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 16, 100, 256, 1000])
@@ -31,7 +34,7 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
         asked.append(rows.tolist())
         return rows[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
         return SampledTokens(lengths * 2, rows < 0, None)
 
     def full(place: Any) -> None:
@@ -41,7 +44,7 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     graphs = DecodeGraphs(compute, draw, most_rows=8, spare_row=9, device=torch.device("cpu"))
     monkeypatch.setattr(graphs, "_capture", full)
     for rows in ([3, 1], [1, 5], [0, 2]):
-        assert graphs.run(rows, "greedy").tokens.tolist() == [row * 2 for row in rows]
+        assert graphs.run(rows, SamplingMode()).tokens.tolist() == [row * 2 for row in rows]
     assert asked == [[3, 1], [1, 5], [0, 2]]
     assert captures == [2]  # tried once
     assert "no memory for the graph of 2 rows" in caplog.text
@@ -77,7 +80,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
         state.index_add_(0, rows, torch.ones_like(rows))
         return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
         return SampledTokens(logits[:, 0].long() + added, lengths % 2 == 0, None)
 
     graphs = kind(compute, draw, most_rows=8, spare_row=9, device=torch.device(device))
@@ -89,7 +92,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
             said.append(number)
             added.fill_(1000 * number)
 
-        found = graphs.run(rows, "greedy", say if in_parts else None)
+        found = graphs.run(rows, SamplingMode(), say if in_parts else None)
         for row in rows:
             expected[row] += 1
         assert said == ([number] if in_parts else [])
@@ -104,12 +107,12 @@ def test_rows_that_share_a_prefix_have_graphs_of_their_own() -> None:
         told.append(shared)
         return (rows + 100 * shared)[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
         return SampledTokens(logits[:, 0].long(), rows < 0, None)
 
     graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
     for shared in (False, True, False, True, False, True):
-        assert graphs.run([3, 1], "greedy", shared=shared).tokens.tolist() == [3 + 100 * shared, 1 + 100 * shared]
+        assert graphs.run([3, 1], SamplingMode(), shared=shared).tokens.tolist() == [3 + 100 * shared, 1 + 100 * shared]
     assert told[:2] == [False, True]  # neither has a graph yet
 
 
@@ -126,17 +129,17 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
     def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         return rows[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
         return SampledTokens(logits[:, 0].long(), rows < 0, None)
 
     monkeypatch.setattr(DecodeGraphs, "_capture", counted)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"), most_graphs=2)
-    for mode in ("a", "a", "b", "b", "a", "c", "c"):  # the second time is the one that captures
+    for mode in (A, A, B, B, A, C, C):  # the second time is the one that captures
         assert graphs.run([3, 1], mode).tokens.tolist() == [3, 1]
-    assert captures == ["a", "b", "c"]
-    for mode in ("a", "c", "b", "a"):  # c took b's place, and b then a's
+    assert captures == [A, B, C]
+    for mode in (A, C, B, A):  # c took b's place, and b then a's
         assert graphs.run([3, 1], mode).tokens.tolist() == [3, 1]
-    assert captures == ["a", "b", "c", "b", "a"]
-    graphs.warm_up(2, "d")
-    assert captures == ["a", "b", "c", "b", "a"]  # what is only likely to be used takes nobody's place
+    assert captures == [A, B, C, B, A]
+    graphs.warm_up(2, SamplingMode(min_p=True))
+    assert captures == [A, B, C, B, A]  # what is only likely to be used takes nobody's place

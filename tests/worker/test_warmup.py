@@ -35,9 +35,7 @@ def worker_with_graphs(path: Path, resolved: Resolved, device: str) -> Worker:
     worker = start_worker(path, resolved, device=torch.device(device))
     if device == "cpu":
         worker._graphs = ImitatedGraphs(worker._compute, worker._draw, ROWS, worker._rows.spare, worker._device)
-        worker._warmup = warmup_steps(
-            worker.start, worker._graphs, worker._sampling, resolved.kv, may_share_prefix=False
-        )
+        worker._warmup = warmup_steps(worker.start, worker._graphs, resolved.kv, may_share_prefix=False)
     return worker
 
 
@@ -83,10 +81,16 @@ def test_the_usual_sampling_modes_find_their_graphs(
         pass
     captured: list[object] = []
     monkeypatch.setattr(DecodeGraphs, "_capture", lambda _, place: captured.append(place))
-    for params in (SamplingParams(temperature=0.0), SamplingParams(temperature=0.5), SamplingParams(top_p=0.8)):
+    for params in (
+        SamplingParams(temperature=0.0),
+        SamplingParams(temperature=0.5),
+        SamplingParams(top_p=0.8),
+        SamplingParams(min_p=0.1, logprobs=5),
+        SamplingParams(temperature=0, presence_penalty=0.5, logit_bias={3: 1.0}, min_tokens=3, stop_token_ids=(4,)),
+    ):
         answers(worker, resolved, params)
     assert captured == []
-    answers(worker, resolved, SamplingParams(min_p=0.1))
+    answers(worker, resolved, SamplingParams(logprobs=100))
     assert captured != []  # this mode is captured when it comes
 
 
@@ -97,7 +101,7 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     asked: list[tuple[int, bool]] = []
     graphs.warm_up = lambda size, mode, *, shared: asked.append((size, shared))  # type: ignore[method-assign]
     nobody = sampling.mode
-    for _ in warmup_steps(worker.start, graphs, sampling, resolved.kv, may_share_prefix=True):
+    for _ in warmup_steps(worker.start, graphs, resolved.kv, may_share_prefix=True):
         assert sampling.mode == nobody
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS

@@ -13,17 +13,20 @@ from torch import Tensor
 
 from quire.bench.kernels.gpu_timing import BEYOND_THE_CACHE, rotating_copies, time_calls
 from quire.bench.kernels.result import KernelResult
+from quire.ops.adjustments import Adjustments
 from quire.ops.functional import (
     add_layer_norm,
     add_rms_norm,
-    apply_token_bitmask,
+    adjust_logits,
     argmax,
     gated_activation,
     layer_norm,
     prepare_heads,
     rms_norm,
     sample_tokens,
+    token_logprobs,
 )
+from quire.ops.row_tensors import RowTensors
 
 ROWS = (1, 128, 8192)
 """Tokens of a step: one stream, many, prompts."""
@@ -133,13 +136,38 @@ def sampling_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]
     for way, filters in (("temperature", {}), ("top-k 50", {"top_k": 50}), ("top-p 0.9", {"top_p": 0.9})):
         calls = [partial(draw(**filters), logits) for logits in logits_of_calls]
         yield RowCase(f"sample_tokens by {way}, {about}", calls, logits_bytes)
-    masks = torch.full((rows, -(-shape.vocabulary // 32)), 0x55555555, dtype=torch.int32, device=device)
-    own = torch.arange(rows, device=device)
-    masked = [partial(apply_token_bitmask, logits, masks, own) for logits in logits_of_calls]
-    yield RowCase(f"apply_token_bitmask, {about}", masked, masks.nbytes + logits_bytes / 2)
+    own, history = torch.arange(rows, device=device), torch.zeros((rows + 1, 1), dtype=torch.int32, device=device)
+    position = torch.ones(rows, dtype=torch.int64, device=device)
+    asked = _asked(rows, shape.vocabulary, device)
+    adjusted = [partial(adjust_logits, logits, own, position, history, asked) for logits in narrow]
+    # logits, what grammars leave of them and counts are read, and float32 is written
+    adjusted_bytes = narrow[0].nbytes * (1 + 1 / 16 + 2 + 2)
+    yield RowCase(f"adjust_logits by masks and penalties, {about}", adjusted, adjusted_bytes)
+    counts = torch.full((rows,), 5, dtype=torch.int32, device=device)
+    reported = [partial(token_logprobs, logits, own, counts, 5) for logits in narrow]
+    yield RowCase(f"token_logprobs of 5, {about}", reported, float(narrow[0].nbytes))
 
 
-def _draw(rows: int, device: str, top_k: int | None = None, top_p: float | None = None) -> Callable[[Tensor], Tensor]:
+def _asked(rows: int, vocabulary: int, device: str) -> Adjustments:
+    """All rows have penalties, and masks that leave out half of the tokens."""
+    nothing = [RowTensors(rows, torch.device(device)) for _ in range(4)]
+    counts = RowTensors(rows, torch.device(device))
+    for row in range(rows):
+        counts.put(row, torch.randint(0, 3, (vocabulary,), dtype=torch.int32, device=device))
+    return Adjustments(
+        masks=torch.full((rows, -(-vocabulary // 32)), 0x55555555, dtype=torch.int32, device=device),
+        is_masked=torch.ones(rows, dtype=torch.bool, device=device),
+        allowed=nothing[0],
+        counts=counts,
+        penalties=torch.tensor((1.1, 0.5, 0.1), device=device).repeat(rows, 1),
+        biases=nothing[1],
+        ends=nothing[2],
+        first_end=torch.zeros(rows, dtype=torch.int64, device=device),
+        bad_words=nothing[3],
+    )
+
+
+def _draw(rows: int, device: str, top_k: int | None = None, top_p: float | None = None) -> Callable[[Tensor], object]:
     """Draws a token for each of so many rows of logits, all filtered alike."""
     seed, stream, position = torch.arange(3 * rows, device=device).view(3, rows)
     temperature = torch.full((rows,), 0.8, device=device)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from quire.ops.cpu.argmax import argmax
 from quire.ops.cpu.machine import machine
 from quire.ops.reference import sample_tokens as reference
 
@@ -18,14 +19,15 @@ def sample_tokens(
     min_p: Tensor | None = None,
     *,
     width: int | None = None,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     found = machine()
     if found is None or logits.dtype != torch.float32 or not logits.is_contiguous():
         return reference.sample_tokens(logits, temperature, seed, stream, position, top_k, top_p, min_p, width=width)
     rows, columns = logits.shape
     floats = [None if given is None else given.float().contiguous() for given in (temperature, top_p, min_p)]
     whole = [None if given is None else given.long().contiguous() for given in (seed, stream, position, top_k)]
-    tokens = torch.empty(rows, dtype=torch.int64)
+    likeliest, none = argmax(logits)
+    tokens = torch.empty_like(likeliest)
     found.sample(
         logits=logits.data_ptr(),
         rows=rows,
@@ -39,7 +41,7 @@ def sample_tokens(
         min_p=_address(floats[2]),
         tokens=tokens.data_ptr(),
     )
-    return tokens
+    return torch.where(none, likeliest, tokens), none
 
 
 def _address(tensor: Tensor | None) -> int:

@@ -13,10 +13,15 @@ from quire.ops.reference.softmax_weights import UNITS, softmax_weights
 _WORD = 0xFFFFFFFF
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For `logits` [n, vocab] and `tokens` int64 [n]: ids [n, 1 + k] with the given token first and then the k
-    most likely, their log probabilities float32 [n, 1 + k], and the given tokens' ranks [n].
-    """
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    asking = (counts >= 0).nonzero().flatten()
+    ids = tokens.new_zeros((len(tokens), 1 + most))
+    logprobs, ranks = ids.to(torch.float32), torch.zeros_like(tokens)
+    ids[asking], logprobs[asking], ranks[asking] = _token_logprobs(logits[asking], tokens[asking], most)
+    return ids, logprobs, ranks
+
+
+def _token_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     logits = logits.to(torch.float32)
     keys = _sort_keys(logits)
     chosen = tokens[:, None]

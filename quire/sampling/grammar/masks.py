@@ -1,7 +1,6 @@
 """GrammarMasks: the constrained rows of a worker, and the masks of a step for all of them at once.
 
-Masks lie on the device by row, ones where nothing binds it, so that applying them asks nothing of the host: a CUDA
-graph can do it.
+Masks lie on the device by row, so that applying them asks nothing of the host: a CUDA graph can do it.
 """
 
 from collections.abc import Sequence
@@ -10,44 +9,36 @@ import torch
 from torch import Tensor
 
 from quire.core.sampling_params import SamplingParams
-from quire.ops.functional import apply_token_bitmask
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking
-from quire.sampling.processors.base import LogitsProcessor, Newcomer
-
-_NO_LIMIT = -1
-"""A word of a mask that allows all of its tokens."""
+from quire.sampling.newcomer import Newcomer
 
 
-class GrammarMasks(LogitsProcessor):
-    """Unlike other processors it follows its rows on the host: `bind` before a step's tokens are drawn, and whoever
-    learns of the tokens tells the constraints.
+class GrammarMasks:
+    """It follows its rows on the host: `bind` before a step's tokens are drawn, and whoever learns of the tokens tells
+    the constraints.
     """
 
-    def __init__(
-        self, max_rows: int, vocab_size: int, device: torch.device, grammar_cache: GrammarCache | None
-    ) -> None:
-        """Without a cache there are thinking budgets, but no grammars."""
-        self._max_rows = max_rows
-        self._vocab_size = vocab_size
-        self._device = device
+    def __init__(self, masks: Tensor, is_masked: Tensor, vocab_size: int, grammar_cache: GrammarCache | None) -> None:
+        """Writes `masks` and `is_masked`, which are as in `Adjustments`. Without a cache there are thinking budgets,
+        but no grammars.
+        """
+        self._masks = masks
+        self._is_masked = is_masked
+        self._width = -(-vocab_size // 32)
+        """Words of the masks that are made: the tokenizer may have more tokens than the model has logits."""
         self._grammar_cache = grammar_cache
         self._constraints: dict[int, Constraint] = {}
-        self._maker = MaskMaker(device)
-        self._masks = torch.empty((max_rows, 0), dtype=torch.int32, device=device)  # [rows, words]
+        self._maker = MaskMaker(masks.device)
 
     @property
     def is_active(self) -> bool:
+        """Whether any row is constrained."""
         return bool(self._constraints)
-
-    @property
-    def width(self) -> int:
-        """Words of a mask; the masks lie elsewhere when it changes."""
-        return self._masks.shape[1]
 
     def admit(self, row: int, newcomer: Newcomer) -> None:
         if is_constrained(newcomer.params):
@@ -55,30 +46,30 @@ class GrammarMasks(LogitsProcessor):
             for token in newcomer.output:
                 constraint.advance(token)
             self._constraints[row] = constraint
-            self._widen(constraint)
+            self._is_masked[row].fill_(True)
+            if constraint.rule is not None and self._grammar_cache is not None:
+                self._width = max(self._width, -(-self._grammar_cache.tokenizer().vocab_size // 32))
 
     def release(self, row: int) -> None:
         if self._constraints.pop(row, None) is not None:
-            self._masks[row].fill_(_NO_LIMIT)
+            self._is_masked[row].fill_(False)
 
     def foresee(self, rows: Sequence[int]) -> None:
         """Begin with the masks that `bind` is asked for next, if they take long: they are made while the device
         computes logits. Every token before is known.
         """
         if self._maker.is_slow:
-            self._maker.begin([constraint for _, constraint in self._constrained(rows)], self.width)
+            self._maker.begin([constraint for _, constraint in self._constrained(rows)], self._width)
 
     def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         """Make the masks of a step over these rows; returns its constrained places. Every token before is known."""
         found = self._constrained(rows)
         if found:
-            made = self._maker.masks([constraint for _, constraint in found], self.width)
-            bound = upload([rows[place] for place, _ in found], torch.int64, self._device)
-            self._masks.index_copy_(0, bound, made.to(self._device, non_blocking=True))
+            made = self._maker.masks([constraint for _, constraint in found], self._width)
+            bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
+            there = made.to(self._masks.device, non_blocking=True)
+            self._masks.index_copy_(0, bound, there[:, : self._masks.shape[1]])
         return found
-
-    def apply(self, logits: Tensor, rows: Tensor, positions: Tensor) -> None:
-        apply_token_bitmask(logits, self._masks, rows)
 
     def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         known = self._constraints
@@ -91,17 +82,6 @@ class GrammarMasks(LogitsProcessor):
             matcher, renew = self._grammar_cache.matcher(params.structured)
             rule = Rule(matcher, stop_ids, tuple(self._grammar_cache.tokenizer().eos_tokens), renew)
         return Constraint(rule, None if params.reasoning is None else Thinking(params.reasoning), stop_ids)
-
-    def _widen(self, constraint: Constraint) -> None:
-        """The tokenizer may have more tokens than the model has logits, and is not opened before there is a grammar."""
-        size = self._vocab_size
-        if constraint.rule is not None and self._grammar_cache is not None:
-            size = max(size, self._grammar_cache.tokenizer().vocab_size)
-        width = -(-size // 32)
-        if width > self.width:
-            wider = torch.full((self._max_rows, width), _NO_LIMIT, dtype=torch.int32, device=self._device)
-            wider[:, : self.width] = self._masks
-            self._masks = wider
 
 
 def is_constrained(params: SamplingParams) -> bool:

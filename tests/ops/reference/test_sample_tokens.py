@@ -9,8 +9,9 @@ from quire.ops.reference.sample_tokens import sample_tokens
 
 def draw(logits: torch.Tensor, temperature: list[float], **settings: torch.Tensor) -> list[int]:
     rows = torch.arange(len(logits))
-    tokens: list[int] = sample_tokens(logits, torch.tensor(temperature), rows * 31, rows, rows + 5, **settings).tolist()
-    return tokens
+    tokens, _ = sample_tokens(logits, torch.tensor(temperature), rows * 31, rows, rows + 5, **settings)
+    found: list[int] = tokens.tolist()
+    return found
 
 
 def test_temperature_zero_takes_the_first_of_the_most_likely() -> None:

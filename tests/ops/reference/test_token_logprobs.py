@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from quire.ops.reference.token_logprobs import token_logprobs
+from quire.ops.reference.token_logprobs import token_logprobs as of_those_that_ask
+
+
+def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, k: int) -> tuple[torch.Tensor, ...]:
+    """All rows ask."""
+    return of_those_that_ask(logits, tokens, torch.full(tokens.shape, k), k)
 
 
 @pytest.mark.parametrize("vocab_size", [5, 1009, 50257])
@@ -49,3 +54,12 @@ def test_a_broken_row_stays_alone() -> None:
     logits[1, 4] = float("nan")
     _, logprobs, _ = token_logprobs(logits, torch.tensor([1, 1, 1]), 2)
     assert torch.isfinite(logprobs[[0, 2]]).all()
+
+
+def test_rows_that_do_not_ask() -> None:
+    logits = torch.randn(3, 10, generator=torch.Generator().manual_seed(1))
+    tokens = torch.tensor([1, 2, 3])
+    _, found, ranks = of_those_that_ask(logits, tokens, torch.tensor([-1, 0, 2]), 2)
+    _, wanted, wanted_ranks = token_logprobs(logits, tokens, 2)
+    assert torch.equal(found[1:], wanted[1:])
+    assert torch.equal(ranks[1:], wanted_ranks[1:])

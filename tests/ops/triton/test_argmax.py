@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from quire.ops.adjustments import Adjusted
 from quire.ops.reference.argmax import argmax as reference
 from tests.ops.triton.device import DEVICE, DTYPES, needs_triton
 
@@ -47,13 +48,6 @@ def test_rows_that_have_none(wrong: float, dtype: torch.dtype) -> None:
     check(logits)
 
 
-@pytest.mark.parametrize("programs", [1, 9, 1000])
-def test_parts_of_any_length(programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quire.ops.triton.argmax._PROGRAMS", programs)
-    torch.manual_seed(4)
-    check(torch.randint(-20, 20, (5, 5000), device=DEVICE).float())
-
-
 def test_a_large_vocabulary() -> None:
     torch.manual_seed(4)
     check(torch.randn(1, 262_144, device=DEVICE))
@@ -65,12 +59,14 @@ def test_rows_of_a_wider_tensor() -> None:
     check(torch.randn(9, 500, device=DEVICE)[::3])
 
 
-def test_a_share_is_never_empty_and_all_have_everything() -> None:
-    from quire.ops.triton.argmax import BLOCK, share_rows
+def test_adjusted_rows_stand_in_for_others() -> None:
+    from quire.ops.triton.argmax import argmax
 
-    for rows in (1, 2, 7, 64, 256, 512, 2000):
-        for columns in (1, BLOCK, BLOCK + 1, 32_000, 128_256, 151_936, 262_144):
-            parts, span = share_rows(rows, columns)
-            assert span % BLOCK == 0
-            assert (parts - 1) * span < columns <= parts * span
-    assert share_rows(1, 151_936)[0] == 149
+    torch.manual_seed(6)
+    logits = torch.randn(6, 5000, device=DEVICE).to(torch.bfloat16)
+    values, which = torch.randn(6, 5000, device=DEVICE), torch.arange(6, device=DEVICE) % 2 == 1
+    values[3] = -torch.inf
+    values[2] = torch.nan  # nobody may look at it
+    found = argmax(logits, Adjusted(values, which))
+    for one, other in zip(found, reference(torch.where(which[:, None], values, logits.float())), strict=True):
+        assert torch.equal(one, other)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from quire.ops.adjustments import Adjusted
 from quire.ops.reference.sample_tokens import sample_tokens as reference
 from quire.ops.reference.top_k_top_p_min_p import top_k_top_p_min_p
 from tests.ops.triton.device import DEVICE, needs_triton
@@ -45,9 +46,11 @@ def check(logits: Tensor, temperature: Tensor, filters: Filters = (None, None, N
     from quire.ops.triton.sample_tokens import sample_tokens
 
     source = sources(len(logits))
-    found = sample_tokens(logits, temperature, *source, *filters)
+    found, none = sample_tokens(logits, temperature, *source, *filters)
     assert found.dtype == torch.int64
-    assert torch.equal(found, reference(logits, temperature, *source, *filters))
+    wanted, none_wanted = reference(logits, temperature, *source, *filters)
+    assert torch.equal(found, wanted)
+    assert torch.equal(none, none_wanted)
     return found
 
 
@@ -79,11 +82,13 @@ def test_filters(names: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("names", ["k", "p", "kpm"])
 @pytest.mark.parametrize("spread", [0.01, 4.0, 40.0])
 @pytest.mark.parametrize("on_a_grid", [False, True])
-def test_what_is_kept(names: str, spread: float, on_a_grid: bool) -> None:
-    """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties."""
-    from quire.ops.triton.argmax import best_of_parts
+@pytest.mark.parametrize("sample", [16, 2048])
+def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties; and
+    whatever a sample says of the row, or misses, changes nothing."""
     from quire.ops.triton.thresholds import FAR, find_reaches
 
+    monkeypatch.setattr("quire.ops.triton.thresholds._SAMPLE", sample)
     torch.manual_seed(4)
     logits = torch.randn(8, 1100, device=DEVICE) * spread
     if on_a_grid:
@@ -92,19 +97,18 @@ def test_what_is_kept(names: str, spread: float, on_a_grid: bool) -> None:
     top_k, top_p, min_p = some_of(random_filters(8), names)
     scores = (logits - logits.amax(dim=-1, keepdim=True)) / temperature[:, None]
     kept = top_k_top_p_min_p(scores, top_k, top_p, min_p) > -math.inf
-    reaches = find_reaches(logits, best_of_parts(logits)[0], temperature, top_k, top_p, min_p)
+    reaches = find_reaches(logits, None, logits.amax(dim=-1), temperature, top_k, top_p, min_p)
     assert torch.equal(-scores <= reaches[:, None], kept & (scores >= -FAR))
 
 
 def test_rows_without_filters_beside_those_with() -> None:
-    from quire.ops.triton.argmax import best_of_parts
     from quire.ops.triton.thresholds import FAR, find_reaches
 
     torch.manual_seed(5)
     logits = torch.randn(4, 200, device=DEVICE)
     temperature = torch.tensor([1.0, 0.0, 1.0, 1.0], device=DEVICE)
     top_k, top_p = torch.tensor([0, 5, 1, 0], device=DEVICE), torch.tensor([1.0, 0.5, 0.5, 1e-9], device=DEVICE)
-    reaches = find_reaches(logits, best_of_parts(logits)[0], temperature, top_k, top_p, None)
+    reaches = find_reaches(logits, None, logits.amax(dim=-1), temperature, top_k, top_p, None)
     assert reaches.tolist() == [FAR, 0.0, 0.0, 0.0]
     check(logits, temperature, (top_k, top_p, None))
 
@@ -155,21 +159,21 @@ def test_what_is_hidden_is_never_drawn(names: str) -> None:
 
 
 @pytest.mark.parametrize("names", ["", "kpm"])
-def test_rows_without_a_token_get_some_token_and_disturb_nobody(names: str) -> None:
+def test_rows_without_a_token_are_told_and_disturb_nobody(names: str) -> None:
     from quire.ops.triton.sample_tokens import sample_tokens
 
     torch.manual_seed(11)
     logits = torch.randn(5, 1500, device=DEVICE)
     filters, source = some_of(random_filters(5), names), sources(5)
     temperature = torch.ones(5, device=DEVICE)
-    wanted = reference(logits, temperature, *source, *filters)
+    wanted, _ = reference(logits, temperature, *source, *filters)
     logits[0] = -math.inf
     logits[1, 700] = math.inf
     logits[2, 1400] = math.nan
     logits[3] = math.nan
-    found = sample_tokens(logits, temperature, *source, *filters)
-    assert bool(((found >= 0) & (found < 1500)).all())
-    assert found[4] == wanted[4]
+    found, none = sample_tokens(logits, temperature, *source, *filters)
+    assert none.tolist() == [True] * 4 + [False]
+    assert found.tolist() == [0] * 4 + [int(wanted[4])]
 
 
 @pytest.mark.parametrize("names", ["", "kp"])
@@ -179,7 +183,7 @@ def test_shares_of_programs_change_nothing(names: str, monkeypatch: pytest.Monke
     logits = torch.randn(4, 3500, device=DEVICE)
     filters = some_of(random_filters(4), names)
     for programs in (1, 9, 1000):
-        monkeypatch.setattr("quire.ops.triton.argmax._PROGRAMS", programs)
+        monkeypatch.setattr("quire.ops.triton.thresholds._PROGRAMS", programs)
         check(logits, temperatures(4), filters)
 
 
@@ -191,5 +195,22 @@ def test_logits_of_another_type_and_rows_of_a_wider_tensor(dtype: torch.dtype) -
     logits = (torch.randn(6, 900, device=DEVICE) * 4).to(dtype)[::2, 50:850]
     filters, source = some_of(random_filters(3), "kpm"), sources(3)
     temperature = torch.ones(3, device=DEVICE)
-    found = sample_tokens(logits, temperature, *source, *filters, width=100)
-    assert torch.equal(found, reference(logits.float(), temperature, *source, *filters))
+    found, _ = sample_tokens(logits, temperature, *source, *filters, width=100)
+    assert torch.equal(found, reference(logits.float(), temperature, *source, *filters)[0])
+
+
+@pytest.mark.parametrize("names", ["", "kpm"])
+def test_rows_that_were_adjusted_beside_those_that_were_not(names: str) -> None:
+    from quire.ops.triton.sample_tokens import sample_tokens
+
+    torch.manual_seed(9)
+    logits, values = torch.randn(2, 8, 5000, device=DEVICE) * 3
+    which = torch.arange(8, device=DEVICE) % 3 == 0
+    values[3, 77] = math.nan
+    values[6] = -math.inf
+    values[1] = math.nan  # nobody may look at it
+    source, filters = sources(8), some_of(random_filters(8), names)
+    found = sample_tokens(logits, temperatures(8), *source, *filters, adjusted=Adjusted(values, which))
+    both = torch.where(which[:, None], values, logits)
+    for one, other in zip(found, reference(both, temperatures(8), *source, *filters), strict=True):
+        assert torch.equal(one, other)

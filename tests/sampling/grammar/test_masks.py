@@ -7,12 +7,14 @@ import torch
 from quire.core.reasoning import ReasoningPart
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
+from quire.ops.functional import adjust_logits
 from quire.sampling.grammar import mask_maker
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.grammar.progress import advance, jump
-from quire.sampling.processors.base import Newcomer
+from quire.sampling.newcomer import Newcomer
+from quire.sampling.row_adjustments import RowAdjustments
 from tests.sampling.grammar.vocabulary import BOS, EOS, THINK, UNTHINK, tokenizer, tokens_of, vocabulary
 
 CPU = torch.device("cpu")
@@ -30,7 +32,9 @@ class Rows:
     """A worker's rows, with nothing behind them."""
 
     def __init__(self, grammar_cache: GrammarCache) -> None:
-        self.masks = GrammarMasks(8, vocabulary().size, CPU, grammar_cache)
+        self.adjustments = RowAdjustments(8, vocabulary().size, CPU)
+        asked = self.adjustments.tensors
+        self.masks = GrammarMasks(asked.masks, asked.is_masked, vocabulary().size, grammar_cache)
         self.found: list[tuple[int, Constraint]] = []
 
     def admit(
@@ -43,8 +47,9 @@ class Rows:
         """What each of a batch's rows may say."""
         self.found = self.masks.bind(rows)
         logits = torch.zeros(len(rows), vocabulary().size)
-        self.masks.apply(logits, torch.tensor(rows), torch.zeros(len(rows)))
-        return [set(np.flatnonzero(np.isfinite(row.numpy())).tolist()) for row in logits]
+        history, asked = torch.zeros(9, 4, dtype=torch.int32), self.adjustments.tensors
+        found = adjust_logits(logits, torch.tensor(rows), torch.ones(len(rows), dtype=torch.int64), history, asked)
+        return [set(np.flatnonzero(np.isfinite(row.numpy())).tolist()) for row in found.values]
 
 
 @pytest.fixture
