@@ -54,23 +54,29 @@ def main() -> None:
         _write_tokenizer(Path(folder))
         llm = LLM(folder, load_format="dummy", max_num_seqs=256, max_model_len=4096)
         llm.warm_up()
-    cases = {"all greedy": lambda seed: _decode(llm, seed, {}, 0)}
-    cases |= {f"one: {name}": _bound(llm, wish, 1) for name, wish in ONE.items()}
-    cases |= {f"all: {name}": _bound(llm, wish, STREAMS) for name, wish in ALL.items()}
-    cases["prefill"] = lambda seed: _prefill(llm, seed, {})
-    cases["prefill: prompt_logprobs=1"] = lambda seed: _prefill(llm, seed, {"prompt_logprobs": 1})
-    rates: dict[str, list[float]] = {name: [] for name in cases}
-    for seed in range(1 + asked.rounds):  # the first is not kept
-        for number, (name, run) in enumerate(cases.items()):
-            rate = run(1000 * seed + number)
-            if seed:
-                rates[name].append(rate)
+        rates = _measure(llm, asked.rounds)
     for name, found in rates.items():
         base = rates["prefill" if name.startswith("prefill") else "all greedy"]
         share = median(found) / median(base)
         print(f"{asked.shape} {name}: {median(found):,.0f} tok/s ({min(found):,.0f}–{max(found):,.0f}), {share:.3f} ×")
     if asked.json is not None:
         asked.json.write_text(json.dumps({"shape": asked.shape, "rates": rates}, indent=1) + "\n")
+
+
+def _measure(llm: Any, rounds: int) -> dict[str, list[float]]:
+    """Tokens a second of every case, in interleaved rounds; the first is not kept."""
+    cases = {"all greedy": lambda seed: _decode(llm, seed, {}, 0)}
+    cases |= {f"one: {name}": _bound(llm, wish, 1) for name, wish in ONE.items()}
+    cases |= {f"all: {name}": _bound(llm, wish, STREAMS) for name, wish in ALL.items()}
+    cases["prefill"] = lambda seed: _prefill(llm, seed, {})
+    cases["prefill: prompt_logprobs=1"] = lambda seed: _prefill(llm, seed, {"prompt_logprobs": 1})
+    rates: dict[str, list[float]] = {name: [] for name in cases}
+    for seed in range(1 + rounds):
+        for number, (name, run) in enumerate(cases.items()):
+            rate = run(1000 * seed + number)
+            if seed:
+                rates[name].append(rate)
+    return rates
 
 
 def _write_tokenizer(folder: Path) -> None:

@@ -130,7 +130,7 @@ def _aim(
         targets = wanted + doubt * tl.where(aim == 0, -1.0, tl.where(aim == 1, -0.3, tl.where(aim == 2, 0.3, 1.0)))
         low = tl.zeros([4], dtype=tl.int32)
         high = tl.zeros([4], dtype=tl.int32) + _bits(tl.full([], _FAR, dtype=tl.float32))
-        for _ in range(turns):
+        for _turn in range(turns):
             middle = low + (high - low) // 2
             within = tl.where(_bits(distances)[:, None] <= middle[None, :], weights[:, None], 0.0)
             enough = tl.sum(within, axis=0) >= targets
@@ -230,10 +230,10 @@ def _gather(
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    peak, temperature, random, _ = row_scale(row, peaks_at, temperature_at, temperature_stride, None, 0)
+    peak, temperature, random, _reach = row_scale(row, peaks_at, temperature_at, temperature_stride, None, 0)
     top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
     if (top_k > 0) | (top_p < 1):
-        low, high, _, _ = _stretch(row, measured_at, top_k, top_p, ways)
+        low, high, _before, _mass = _stretch(row, measured_at, top_k, top_p, ways)
         # whatever top-k keeps may be the last that top-p keeps
         nearest = tl.where((top_k > 0) & (top_p < 1), 0, low)
         size_at = measured_at + row * _SLOTS + 2 * ways
@@ -304,7 +304,9 @@ def _search(
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    _, _, random, reach = row_scale(row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride)
+    _peak, _temperature, random, reach = row_scale(
+        row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
+    )
     top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
     bits = _bits(reach)
     if (top_k > 0) | (top_p < 1):
@@ -319,7 +321,8 @@ def _search(
             if is_whole:
                 within = _amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + bits, True, block)
                 wanted = top_p.to(tl.float64) * tl.max(within, axis=0).to(tl.float64)
-                bits = _first_enough(list_at, size, tl.zeros_like(before), wanted, 0, bits, True, ways, block)
+                nearest = tl.zeros_like(bits)
+                bits = _first_enough(list_at, size, tl.zeros_like(before), wanted, nearest, bits, True, ways, block)
         else:
             wanted = top_p.to(tl.float64) * mass.to(tl.float64)
             high = tl.minimum(high, bits)
