@@ -1,19 +1,42 @@
 """What a caller gets back. Names and shapes follow vLLM's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from quire.core.message import AnswerMessage
 from quire.core.status import FinishReason
 
 
-@dataclass(slots=True)
 class Logprob:
-    """One token's log probability."""
+    """One token's log probability. Its text is decoded when it is first read: most texts never are."""
 
-    logprob: float
-    rank: int | None = None
-    """1 is the most likely."""
-    decoded_token: str | None = None
+    __slots__ = ("_text", "logprob", "rank")
+
+    def __init__(
+        self, logprob: float, rank: int | None = None, decoded_token: str | Callable[[], str] | None = None
+    ) -> None:
+        """`rank` 1 is the most likely; `decoded_token` may be what makes the text."""
+        self.logprob = logprob
+        self.rank = rank
+        self._text = decoded_token
+
+    @property
+    def decoded_token(self) -> str | None:
+        if callable(self._text):
+            self._text = self._text()
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Logprob) and self._shown() == other._shown()
+
+    def __hash__(self) -> int:
+        return hash(self._shown())
+
+    def __repr__(self) -> str:
+        return "Logprob(logprob={!r}, rank={!r}, decoded_token={!r})".format(*self._shown())
+
+    def _shown(self) -> tuple[float, int | None, str | None]:
+        return self.logprob, self.rank, self.decoded_token
 
 
 PositionLogprobs = dict[int, Logprob]

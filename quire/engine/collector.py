@@ -1,6 +1,7 @@
 """Collector: from sampled tokens to the outputs that callers read: text, stop strings, logprobs, reasons."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
@@ -155,8 +156,8 @@ class Collector:
 def named_logprobs(found: PositionLogprobs, tokenizer: Tokenizer | None) -> NamedLogprobs:
     """By token id, with the text of each token."""
 
-    def text(token: int) -> str | None:
-        return None if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
+    def text(token: int) -> Callable[[], str] | None:
+        return None if tokenizer is None else partial(tokenizer.decode, [token], skip_special_tokens=False)
 
     named = {token: Logprob(value, rank, text(token)) for rank, (token, value) in enumerate(found.top, start=1)}
     named.setdefault(found.token, Logprob(found.logprob, found.rank, text(found.token)))

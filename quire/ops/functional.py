@@ -276,14 +276,12 @@ def sample_tokens(
     return result
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For `logits` [n, vocabulary] and `tokens` int64 [n]: ids [n, 1 + most] with the given token first and then the
-    most likely ones, their log probabilities float32 [n, 1 + most], and the given tokens' ranks [n].
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> Tensor:
+    """For `logits` [n, vocabulary] and `tokens` int64 [n], int32 [n, 1 + 2 * (1 + most)]: the rank of the given token;
+    its id and those of the most likely ones; and the bits of their log probabilities, which are float32.
 
     Int32 `counts` [n] say of how many of the most likely a row needs to know, at most `most`; what stands behind these
     means nothing, and neither does anything of a row whose count is negative.
     """
-    result: tuple[Tensor, Tensor, Tensor] = implementation("token_logprobs", logits.device.type)(
-        logits, tokens, counts, most
-    )
+    result: Tensor = implementation("token_logprobs", logits.device.type)(logits, tokens, counts, most)
     return result

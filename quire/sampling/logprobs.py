@@ -20,34 +20,54 @@ LOGITS_AT_ONCE_ON_GPU = 1 << 25
 class LogprobsTensors:
     """Of m positions: the token there first, then the k most likely."""
 
-    ids: Tensor  # int64 [m, 1 + k]
-    logprobs: Tensor  # float32 [m, 1 + k]
-    ranks: Tensor  # int64 [m]
+    packed: Tensor
+    """int32 [m, 1 + 2 * (1 + k)], as `token_logprobs` packs them: one copy brings them to the host."""
     named: Tensor | None = None  # float32 [m, names]: of tokens that a request names, padded
 
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    @property
+    def ranks(self) -> Tensor:
+        return self.packed[:, 0]
+
+    @property
+    def ids(self) -> Tensor:
+        return self.packed[:, 1 : 1 + self.packed.shape[1] // 2]
+
+    @property
+    def logprobs(self) -> Tensor:
+        return self.packed[:, 1 + self.packed.shape[1] // 2 :].view(torch.float32)
+
     def first(self, count: int) -> "LogprobsTensors":
-        named = None if self.named is None else self.named[:count]
-        return LogprobsTensors(self.ids[:count], self.logprobs[:count], self.ranks[:count], named)
+        return LogprobsTensors(self.packed[:count], None if self.named is None else self.named[:count])
 
     def towards_host(self) -> "LogprobsTensors":
         """The same, which the host may read once the device has done what it was given so far."""
-        named = None if self.named is None else towards_host(self.named)
-        return LogprobsTensors(towards_host(self.ids), towards_host(self.logprobs), towards_host(self.ranks), named)
+        return LogprobsTensors(towards_host(self.packed), None if self.named is None else towards_host(self.named))
 
     def at(self, places: Sequence[tuple[int, int, Sequence[int]]]) -> list[PositionLogprobs]:
         """Plain data of some positions, each with how many of the most likely tokens it asked for, and the tokens that
         it named."""
-        ids, values, ranks = self.ids.tolist(), self.logprobs.tolist(), self.ranks.tolist()
-        of_names = None if self.named is None else self.named.tolist()
+        at = [place for place, _, _ in places]
+        width = 1 + max((count for _, count, _ in places), default=0)  # no more is made into Python's numbers
+        rows = zip(
+            self.ids.numpy()[at, :width].tolist(),
+            self.logprobs.numpy()[at, :width].tolist(),
+            self.ranks.numpy()[at].tolist(),
+            [()] * len(at) if self.named is None else self.named.numpy()[at].tolist(),
+            places,
+            strict=True,
+        )
         return [
             PositionLogprobs(
-                ids[place][0],
-                values[place][0],
-                ranks[place],
-                tuple(zip(ids[place][1 : 1 + count], values[place][1 : 1 + count], strict=True)),
-                () if of_names is None else tuple(zip(names, of_names[place], strict=False)),
+                ids[0],
+                values[0],
+                rank,
+                tuple(zip(ids[1 : 1 + count], values[1 : 1 + count], strict=True)),
+                tuple(zip(names, of_names, strict=False)) if names else (),
             )
-            for place, count, names in places
+            for ids, values, rank, of_names, (_, count, names) in rows
         ]
 
 
@@ -57,13 +77,13 @@ def logprobs_of(
     """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them; `counts` are as in `token_logprobs`, and
     `named` int64 [m, names] the tokens that each of the m positions wants to know of besides.
     """
-    found = LogprobsTensors(*token_logprobs(logits, tokens, counts, min(most, logits.shape[-1])))
+    found = LogprobsTensors(token_logprobs(logits, tokens, counts, min(most, logits.shape[-1])))
     if named is None:
         return found
     some = logits.gather(1, torch.cat((tokens[:, None], named), dim=-1)).to(torch.float32)
     # what one token's logit and logprob differ by is the same for all tokens of a position
     of_names = some[:, 1:] - some[:, :1] + found.logprobs[:, :1]
-    return LogprobsTensors(found.ids, found.logprobs, found.ranks, of_names)
+    return LogprobsTensors(found.packed, of_names)
 
 
 def prompt_logprobs(
@@ -79,4 +99,4 @@ def prompt_logprobs(
     counts = torch.full(tokens.shape, k, dtype=torch.int32, device=tokens.device)
     parts = [slice(start, start + step) for start in range(0, max(1, len(tokens)), step)]
     found = [token_logprobs(project(hidden[part]), tokens[part], counts[part], k) for part in parts]
-    return LogprobsTensors(*(torch.cat(tensors) for tensors in zip(*found, strict=True)))
+    return LogprobsTensors(torch.cat(found))

@@ -13,12 +13,12 @@ from quire.ops.reference.softmax_weights import UNITS, softmax_weights
 _WORD = 0xFFFFFFFF
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> Tensor:
     asking = (counts >= 0).nonzero().flatten()
-    ids = tokens.new_zeros((len(tokens), 1 + most))
-    logprobs, ranks = ids.to(torch.float32), torch.zeros_like(tokens)
-    ids[asking], logprobs[asking], ranks[asking] = _token_logprobs(logits[asking], tokens[asking], most)
-    return ids, logprobs, ranks
+    packed = torch.zeros((len(tokens), 1 + 2 * (1 + most)), dtype=torch.int32, device=logits.device)
+    ids, logprobs, ranks = _token_logprobs(logits[asking], tokens[asking], most)
+    packed[asking] = torch.cat((ranks[:, None].int(), ids.int(), logprobs.view(torch.int32)), dim=-1)
+    return packed
 
 
 def _token_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -43,10 +43,15 @@ def random_words(first_id, seed, stream, position, block: tl.constexpr):
 
 
 @triton.jit
-def gumbel_noise(first_id, seed, stream, position, block: tl.constexpr):
-    """float32 [block]."""
+def uniform_numbers(first_id, seed, stream, position, block: tl.constexpr):
+    """float32 [block], between 0 and 1: the less, the more noise they are."""
     words = random_words(first_id, seed, stream, position, block)
-    uniform = tl.minimum((words.to(tl.float32) + 0.5) * _WORD, _BELOW_ONE)
+    return tl.minimum((words.to(tl.float32) + 0.5) * _WORD, _BELOW_ONE)
+
+
+@triton.jit
+def gumbel_noise(uniform):
+    """float32, never more than -log(uniform)."""
     # -log1p(-v) is -log(1 - v), corrected by what 1 - v lost when it was rounded; where that is all of v, it is v
     rest = 1.0 - uniform
     lost_all = rest == 1.0

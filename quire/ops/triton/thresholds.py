@@ -1,12 +1,12 @@
 """How far below the most likely token others may lie to be drawn: top-k, top-p and min-p as one number a row.
 
 The *distance* of a token is (peak - logit) / temperature, at least 0. Each filter keeps the tokens up to some distance
-(see `reference/top_k_top_p_min_p.py`), and the *reach* of a row is the least of these. No vocabulary is sorted:
-- `_aim` looks at a sample of the row, and says around which distances the reach probably lies;
-- `_measure` counts the tokens (for top-k) or weighs them (for top-p) that lie within these and a few fixed distances;
-- `_gather` lists those tokens between two of the distances that may be the last one kept: a list that is short unless
-  the sample misled, and exact in any case;
-- `_search` finds in that list the exact distance: 8 ways in each turn, by the bits of floats.
+(see `reference/top_k_top_p_min_p.py`), and the *reach* of a row is the least of these. No vocabulary is sorted, and all
+of it is read once:
+- `_aim` looks at a sample of the row, and says between which two distances the reach probably lies;
+- `_measure` lists the tokens between them, and weighs the row and what lies before them;
+- `_search` finds the exact distance in that list, usually a short one: 8 ways in each turn, by the bits of floats. It
+  sees where a sample misled, and then searches the whole row.
 Weights are whole numbers, as in `reference/softmax_weights.py`, so no sum depends on how a row is shared.
 """
 
@@ -23,21 +23,27 @@ FAR = 28.0
 """No reach is larger. A token so far away weighs nothing, exp(-28) < 2**-40, and no noise (see `gumbel`) brings it
 before the most likely: for that, 22.88 + 2.82 is too little."""
 
+_SAMPLE = 2048
+"""Tokens of a sample: 8 for each thread of 8 warps."""
 _WAYS = 8
-"""Distances to which a pass compares every token: half of them fixed, half from the sample."""
-_SAMPLE = 4096
-"""Tokens of a sample: 16 for each thread of 8 warps."""
-_TURNS = 16
-"""Halvings in the search of a sample, which ends within some thousandths."""
-_BLOCK, _NUM_WARPS = 1024, 8
-"""Tokens compared at once. With _WAYS for each they are 32 numbers of 64 bits a thread, which stay in registers."""
+"""Distances to which a turn of a search compares every token."""
+_TURNS = 6
+"""Of the search in a sample, which ends within some ten-thousandths."""
+_NEAR = 8
+"""Tokens of a sample that lie within the list of a row at least: what has most of the mass may be in no sample."""
+_PART = 2048
+"""Tokens that are measured at once: 8 for each thread of 8 warps."""
+_LISTED = 4096
+"""Tokens of a list that are compared at once."""
+_NUM_WARPS = 8
 _PROGRAMS = 8 * 132
 """That measure a batch, or more: 8 on each of 132 multiprocessors."""
 
 _FAR = tl.constexpr(FAR)
 _UNITS = tl.constexpr(UNITS)
-_SLOTS = tl.constexpr(2 * _WAYS + 1)
-"""int64 of a row: marks (distances, as bits), what lies within each, and the length of the list."""
+_LOW, _HIGH, _BEFORE, _TOTAL, _SIZE = (tl.constexpr(number) for number in range(5))
+_SLOTS = tl.constexpr(5)
+"""int64 of a row: the two distances, as bits; what weighs before the list; what all weighs; the list's length."""
 
 
 @triton.jit
@@ -69,7 +75,7 @@ def _weights(distances):
 
 
 @triton.jit
-def _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride):
+def load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride):
     """top-k (0 for none) and top-p (1 for none) of a row; none for a greedy one."""
     top_k = tl.zeros([], dtype=tl.int64)
     if top_k_at is not None:
@@ -87,12 +93,32 @@ def _bits(distance):
 
 
 @triton.jit
+def _far_bits():
+    return _bits(tl.full([], _FAR, dtype=tl.float32))
+
+
+@triton.jit
+def _nearest_with_little_behind(bits, weights, most, ways: tl.constexpr, turns: tl.constexpr):
+    """About the least distance, in bits, behind which a sample weighs `most` at the most; FAR at the farthest."""
+    way = tl.arange(0, ways)
+    low, high = tl.zeros([], dtype=tl.int32), _far_bits()
+    for _turn in range(turns):
+        step = (high - low) // ways + 1
+        marks = low + (way + 1) * step - 1
+        behind = tl.sum(tl.where(bits[:, None] > marks[None, :], weights[:, None], 0.0), axis=0)
+        low = tl.minimum(low + tl.sum((behind > most).to(tl.int32), axis=0) * step, high)
+        high = tl.minimum(low + step - 1, high)
+    return high
+
+
+@triton.jit
 def _aim(
     logits_at,
     row_stride,
     values_at,
     which_at,
     peaks_at,
+    masses_at,
     temperature_at,
     temperature_stride,
     top_k_at,
@@ -101,46 +127,49 @@ def _aim(
     top_p_stride,
     min_p_at,
     min_p_stride,
-    measured_at,  # int64 [rows, _SLOTS]
+    measured_at,
     columns,
     stride,
+    near: tl.constexpr,
     ways: tl.constexpr,
-    block: tl.constexpr,
     turns: tl.constexpr,
+    block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     peak, temperature, random, reach = row_scale(
         row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
     )
-    top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
-    slot = tl.arange(0, 4 * ways)
-    tl.store(measured_at + row * _SLOTS + slot, tl.zeros([4 * ways], dtype=tl.int64), mask=slot < _SLOTS)
+    top_k, top_p = load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
     if (top_k > 0) | (top_p < 1):
         token = tl.arange(0, block) * stride
         distances = load_distances(logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature)
-        weights = tl.where(distances <= reach, tl.where(top_k > 0, 1.0, tl.exp(-distances)), 0.0)
-        weights = tl.where(distances < float("inf"), weights, 0.0)
-        mass = tl.sum(weights, axis=0)
-        # what the sample says of the row's share is uncertain: how much depends on how many tokens have the mass
-        wanted = tl.where(top_k > 0, top_k.to(tl.float32) / stride, top_p * mass)
-        doubt = tl.where(top_k > 0, 4.0 * tl.sqrt(wanted) + 4.0, 3.0 * tl.sqrt(tl.sum(weights * weights, axis=0)))
-        doubt = tl.where(stride == 1, 0.0, doubt)
-        # well below, just below, just above and well above
-        aim = tl.arange(0, 4)
-        targets = wanted + doubt * tl.where(aim == 0, -1.0, tl.where(aim == 1, -0.3, tl.where(aim == 2, 0.3, 1.0)))
-        low = tl.zeros([4], dtype=tl.int32)
-        high = tl.zeros([4], dtype=tl.int32) + _bits(tl.full([], _FAR, dtype=tl.float32))
-        for _turn in range(turns):
-            middle = low + (high - low) // 2
-            within = tl.where(_bits(distances)[:, None] <= middle[None, :], weights[:, None], 0.0)
-            enough = tl.sum(within, axis=0) >= targets
-            high = tl.where(enough, middle, high)
-            low = tl.where(enough, low, middle)
-        # fixed ones besides, for what a sample misses: a few tokens that have all the mass
-        fixed = tl.where(aim == 0, 1.0, tl.where(aim == 1, 4.0, tl.where(aim == 2, 10.0, _FAR))).to(tl.float32)
-        tl.debug_barrier()
-        tl.store(measured_at + row * _SLOTS + aim, high.to(tl.int64))
-        tl.store(measured_at + row * _SLOTS + 4 + aim, _bits(fixed).to(tl.int64))
+        bits = _bits(distances)
+        is_there = (distances < float("inf")).to(tl.float32)
+        count = tl.sum(is_there, axis=0)
+        low = tl.zeros([], dtype=tl.int32) - 1
+        nearby = tl.zeros([], dtype=tl.float32) + near
+        if top_k > 0:
+            share = top_k.to(tl.float32) / stride
+            nearby += share + 4.0 * tl.sqrt(share)
+        high = _nearest_with_little_behind(bits, is_there, count - nearby, ways, turns)
+        if (top_k == 0) & (top_p < 1):
+            # What lies behind the reach are many tokens of little weight, of which a sample says how much they weigh:
+            # the row's mass is known, however few tokens have most of it.
+            weights = tl.where(distances <= reach, tl.exp(-distances), 0.0)
+            cut = tl.sum(tl.where((distances > reach) & (is_there > 0), tl.exp(-distances), 0.0), axis=0)
+            behind = (1.0 - top_p) * (tl.load(masses_at + row) / stride - cut)
+            middle = _nearest_with_little_behind(bits, weights, behind, ways, turns)
+            doubt = 3.0 * tl.sqrt(tl.sum(tl.where(bits > middle, weights * weights, 0.0), axis=0))
+            farthest = _nearest_with_little_behind(bits, weights, behind - doubt, ways, turns)
+            high = tl.maximum(high, tl.where(behind > doubt, farthest, _far_bits()))
+            nearest = _nearest_with_little_behind(bits, weights, behind + doubt, ways, turns)
+            low = tl.minimum(nearest, high)
+        at = measured_at + row * _SLOTS
+        tl.store(at + _LOW, low.to(tl.int64))
+        tl.store(at + _HIGH, high.to(tl.int64))
+        tl.store(at + _BEFORE, 0)
+        tl.store(at + _TOTAL, 0)
+        tl.store(at + _SIZE, 0)
 
 
 @triton.jit(do_not_specialize=["span"])
@@ -159,98 +188,39 @@ def _measure(
     min_p_at,
     min_p_stride,
     measured_at,
+    lists_at,  # float32 [rows, columns]
     columns,
     span,
-    ways: tl.constexpr,
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     peak, temperature, random, reach = row_scale(
         row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
     )
-    top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
+    top_k, top_p = load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
     if (top_k > 0) | (top_p < 1):
-        way = tl.arange(0, ways)
-        marks = tl.load(measured_at + row * _SLOTS + way).to(tl.int32)
-        amounts = tl.zeros([ways], dtype=tl.int64)
-        start = tl.program_id(1) * span
-        stop = tl.minimum(start + span, columns)
-        if top_k > 0:
-            for offset in range(start, stop, block):
-                token = offset + tl.arange(0, block)
-                distances = load_distances(
-                    logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
-                )
-                amounts += tl.sum((_bits(distances)[:, None] <= marks[None, :]).to(tl.int32), axis=0)
-        else:
-            for offset in range(start, stop, block):
-                token = offset + tl.arange(0, block)
-                distances = load_distances(
-                    logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
-                )
-                weights = tl.where(distances <= reach, _weights(distances), 0)
-                amounts += tl.sum(tl.where(_bits(distances)[:, None] <= marks[None, :], weights[:, None], 0), axis=0)
-        tl.atomic_add(measured_at + row * _SLOTS + ways + way, amounts, sem="relaxed")
-
-
-@triton.jit
-def _stretch(row, measured_at, top_k, top_p, ways: tl.constexpr):
-    """Bits from which on and up to which the reach by top-k lies, or without one that by top-p; what lies before them;
-    and the mass of the whole row, if it was weighed."""
-    way = tl.arange(0, ways)
-    marks = tl.load(measured_at + row * _SLOTS + way).to(tl.int32)
-    amounts = tl.load(measured_at + row * _SLOTS + ways + way)
-    mass = tl.max(amounts, axis=0)
-    wanted = tl.where(top_k > 0, top_k.to(tl.float64), top_p.to(tl.float64) * mass.to(tl.float64))
-    enough = amounts.to(tl.float64) >= wanted
-    high = tl.min(tl.where(enough, marks, _bits(tl.full([], _FAR, dtype=tl.float32))), axis=0)
-    low = tl.max(tl.where(enough, 0, marks + 1), axis=0)
-    before = tl.max(tl.where(enough, 0, amounts), axis=0)
-    return tl.minimum(low, high), high, before, mass
-
-
-@triton.jit(do_not_specialize=["span"])
-def _gather(
-    logits_at,
-    row_stride,
-    values_at,
-    which_at,
-    peaks_at,
-    temperature_at,
-    temperature_stride,
-    top_k_at,
-    top_k_stride,
-    top_p_at,
-    top_p_stride,
-    measured_at,
-    lists_at,  # float32 [rows, columns]
-    columns,
-    span,
-    ways: tl.constexpr,
-    block: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    peak, temperature, random, _reach = row_scale(row, peaks_at, temperature_at, temperature_stride, None, 0)
-    top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
-    if (top_k > 0) | (top_p < 1):
-        low, high, _before, _mass = _stretch(row, measured_at, top_k, top_p, ways)
-        # whatever top-k keeps may be the last that top-p keeps
-        nearest = tl.where((top_k > 0) & (top_p < 1), 0, low)
-        size_at = measured_at + row * _SLOTS + 2 * ways
+        at = measured_at + row * _SLOTS
+        low, high = tl.load(at + _LOW).to(tl.int32), tl.load(at + _HIGH).to(tl.int32)
+        before, total = tl.zeros([block], dtype=tl.int64), tl.zeros([block], dtype=tl.int64)
+        ones = tl.full([block], 1, dtype=tl.int64)
         start = tl.program_id(1) * span
         for offset in range(start, tl.minimum(start + span, columns), block):
             token = offset + tl.arange(0, block)
             distances = load_distances(
                 logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
             )
-            within = (distances <= high.to(tl.float32, bitcast=True)) & (_bits(distances) >= nearest)  # NaN is nowhere
-            found = within.to(tl.int32)
-            count = tl.sum(found, axis=0)
-            if count > 0:
-                # parts write in any order; nobody minds, since counts and masses have none
-                first = tl.atomic_add(size_at, count.to(tl.int64), sem="relaxed")
-                place = first + tl.cumsum(found, axis=0) - 1
-                tl.store(lists_at + row * columns + place, distances, mask=within)
+            bits = _bits(distances)
+            if top_k == 0:
+                weights = tl.where(distances <= reach, _weights(distances), 0)
+                total += weights
+                before += tl.where(bits <= low, weights, 0)
+            listed = (bits > low) & (bits <= high) & (distances >= 0)  # NaN is nowhere
+            # in any order: nobody minds, since counts and masses have none
+            place = tl.atomic_add(at + _SIZE + tl.zeros([block], dtype=tl.int32), ones, mask=listed, sem="relaxed")
+            tl.store(lists_at + row * columns + place, distances, mask=listed)
+        if top_k == 0:
+            tl.atomic_add(at + _BEFORE, tl.sum(before, axis=0), sem="relaxed")
+            tl.atomic_add(at + _TOTAL, tl.sum(total, axis=0), sem="relaxed")
 
 
 @triton.jit
@@ -287,6 +257,10 @@ def _first_enough(
 
 @triton.jit
 def _search(
+    logits_at,
+    row_stride,
+    values_at,
+    which_at,
     peaks_at,
     temperature_at,
     temperature_stride,
@@ -304,29 +278,48 @@ def _search(
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    _peak, _temperature, random, reach = row_scale(
+    peak, temperature, random, reach = row_scale(
         row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
     )
-    top_k, top_p = _load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
+    top_k, top_p = load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
     bits = _bits(reach)
     if (top_k > 0) | (top_p < 1):
-        low, high, before, mass = _stretch(row, measured_at, top_k, top_p, ways)
+        at = measured_at + row * _SLOTS
+        low, high = tl.load(at + _LOW).to(tl.int32) + 1, tl.load(at + _HIGH).to(tl.int32)
+        before, total, size = tl.load(at + _BEFORE), tl.load(at + _TOTAL), tl.load(at + _SIZE).to(tl.int32)
         list_at = lists_at + row * columns
-        size = tl.load(measured_at + row * _SLOTS + 2 * ways).to(tl.int32)
+        wanted_mass = top_p.to(tl.float64) * total.to(tl.float64)
         if top_k > 0:
-            is_whole = top_p < 1  # the list begins with the most likely
-            counted = tl.where(is_whole, 0, before)
-            last = _first_enough(list_at, size, counted, top_k.to(tl.float64), low, high, False, ways, block)
-            bits = tl.minimum(bits, last)
-            if is_whole:
-                within = _amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + bits, True, block)
-                wanted = top_p.to(tl.float64) * tl.max(within, axis=0).to(tl.float64)
-                nearest = tl.zeros_like(bits)
-                bits = _first_enough(list_at, size, tl.zeros_like(before), wanted, nearest, bits, True, ways, block)
+            misled = (size < top_k) & (high < _far_bits())
         else:
-            wanted = top_p.to(tl.float64) * mass.to(tl.float64)
+            listed = tl.max(_amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + high, True, block), axis=0)
+            is_short = (before + listed).to(tl.float64) < wanted_mass
+            misled = (before.to(tl.float64) >= wanted_mass) | (is_short & (high < tl.minimum(_far_bits(), bits)))
+        if misled:
+            for offset in range(0, columns, block):
+                token = offset + tl.arange(0, block)
+                distances = load_distances(
+                    logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
+                )
+                tl.store(list_at + token, tl.where(distances >= 0, distances, float("inf")), mask=token < columns)
+            tl.debug_barrier()
+            low, high, before, size = (
+                tl.zeros_like(low),
+                _far_bits(),
+                tl.zeros_like(before),
+                tl.zeros_like(size) + columns,
+            )
+        if top_k > 0:
+            last = _first_enough(list_at, size, before, top_k.to(tl.float64), low, high, False, ways, block)
+            bits = tl.minimum(bits, last)
+            if top_p < 1:
+                # all that top-k keeps is listed
+                kept = _amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + bits, True, block)
+                wanted_mass = top_p.to(tl.float64) * tl.max(kept, axis=0).to(tl.float64)
+                bits = _first_enough(list_at, size, before, wanted_mass, tl.zeros_like(low), bits, True, ways, block)
+        else:
             high = tl.minimum(high, bits)
-            bits = _first_enough(list_at, size, before, wanted, tl.minimum(low, high), high, True, ways, block)
+            bits = _first_enough(list_at, size, before, wanted_mass, tl.minimum(low, high), high, True, ways, block)
     tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
 
 
@@ -334,28 +327,28 @@ def find_reaches(
     logits: Tensor,
     adjusted: Adjusted | None,
     peaks: Tensor,
+    masses: Tensor,
     temperature: Tensor,
     top_k: Tensor | None,
     top_p: Tensor | None,
     min_p: Tensor | None,
 ) -> Tensor:
-    """float32 [rows], for the rows' `peaks`: 0 for a greedy row, FAR at most."""
+    """float32 [rows], for the rows' `peaks`, and `masses` as `best_of_rows` finds them: 0 for a greedy row, FAR at
+    most.
+    """
     rows, columns = logits.shape
-    span = triton.cdiv(triton.cdiv(columns, _BLOCK), triton.cdiv(_PROGRAMS, rows)) * _BLOCK
+    span = triton.cdiv(triton.cdiv(columns, _PART), triton.cdiv(_PROGRAMS, rows)) * _PART
     grid = (rows, triton.cdiv(columns, span))
-    measured = torch.empty((rows, 2 * _WAYS + 1), dtype=torch.int64, device=logits.device)
+    measured = torch.empty((rows, _SLOTS.value), dtype=torch.int64, device=logits.device)
     lists = torch.empty((rows, columns), dtype=torch.float32, device=logits.device)
     reaches = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    source = (logits, logits.stride(0), *values_of(adjusted))
-    scale = (peaks, temperature, temperature.stride(0))
-    wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p))
-    floor = (min_p, stride_of(min_p))
-    shape = {"ways": _WAYS, "block": _BLOCK, "num_warps": _NUM_WARPS}
-    sample = {"ways": _WAYS, "block": _SAMPLE, "turns": _TURNS, "num_warps": _NUM_WARPS}
-    _aim[(rows,)](*source, *scale, *wishes, *floor, measured, columns, triton.cdiv(columns, _SAMPLE), **sample)
-    _measure[grid](*source, *scale, *wishes, *floor, measured, columns, span, **shape)
-    _gather[grid](*source, *scale, *wishes, measured, lists, columns, span, **shape)
-    _search[(rows,)](*scale, *wishes, *floor, measured, lists, reaches, columns, **shape)
+    source = (logits, logits.stride(0), *values_of(adjusted), peaks)
+    wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p), min_p, stride_of(min_p))
+    asked = (temperature, temperature.stride(0), *wishes, measured)
+    sample = {"near": _NEAR, "ways": _WAYS, "turns": _TURNS, "block": _SAMPLE, "num_warps": _NUM_WARPS}
+    _aim[(rows,)](*source, masses, *asked, columns, triton.cdiv(columns, _SAMPLE), **sample)
+    _measure[grid](*source, *asked, lists, columns, span, block=_PART, num_warps=_NUM_WARPS)
+    _search[(rows,)](*source, *asked, lists, reaches, columns, ways=_WAYS, block=_LISTED, num_warps=_NUM_WARPS)
     return reaches
 
 

@@ -100,9 +100,7 @@ def _report_row(
     best_at,
     masses_at,
     before_at,
-    ids_at,  # int64 [rows, 1 + most]
-    logprobs_at,  # float32 [rows, 1 + most]
-    ranks_at,  # int64 [rows]
+    packed_at,  # int32 [rows, 1 + 2 * (1 + most)]
     parts,
     kept,
     most,
@@ -114,14 +112,16 @@ def _report_row(
     if count >= 0:
         part = tl.arange(0, padded_parts)
         mass = tl.sum(tl.load(masses_at + row * parts + part, mask=part < parts, other=0), axis=0)
-        tl.store(ranks_at + row, tl.sum(tl.load(before_at + row * parts + part, mask=part < parts, other=0), axis=0))
+        rank = tl.sum(tl.load(before_at + row * parts + part, mask=part < parts, other=0), axis=0)
         peak = _peak(best_at, row, parts, kept, padded_parts)
         log_mass = tl.log(mass.to(tl.float64) / _UNITS).to(tl.float32)
         chosen = tl.load(tokens_at + row)
-        ids_at += row * (1 + most)
-        logprobs_at += row * (1 + most)
-        tl.store(ids_at, chosen)
-        tl.store(logprobs_at, (tl.load(logits_at + row * row_stride + chosen).to(tl.float32) - peak) - log_mass)
+        packed_at += row * (1 + 2 * (1 + most))
+        ids_at, logprobs_at = packed_at + 1, packed_at + 1 + 1 + most
+        logprob = (tl.load(logits_at + row * row_stride + chosen).to(tl.float32) - peak) - log_mass
+        tl.store(packed_at, rank.to(tl.int32))
+        tl.store(ids_at, chosen.to(tl.int32))
+        tl.store(logprobs_at, logprob.to(tl.int32, bitcast=True))
         number = tl.arange(0, padded_kept)
         there = (part < parts)[:, None] & (number < tl.minimum(count, most))[None, :]
         best_at += row * parts * kept
@@ -129,47 +129,30 @@ def _report_row(
         keys = tl.reshape(keys, [padded_parts * padded_kept])
         for place in range(tl.minimum(count, most)):
             best = tl.max(keys, axis=0)
-            tl.store(ids_at + 1 + place, (best ^ -1) & _WORD)
-            tl.store(logprobs_at + 1 + place, (_logit(best) - peak) - log_mass)
+            tl.store(ids_at + 1 + place, ((best ^ -1) & _WORD).to(tl.int32))
+            logprob = (_logit(best) - peak) - log_mass
+            tl.store(logprobs_at + 1 + place, logprob.to(tl.int32, bitcast=True))
             keys = tl.where(keys == best, _LEAST, keys)
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Tensor, most: int) -> Tensor:
     """Rows of logits are contiguous."""
     rows, columns = logits.shape
     device = logits.device
     assert logits.stride(-1) == 1, f"rows must be contiguous, strides are {logits.stride()}"
     assert logits.dtype != torch.float64, "keys are of 32 bits"
     parts, kept = triton.cdiv(columns, _PART), max(most, 1)
-    ids = torch.empty((rows, 1 + most), dtype=torch.int64, device=device)
-    logprobs = torch.empty((rows, 1 + most), dtype=torch.float32, device=device)
-    ranks = torch.empty(rows, dtype=torch.int64, device=device)
+    packed = torch.empty((rows, 1 + 2 * (1 + most)), dtype=torch.int32, device=device)
     if not rows:
-        return ids, logprobs, ranks
+        return packed
     best = torch.empty((rows, parts, kept), dtype=torch.int64, device=device)
     masses, before = torch.empty((2, rows, parts), dtype=torch.int64, device=device)
     given, asked = (logits, logits.stride(0)), (counts, counts.stride(0))
     padded = triton.next_power_of_2(parts)
     shape = {"block": _PART, "num_warps": 8}
     _best_of_part[(rows, parts)](*given, *asked, best, columns, parts, kept, **shape)
-    _weigh_part[(rows, parts)](
-        *given, tokens, *asked, best, masses, before, columns, parts, kept, padded_parts=padded, **shape
-    )
-    _report_row[(rows,)](
-        *given,
-        tokens,
-        *asked,
-        best,
-        masses,
-        before,
-        ids,
-        logprobs,
-        ranks,
-        parts,
-        kept,
-        most,
-        padded_parts=padded,
-        padded_kept=triton.next_power_of_2(kept),
-        num_warps=4,
-    )
-    return ids, logprobs, ranks
+    found = (best, masses, before)
+    _weigh_part[(rows, parts)](*given, tokens, *asked, *found, columns, parts, kept, padded_parts=padded, **shape)
+    sizes = {"padded_parts": padded, "padded_kept": triton.next_power_of_2(kept)}
+    _report_row[(rows,)](*given, tokens, *asked, *found, packed, parts, kept, most, **sizes, num_warps=4)
+    return packed

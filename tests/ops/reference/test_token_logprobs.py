@@ -4,11 +4,17 @@ import pytest
 import torch
 
 from quire.ops.reference.token_logprobs import token_logprobs as of_those_that_ask
+from quire.sampling.logprobs import LogprobsTensors
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, k: int) -> tuple[torch.Tensor, ...]:
     """All rows ask."""
-    return of_those_that_ask(logits, tokens, torch.full(tokens.shape, k), k)
+    return unpacked(of_those_that_ask(logits, tokens, torch.full(tokens.shape, k), k))
+
+
+def unpacked(packed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    found = LogprobsTensors(packed)
+    return found.ids.long(), found.logprobs, found.ranks.long()
 
 
 @pytest.mark.parametrize("vocab_size", [5, 1009, 50257])
@@ -59,7 +65,7 @@ def test_a_broken_row_stays_alone() -> None:
 def test_rows_that_do_not_ask() -> None:
     logits = torch.randn(3, 10, generator=torch.Generator().manual_seed(1))
     tokens = torch.tensor([1, 2, 3])
-    _, found, ranks = of_those_that_ask(logits, tokens, torch.tensor([-1, 0, 2]), 2)
+    _, found, ranks = unpacked(of_those_that_ask(logits, tokens, torch.tensor([-1, 0, 2]), 2))
     _, wanted, wanted_ranks = token_logprobs(logits, tokens, 2)
     assert torch.equal(found[1:], wanted[1:])
     assert torch.equal(ranks[1:], wanted_ranks[1:])

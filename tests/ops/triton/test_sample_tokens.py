@@ -79,6 +79,13 @@ def test_filters(names: str, shape: tuple[int, int]) -> None:
     check(torch.randn(shape, device=DEVICE) * 4, temperatures(shape[0]), filters)
 
 
+def peaks_and_masses(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    from quire.ops.triton.argmax import best_of_rows
+
+    peaks, _, _, masses = best_of_rows(logits, None, temperature)
+    return peaks, masses
+
+
 @pytest.mark.parametrize("names", ["k", "p", "kpm"])
 @pytest.mark.parametrize("spread", [0.01, 4.0, 40.0])
 @pytest.mark.parametrize("on_a_grid", [False, True])
@@ -97,7 +104,7 @@ def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, m
     top_k, top_p, min_p = some_of(random_filters(8), names)
     scores = (logits - logits.amax(dim=-1, keepdim=True)) / temperature[:, None]
     kept = top_k_top_p_min_p(scores, top_k, top_p, min_p) > -math.inf
-    reaches = find_reaches(logits, None, logits.amax(dim=-1), temperature, top_k, top_p, min_p)
+    reaches = find_reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, min_p)
     assert torch.equal(-scores <= reaches[:, None], kept & (scores >= -FAR))
 
 
@@ -108,7 +115,7 @@ def test_rows_without_filters_beside_those_with() -> None:
     logits = torch.randn(4, 200, device=DEVICE)
     temperature = torch.tensor([1.0, 0.0, 1.0, 1.0], device=DEVICE)
     top_k, top_p = torch.tensor([0, 5, 1, 0], device=DEVICE), torch.tensor([1.0, 0.5, 0.5, 1e-9], device=DEVICE)
-    reaches = find_reaches(logits, None, logits.amax(dim=-1), temperature, top_k, top_p, None)
+    reaches = find_reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, None)
     assert reaches.tolist() == [FAR, 0.0, 0.0, 0.0]
     check(logits, temperature, (top_k, top_p, None))
 
@@ -214,3 +221,13 @@ def test_rows_that_were_adjusted_beside_those_that_were_not(names: str) -> None:
     both = torch.where(which[:, None], values, logits)
     for one, other in zip(found, reference(both, temperatures(8), *source, *filters), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="a compiled kernel keeps its constants")
+@pytest.mark.parametrize("names", ["", "kpm"])
+def test_a_row_in_which_nothing_reached_what_was_hoped_for_is_drawn_again(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.ops.triton.sample_tokens._MOST", 0.0)
+    torch.manual_seed(14)
+    check(torch.randn(8, 5000, device=DEVICE) * 4, temperatures(8), some_of(random_filters(8), names))

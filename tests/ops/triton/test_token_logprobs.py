@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from quire.ops.reference.token_logprobs import token_logprobs as reference
+from quire.sampling.logprobs import LogprobsTensors
 from tests.ops.triton.device import DEVICE, DTYPES, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -20,14 +21,14 @@ def test_rows_that_ask_for_more_or_less(columns: int, most: int, dtype: torch.dt
     logits[5, columns // 2] = -torch.inf
     tokens = torch.randint(0, columns, (6,), device=DEVICE)
     counts = torch.tensor([most, -1, 0, min(most, 2), most + 5, most], dtype=torch.int32, device=DEVICE)
-    ids, logprobs, ranks = token_logprobs(logits, tokens, counts, most)
-    wanted_ids, wanted, wanted_ranks = reference(logits, tokens, counts, most)
+    found = LogprobsTensors(token_logprobs(logits, tokens, counts, most))
+    wanted = LogprobsTensors(reference(logits, tokens, counts, most))
     for row, count in enumerate(counts.tolist()):
         known = slice(0, 1 + min(count, most))
         if count >= 0:
-            assert torch.equal(ids[row, known], wanted_ids[row, known])
-            assert torch.allclose(logprobs[row, known], wanted[row, known], atol=2e-6, equal_nan=True)
-            assert ranks[row] == wanted_ranks[row]
+            assert torch.equal(found.ids[row, known], wanted.ids[row, known])
+            assert torch.allclose(found.logprobs[row, known], wanted.logprobs[row, known], atol=2e-6, equal_nan=True)
+            assert found.ranks[row] == wanted.ranks[row]
 
 
 def test_a_row_alone_has_the_same_bits() -> None:
@@ -36,8 +37,8 @@ def test_a_row_alone_has_the_same_bits() -> None:
     torch.manual_seed(1)
     logits = torch.randn(5, 9000, device=DEVICE)
     tokens, counts = torch.arange(5, device=DEVICE), torch.full((5,), 4, dtype=torch.int32, device=DEVICE)
-    _, together, _ = token_logprobs(logits, tokens, counts, 4)
-    _, alone, _ = token_logprobs(logits[3:4], tokens[3:4], counts[3:4], 4)
+    together = token_logprobs(logits, tokens, counts, 4)
+    alone = token_logprobs(logits[3:4], tokens[3:4], counts[3:4], 4)
     assert torch.equal(together[3], alone[0])
 
 
@@ -45,6 +46,4 @@ def test_no_rows() -> None:
     from quire.ops.triton.token_logprobs import token_logprobs
 
     none = torch.zeros(0, dtype=torch.int64, device=DEVICE)
-    ids, _, ranks = token_logprobs(torch.zeros(0, 9, device=DEVICE), none, none.int(), 3)
-    assert ids.shape == (0, 4)
-    assert ranks.shape == (0,)
+    assert token_logprobs(torch.zeros(0, 9, device=DEVICE), none, none.int(), 3).shape == (0, 9)
