@@ -18,10 +18,10 @@ from quire.ops.triton.argmax import NUM_WARPS, PART, best_of_rows, first_largest
 from quire.ops.triton.gumbel import gumbel_noise, uniform_numbers
 from quire.ops.triton.thresholds import find_reaches, load_distances, load_wishes, row_scale, stride_of
 
-_SLACK = tl.constexpr(2.5)
-"""How far below the logarithm of the mass a winner is hoped for: one in 200,000 lies lower, and about 12 tokens of a
+_SLACK = tl.constexpr(2.0)
+"""How far below the logarithm of the mass a winner is hoped for: one in 1,600 lies lower, and about 7 tokens of a
 row are looked at for it."""
-_MOST = tl.constexpr(1.001 * math.exp(2.5))
+_MOST = tl.constexpr(1.001 * math.exp(2.0))
 """Uniform numbers of a winner are less than this, by the mass; with something for rounding."""
 
 

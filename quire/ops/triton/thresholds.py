@@ -5,8 +5,8 @@ The *distance* of a token is (peak - logit) / temperature, at least 0. Each filt
 of it is read once:
 - `_aim` looks at a sample of the row, and says between which two distances the reach probably lies;
 - `_measure` lists the tokens between them, and weighs the row and what lies before them;
-- `_search` finds the exact distance in that list, usually a short one: 8 ways in each turn, by the bits of floats. It
-  sees where a sample misled, and then searches the whole row.
+- `_search` finds the exact distance in that list, usually a short one, by halving between the bits of floats. It sees
+  where a sample misled, and then searches the whole row.
 Weights are whole numbers, as in `reference/softmax_weights.py`, so no sum depends on how a row is shared.
 """
 
@@ -25,10 +25,8 @@ before the most likely: for that, 22.88 + 2.82 is too little."""
 
 _SAMPLE = 2048
 """Tokens of a sample: 8 for each thread of 8 warps."""
-_WAYS = 8
-"""Distances to which a turn of a search compares every token."""
-_TURNS = 6
-"""Of the search in a sample, which ends within some ten-thousandths."""
+_TURNS = 17
+"""Halvings in the search of a sample, which ends within some thousandths."""
 _NEAR = 8
 """Tokens of a sample that lie within the list of a row at least: what has most of the mass may be in no sample."""
 _PART = 2048
@@ -98,16 +96,14 @@ def _far_bits():
 
 
 @triton.jit
-def _nearest_with_little_behind(bits, weights, most, ways: tl.constexpr, turns: tl.constexpr):
+def _nearest_with_little_behind(bits, weights, most, turns: tl.constexpr):
     """About the least distance, in bits, behind which a sample weighs `most` at the most; FAR at the farthest."""
-    way = tl.arange(0, ways)
-    low, high = tl.zeros([], dtype=tl.int32), _far_bits()
+    low, high = tl.zeros([], dtype=tl.int32) - 1, _far_bits()
     for _turn in range(turns):
-        step = (high - low) // ways + 1
-        marks = low + (way + 1) * step - 1
-        behind = tl.sum(tl.where(bits[:, None] > marks[None, :], weights[:, None], 0.0), axis=0)
-        low = tl.minimum(low + tl.sum((behind > most).to(tl.int32), axis=0) * step, high)
-        high = tl.minimum(low + step - 1, high)
+        middle = low + (high - low) // 2
+        behind = tl.sum(tl.where(bits > middle, weights, 0.0), axis=0)
+        low = tl.where(behind > most, middle, low)
+        high = tl.where(behind > most, high, middle)
     return high
 
 
@@ -131,7 +127,6 @@ def _aim(
     columns,
     stride,
     near: tl.constexpr,
-    ways: tl.constexpr,
     turns: tl.constexpr,
     block: tl.constexpr,
 ):
@@ -151,18 +146,18 @@ def _aim(
         if top_k > 0:
             share = top_k.to(tl.float32) / stride
             nearby += share + 4.0 * tl.sqrt(share)
-        high = _nearest_with_little_behind(bits, is_there, count - nearby, ways, turns)
+        high = _nearest_with_little_behind(bits, is_there, count - nearby, turns)
         if (top_k == 0) & (top_p < 1):
             # What lies behind the reach are many tokens of little weight, of which a sample says how much they weigh:
             # the row's mass is known, however few tokens have most of it.
             weights = tl.where(distances <= reach, tl.exp(-distances), 0.0)
             cut = tl.sum(tl.where((distances > reach) & (is_there > 0), tl.exp(-distances), 0.0), axis=0)
             behind = (1.0 - top_p) * (tl.load(masses_at + row) / stride - cut)
-            middle = _nearest_with_little_behind(bits, weights, behind, ways, turns)
+            middle = _nearest_with_little_behind(bits, weights, behind, turns)
             doubt = 3.0 * tl.sqrt(tl.sum(tl.where(bits > middle, weights * weights, 0.0), axis=0))
-            farthest = _nearest_with_little_behind(bits, weights, behind - doubt, ways, turns)
+            farthest = _nearest_with_little_behind(bits, weights, behind - doubt, turns)
             high = tl.maximum(high, tl.where(behind > doubt, farthest, _far_bits()))
-            nearest = _nearest_with_little_behind(bits, weights, behind + doubt, ways, turns)
+            nearest = _nearest_with_little_behind(bits, weights, behind + doubt, turns)
             low = tl.minimum(nearest, high)
         at = measured_at + row * _SLOTS
         tl.store(at + _LOW, low.to(tl.int64))
@@ -224,35 +219,31 @@ def _measure(
 
 
 @triton.jit
-def _amounts(list_at, size, marks, weighed: tl.constexpr, block: tl.constexpr):
-    """int64: how many of a list lie within each of `marks` [ways], in bits; or how much they weigh."""
-    amounts = tl.zeros_like(marks).to(tl.int64)
+def _amount(list_at, size, mark, weighed: tl.constexpr, block: tl.constexpr):
+    """int64: how many of a list lie within `mark`, in bits; or how much they weigh."""
+    amounts = tl.zeros([block], dtype=tl.int64)
     for offset in range(0, size, block):
         place = offset + tl.arange(0, block)
         distances = tl.load(list_at + place, mask=place < size, other=float("inf"))
-        within = _bits(distances)[:, None] <= marks[None, :]
+        within = _bits(distances) <= mark
         if weighed:
-            amounts += tl.sum(tl.where(within, _weights(distances)[:, None], 0), axis=0)
+            amounts += tl.where(within, _weights(distances), 0)
         else:
-            amounts += tl.sum(within.to(tl.int32), axis=0)
-    return amounts
+            amounts += within.to(tl.int64)
+    return tl.sum(amounts, axis=0)
 
 
 @triton.jit
-def _first_enough(
-    list_at, size, before, wanted, low, high, weighed: tl.constexpr, ways: tl.constexpr, block: tl.constexpr
-):
+def _first_enough(list_at, size, before, wanted, low, high, weighed: tl.constexpr, block: tl.constexpr):
     """The least bits from `low` on within which a list, and what lies before it, hold what is wanted, or `high` where
     none below does.
     """
-    way = tl.arange(0, ways)
     while low < high:
-        step = (high - low) // ways + 1
-        marks = tl.minimum(low + (way + 1) * step - 1, high)
-        amounts = before + _amounts(list_at, size, marks, weighed, block)
-        low += tl.sum((amounts.to(tl.float64) < wanted).to(tl.int32), axis=0) * step
-        high = tl.minimum(low + step - 1, high)
-    return tl.minimum(low, high)
+        middle = low + (high - low) // 2
+        enough = (before + _amount(list_at, size, middle, weighed, block)).to(tl.float64) >= wanted
+        high = tl.where(enough, middle, high)
+        low = tl.where(enough, low, middle + 1)
+    return low
 
 
 @triton.jit
@@ -274,7 +265,6 @@ def _search(
     lists_at,
     reaches_at,
     columns,
-    ways: tl.constexpr,
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -292,8 +282,7 @@ def _search(
         if top_k > 0:
             misled = (size < top_k) & (high < _far_bits())
         else:
-            listed = tl.max(_amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + high, True, block), axis=0)
-            is_short = (before + listed).to(tl.float64) < wanted_mass
+            is_short = (before + _amount(list_at, size, high, True, block)).to(tl.float64) < wanted_mass
             misled = (before.to(tl.float64) >= wanted_mass) | (is_short & (high < tl.minimum(_far_bits(), bits)))
         if misled:
             for offset in range(0, columns, block):
@@ -310,16 +299,15 @@ def _search(
                 tl.zeros_like(size) + columns,
             )
         if top_k > 0:
-            last = _first_enough(list_at, size, before, top_k.to(tl.float64), low, high, False, ways, block)
+            last = _first_enough(list_at, size, before, top_k.to(tl.float64), low, high, False, block)
             bits = tl.minimum(bits, last)
             if top_p < 1:
                 # all that top-k keeps is listed
-                kept = _amounts(list_at, size, tl.zeros([ways], dtype=tl.int32) + bits, True, block)
-                wanted_mass = top_p.to(tl.float64) * tl.max(kept, axis=0).to(tl.float64)
-                bits = _first_enough(list_at, size, before, wanted_mass, tl.zeros_like(low), bits, True, ways, block)
+                wanted_mass = top_p.to(tl.float64) * _amount(list_at, size, bits, True, block).to(tl.float64)
+                bits = _first_enough(list_at, size, before, wanted_mass, tl.zeros_like(low), bits, True, block)
         else:
             high = tl.minimum(high, bits)
-            bits = _first_enough(list_at, size, before, wanted_mass, tl.minimum(low, high), high, True, ways, block)
+            bits = _first_enough(list_at, size, before, wanted_mass, tl.minimum(low, high), high, True, block)
     tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
 
 
@@ -345,10 +333,10 @@ def find_reaches(
     source = (logits, logits.stride(0), *values_of(adjusted), peaks)
     wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p), min_p, stride_of(min_p))
     asked = (temperature, temperature.stride(0), *wishes, measured)
-    sample = {"near": _NEAR, "ways": _WAYS, "turns": _TURNS, "block": _SAMPLE, "num_warps": _NUM_WARPS}
+    sample = {"near": _NEAR, "turns": _TURNS, "block": _SAMPLE, "num_warps": _NUM_WARPS}
     _aim[(rows,)](*source, masses, *asked, columns, triton.cdiv(columns, _SAMPLE), **sample)
     _measure[grid](*source, *asked, lists, columns, span, block=_PART, num_warps=_NUM_WARPS)
-    _search[(rows,)](*source, *asked, lists, reaches, columns, ways=_WAYS, block=_LISTED, num_warps=_NUM_WARPS)
+    _search[(rows,)](*source, *asked, lists, reaches, columns, block=_LISTED, num_warps=_NUM_WARPS)
     return reaches
 
 
