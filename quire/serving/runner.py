@@ -15,6 +15,7 @@ from quire.engine.start import start_loop
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
+from quire.serving.block_runs import block_runs
 from quire.serving.channel import Channel
 from quire.serving.messages import (
     AskBlocks,
@@ -35,7 +36,6 @@ from quire.serving.messages import (
     ToEngine,
     Weights,
 )
-from quire.serving.block_runs import block_runs
 from quire.serving.probe import Probe, check_books
 from quire.serving.profiler import StepProfiler
 from quire.text.labels import only_pools

@@ -27,11 +27,15 @@ _MAP = _object(
         "replica": _COUNT,
         "num_blocks": _COUNT,
         "block_size": _COUNT,
-        "runs": _list(_COUNT) | {"description": "Value, length, value, length, …: blocks that are alike, by their ids. "
-                                 "0 is free, 1 cached, 2 shared, 3 used, and from 4 on a place in `requests`."},
-        "requests": _list({"type": ["string", "null"]}) | {"description": "Whose blocks they are; null is another key's."},
+        "runs": _list(_COUNT)
+        | {
+            "description": "Value, length, value, length, …: blocks that are alike, in the order of their ids. "
+            "0 is free, 1 cached, 2 shared, 3 used, and from 4 on a place in `requests`."
+        },
+        "requests": _list({"type": ["string", "null"]})
+        | {"description": "Whose blocks they are; null is a request of another key."},
     }
-)  # fmt: skip
+)
 BLOCKS = _object({"replicas": _list(_MAP)})
 HISTORY = _object(
     {

@@ -209,7 +209,8 @@ def test_reference_shows_fields_bounds_and_streams(page: Page, watch: Watch, scr
 
 
 BOUNDS = """(chart) => {
-    const pointsOf = (line) => line.getAttribute("d").match(/[\\d.]+,[\\d.]+/g).map((one) => one.split(",").map(Number));
+    const numbers = (point) => point.split(",").map(Number);
+    const pointsOf = (line) => line.getAttribute("d").match(/[\\d.]+,[\\d.]+/g).map(numbers);
     const [points, ...others] = [...chart.querySelectorAll(".line")].map(pointsOf);
     const highest = 100 - Math.min(...[points, ...others].flat().map(([, y]) => y));
     return { left: points[0][0], right: points.at(-1)[0], count: points.length, highest };
@@ -302,7 +303,8 @@ def test_code_is_copied_with_a_button(page: Page, watch: Watch) -> None:
     button = page.get_by_role("button", name="Copy code")
     button.click()
     expect(button).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == ANSWER.split("```")[1].removeprefix("python\n").rstrip("\n")
+    code = ANSWER.split("```")[1].removeprefix("python\n").rstrip("\n")
+    assert page.evaluate("navigator.clipboard.readText()") == code
 
 
 def test_code_is_copied_where_the_browser_has_no_clipboard(page: Page, watch: Watch) -> None:
@@ -355,9 +357,9 @@ def test_calls_of_tools_are_shown_and_answered(page: Page, watch: Watch, script:
 
 
 CUT_OFF = """() => [...document.querySelectorAll("body *")]
-    .filter((node) => node.clientWidth && !node.matches("pre, pre *, textarea, select, .visually-hidden"))
-    .filter((node) => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).overflowX !== "visible"
-        || node.getBoundingClientRect().right > innerWidth + 1)
+    .filter((node) => node.checkVisibility() && !node.matches("pre, pre *, textarea, select, .skip, .visually-hidden"))
+    .filter((node) => getComputedStyle(node).display !== "inline" && !(node instanceof SVGElement))
+    .filter((node) => node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > innerWidth + 1)
     .map((node) => node.outerHTML.slice(0, 120))"""
 
 

@@ -166,7 +166,8 @@ HISTORY = """async ({ columns, stats, gap }) => {
     history.seed(columns, 10_000);
     found.push(history.isStale(10_000), history.samples.map(({ time, running }) => [time, running]));
     history.add(10_000 + gap, stats);
-    found.push(history.samples.length, history.samples.at(-1), history.isStale(10_000 + gap), history.isStale(10_000 + 2 * gap));
+    found.push(history.samples.length, history.samples.at(-1));
+    found.push(history.isStale(10_000 + gap), history.isStale(10_000 + 2 * gap));
     return found;
 }"""
 
