@@ -14,7 +14,11 @@ from quire.core.errors import QuireError
 from quire.observe.theme import theme_css
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_SINGLES = {"output tokens a second": "tokens/s", "requests a second": "requests/s", "goodput": "good requests/s"}
+_SINGLES = {
+    "output tokens a second": "Output tokens a second",
+    "requests a second": "Requests a second",
+    "goodput": "Good requests a second",
+}
 
 
 def write_page(report: Report, grids: Sequence[Grid], pictures: Pictures, path: Path) -> None:
@@ -49,9 +53,8 @@ def _figures(report: Report) -> str:
     for measure in report.measures:
         ordered = sorted(measure.samples)
         if measure.name in _SINGLES:
-            name, unit = measure.name, _SINGLES[measure.name]
             more = f"{digits(ordered[0])} – {digits(ordered[-1])}" if len(ordered) > 1 else ""
-            cards.append(_figure(name, f"{digits(percentile(ordered, 50))} {unit}", more))
+            cards.append(_figure(_SINGLES[measure.name], digits(percentile(ordered, 50)), more))
         elif measure.name in LATENCIES and not measure.is_single:
             high = f"99 % within {_time(percentile(ordered, 99))}"
             cards.append(_figure(f"{LATENCIES[measure.name]}, median", _time(percentile(ordered, 50)), high))
@@ -90,4 +93,4 @@ def _setting(setting: Mapping[str, object]) -> str:
         for name, value in setting.items()
         if value is not None
     ]
-    return f'<section class="card"><h2>Setting</h2><dl class="setting">{"".join(rows)}</dl></section>'
+    return f'<section class="card"><h2>Setting</h2><dl class="setting">{"".join(rows)}</dl></section>' if rows else ""

@@ -16,6 +16,8 @@ LATENCIES = {
 }
 _MOST_POINTS = 300
 """Of one curve: more cannot be told apart on a card."""
+_MOST_BARS = 16
+"""On one card."""
 _BY_LOAD = {"rate": "requests a second", "concurrency": "requests at a time"}
 
 Pictures = dict[str, LineChart | BarChart]
@@ -113,7 +115,13 @@ def _kernels(report: Report) -> Pictures:
             share = report.floors[measure.name] / median(measure.samples)
             by_op.setdefault(op, []).append(Bar(case, share, f"{share:.0%}"))
     limit = Limit(1.0, "the machine's limit")
-    return {f"kernels-{op}": BarChart(op, bars, limit) for op, bars in by_op.items()}
+    made: Pictures = {}
+    for op, bars in by_op.items():
+        for first in range(0, len(bars), _MOST_BARS):
+            part = bars[first : first + _MOST_BARS]
+            numbers = f" {first + 1} to {first + len(part)}" if len(bars) > _MOST_BARS else ""
+            made[f"kernels-{op}{numbers}"] = BarChart(f"{op}{numbers}", part, limit)
+    return made
 
 
 def _timeline(points: Sequence[LoadPoint]) -> Pictures:
@@ -122,7 +130,7 @@ def _timeline(points: Sequence[LoadPoint]) -> Pictures:
     begin = 0.0
     for run in (run for point in points for run in point.runs):
         looks += [(begin + look.time, look) for look in run.gauges]
-        begin += run.seconds
+        begin = max(begin + run.seconds, looks[-1][0] if looks else 0.0)
     if len(looks) < 2:
         return {}
     step = max(1, len(looks) // _MOST_POINTS)

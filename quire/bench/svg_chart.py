@@ -123,13 +123,13 @@ class BarChart:
         ends = [bar.most if bar.most is not None else bar.value for bar in self.bars]
         highest = max([*ends, self.limit.value if self.limit is not None else 0.0, 1e-12])
         axis = Axis(0.0, highest, 10, _RIGHT, ())
-        bottom = 34 + _BAR_ROW * len(self.bars)
-        parts = [_bar(bar, axis, 34 + _BAR_ROW * place) for place, bar in enumerate(self.bars)]
+        tops = [34 + _BAR_ROW * place for place in range(len(self.bars))]
+        parts = [_bar(bar, axis, top) for bar, top in zip(self.bars, tops, strict=True)]
         if self.limit is not None:
             at = axis.place(self.limit.value)
-            parts.append(f'<path class="limit" d="M{at:.1f} 34V{bottom}"/>')
+            parts += [f'<path class="limit" d="M{at:.1f} {top + 14}v10"/>' for top in tops]
             parts.append(_text("limit-text", _RIGHT, 20, self.limit.text, "end"))
-        return _svg(self.title, bottom + 10, "".join(parts))
+        return _svg(self.title, 44 + _BAR_ROW * len(self.bars), "".join(parts))
 
 
 def standalone(svg: str) -> str:
@@ -195,8 +195,10 @@ def _legend(names: Sequence[str]) -> str:
 
 def _bar(bar: Bar, axis: Axis, top: float) -> str:
     end = axis.place(bar.value)
+    room = int((_RIGHT - 10) / _CHARACTER - len(bar.text) - 1)
+    name = bar.name if len(bar.name) <= room else bar.name[: room - 1] + "…"
     parts = [
-        _text("tick", 10, top + 11, bar.name),
+        f"<g><title>{escape(bar.name)}</title>{_text('tick', 10, top + 11, name)}</g>",
         _text("value", _RIGHT, top + 11, bar.text, "end"),
         f'<path class="bar-ground" d="M10 {top + 16}H{_RIGHT}v6H10Z"/>',
         f'<path class="bar" d="M10 {top + 16}H{end:.1f}v6H10Z"/>',

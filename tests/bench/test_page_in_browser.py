@@ -66,6 +66,7 @@ def test_nothing_is_cut_off(page: Page, tmp_path: Path, report: Report, width: i
     page.set_viewport_size({"width": width, "height": 900})
     opened(page, report, tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert all(page.eval_on_selector_all(".scroller", "(all) => all.map((one) => one.scrollWidth <= one.clientWidth)"))
     for text in page.locator("svg text").all():
         chart = text.locator("xpath=..").bounding_box() or {}
         box = text.bounding_box() or {}

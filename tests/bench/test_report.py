@@ -168,6 +168,13 @@ def test_kernels_are_drawn_by_their_share_of_the_limit() -> None:
     assert [(bar.name, bar.value) for bar in chart.bars] == [("1 × 8", 0.5)]
 
 
+def test_many_kernels_are_spread_over_cards() -> None:
+    names = [f"linear: {number}" for number in range(40)]
+    measures_ = [Measure(name, "s", "lower", [[2.0]]) for name in names]
+    drawn = pictures(new_report("kernels", "x", {}, measures_, floors=dict.fromkeys(names, 1.0)))
+    assert list(drawn) == ["kernels-linear 1 to 16", "kernels-linear 17 to 32", "kernels-linear 33 to 40"]
+
+
 GOOD = {"requests": 10, "completed": 10, "seconds": 2.0, "share_met": 0.95}
 
 

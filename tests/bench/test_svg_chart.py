@@ -112,7 +112,16 @@ def test_bars_are_as_long_as_their_values() -> None:
     assert [path.split("H")[1].split("v")[0] for path in paths(svg, "bar")] == ["350.0", "180.0"]
     assert paths(svg, "spread") == ["M95.0 83H265.0"]
     assert {"one", "half", "50 %"} <= set(texts(svg))
+    assert len(paths(svg, "limit")) == len(bars)
     drawn(BarChart("nothing", []))
+
+
+def test_a_long_name_leaves_room_for_the_value() -> None:
+    svg = drawn(BarChart("t", [Bar("n" * 200, 1.0, "100 %")]))
+    shown = next(text for text in texts(svg) if text.startswith("nn"))
+    assert 30 < len(shown) < 55
+    assert shown.endswith("…")
+    assert svg.findtext(f".//{SVG}title") == "n" * 200
 
 
 def test_text_stays_text() -> None:
