@@ -82,9 +82,14 @@ def _tables(grids: Sequence[Grid]) -> str:
 def _table(grid: Grid) -> str:
     header = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in grid.header)
     first = f"<thead><tr>{header}</tr></thead>" if any(grid.header) else ""
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in grid.rows)
+    rows = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in grid.rows)
     table = f'<div class="scroller" tabindex="0"><table>{first}<tbody>{rows}</tbody></table></div>'
     return f'<section class="card"><h2>{escape(grid.title)}</h2>{table}</section>'
+
+
+def _cell(text: str) -> str:
+    """A pair of numbers is broken before its second one, if at all."""
+    return escape(text).replace(" / ", " /&nbsp;")
 
 
 def _setting(setting: Mapping[str, object]) -> str:

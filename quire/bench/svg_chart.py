@@ -88,16 +88,13 @@ class LineChart:
             at = x.place(self.x_limit.value)
             parts.append(_zone(at, _TOP, _RIGHT, _BOTTOM))
             parts.append(f'<path class="limit" d="M{at:.1f} {_TOP}V{_BOTTOM}"/>')
-            # beside its line, on the side that has room
-            anchor, shift = ("end", -4) if at > (_LEFT + _RIGHT) / 2 else ("start", 4)
-            parts.append(_text("limit-text", at + shift, _BOTTOM - 6, self.x_limit.text, anchor))
         if self.y_limit is not None:
             at = y.place(self.y_limit.value)
             parts.append(_zone(_LEFT, at, _RIGHT, _BOTTOM) if self.lower_is_bad else _zone(_LEFT, _TOP, _RIGHT, at))
             parts.append(f'<path class="limit" d="M{_LEFT} {at:.1f}H{_RIGHT}"/>')
-            below = at - _TOP < 14
-            parts.append(_text("limit-text", _RIGHT - 4, at + (12 if below else -4), self.y_limit.text, "end"))
-        return "".join(parts)
+        # above the plot, where no line crosses it
+        texts = " · ".join(limit.text for limit in (self.x_limit, self.y_limit) if limit is not None)
+        return "".join([*parts, _text("limit-text", _RIGHT, 38, texts, "end") if texts else ""])
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def test_a_sweep_is_a_row_a_load_and_a_verdict() -> None:
     assert grid.rows[0][4] == "300 / 496"
     verdict = sweep_verdict(report)
     assert verdict is not None
-    assert "highest rate that holds 90% of the requests within ttft:300 ms: 1; 2 does not" in verdict
+    assert "highest rate that holds 90% of the requests within ttft 300 ms is 1; 2 does not" in verdict
     assert {measure.name.partition(":")[0] for measure in report.measures} == {"rate 1", "rate 2"}
 
 
@@ -204,4 +204,4 @@ def test_the_verdict_of_a_sweep_is_what_was_found(good: float | None, tone: str)
     sweep = Sweep("rate", "ttft:300", 0.9, good, 8.0)
     found = verdict(new_report("serve", "x", {}, [], sweep=sweep))
     assert found.tone == tone
-    assert "holds 90% of the requests within ttft:300 ms" in found.text
+    assert "holds 90% of the requests within ttft 300 ms" in found.text

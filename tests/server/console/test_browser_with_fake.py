@@ -357,7 +357,7 @@ def test_calls_of_tools_are_shown_and_answered(page: Page, watch: Watch, script:
 
 
 CUT_OFF = """() => [...document.querySelectorAll("body *")]
-    .filter((node) => node.checkVisibility() && !node.matches("pre, pre *, textarea, select, .skip, .visually-hidden"))
+    .filter((node) => node.checkVisibility() && !node.matches("textarea, select, .skip, .visually-hidden"))
     .filter((node) => getComputedStyle(node).display !== "inline" && !(node instanceof SVGElement))
     .filter((node) => node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > innerWidth + 1)
     .map((node) => node.outerHTML.slice(0, 120))"""
