@@ -1,4 +1,5 @@
-"""The pictures of docs/images: starts `quire serve`, keeps it busy, and photographs its pages in Chromium."""
+"""The pictures of docs/images: starts `quire serve`, keeps it busy and measures it, and photographs its pages and the
+report in Chromium."""
 
 import json
 import os
@@ -12,20 +13,26 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BLOCKS = "640"
-"""A pool small enough that a few conversations can be seen in it."""
 SYSTEM = "You are a patient librarian. You answer in full sentences, name your sources and never hurry. " * 12
 TOPICS = ("parchment", "ink", "bookbinding", "catalogues", "marginalia", "printing", "maps", "paper")
-QUESTION = "What is a library good for? Answer with a short list."
+QUESTION = "Write a Python function that says whether a year is a leap year."
+SIZES = (("light", "light", 1440, 1080), ("dark", "dark", 1440, 1080), ("narrow", "light", 390, 844))
+MEASURED = ("--num-requests", "24", "--input-len", "128", "--output-len", "32", "--seed", "7")
+LOADS = ("--sweep", "rate=0.5,1,2,4", "--refine", "1", "--goodput", "ttft:1000", "tpot:150")
+COLOURS = 256
 READY_SECONDS = 120
+PATIENCE = 300_000
+"""Milliseconds: the server that is photographed takes all cores."""
 
 
 @contextmanager
@@ -34,7 +41,7 @@ def server() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     quire = Path(sys.executable).with_name("quire")
-    process = subprocess.Popen([quire, "serve", "--port", str(port), "--num-gpu-blocks-override", BLOCKS])
+    process = subprocess.Popen([quire, "serve", "--port", str(port)])
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
         yield f"http://127.0.0.1:{port}"
@@ -95,25 +102,42 @@ def photograph(page: Page, url: str, seconds: float) -> None:
     page.locator("#settings summary").click()
     page.get_by_label("Message", exact=True).fill(QUESTION)
     page.keyboard.press("Enter")
-    expect(page.locator(".answer .figures")).to_contain_text("tokens/s", timeout=300_000)
-    for name, scheme, width, height in (
-        ("console-light", "light", 1440, 1080),
-        ("console-dark", "dark", 1440, 1080),
-        ("console-narrow", "light", 390, 844),
-    ):
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.wait_for_timeout(1500)  # one poll, so that everything is drawn in its new size and colours
-        page.screenshot(path=IMAGES / f"{name}.png")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens/s", timeout=PATIENCE)
+    in_every_size(page, "console", pause=1500)  # one poll, so that everything is drawn in its new size and colours
+    page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"{url}/docs#post-v1-chat-completions")
     expect(page.locator("#post-v1-chat-completions")).to_be_visible()
     page.screenshot(path=IMAGES / "api.png")
 
 
+def in_every_size(page: Page, name: str, *, pause: int = 0) -> None:
+    """Light, dark and narrow; the last with all that is below the window."""
+    for kind, scheme, width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.wait_for_timeout(pause)
+        page.screenshot(path=IMAGES / f"{name}-{kind}.png", full_page=kind == "narrow", timeout=PATIENCE)
+
+
+def photograph_report(page: Page, url: str, folder: Path) -> None:
+    """A sweep of the server, as its HTML file shows it."""
+    path = folder / "report.html"
+    quire = str(Path(sys.executable).with_name("quire"))
+    subprocess.run([quire, "bench", "serve", "--url", url, *MEASURED, *LOADS, "--html", str(path)], check=True)
+    page.goto(path.as_uri())
+    in_every_size(page, "report")
+
+
+def make_small(image: Path) -> None:
+    """Fewer colours: a page has few, and a repository keeps its pictures for ever."""
+    whole = Image.open(image).convert("RGB")
+    whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE).save(image, optimize=True)
+
+
 def main() -> None:
     parser = ArgumentParser(prog="scripts/screenshots", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=150, help="how long the charts fill before the pictures")
+    parser.add_argument("--seconds", type=float, default=200, help="how long the charts fill before the pictures")
     parser.add_argument("--clients", type=int, default=4, help="how many ask at the same time meanwhile")
     arguments = parser.parse_args()
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -125,8 +149,11 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=1.5)
         with load(url, arguments.clients):
             photograph(page, url, arguments.seconds)
+        with TemporaryDirectory() as folder:
+            photograph_report(page, url, Path(folder))
         browser.close()
     for image in sorted(IMAGES.glob("*.png")):
+        make_small(image)
         print(f"{image.relative_to(IMAGES.parent.parent)}: {image.stat().st_size // 1024} KiB")
 
 

@@ -90,11 +90,12 @@ def sweep_verdict(report: Report) -> str | None:
     sweep = report.sweep
     if sweep is None or not sweep.objectives:
         return None
-    goal = f"{sweep.share:.0%} of the requests within {sweep.objectives} ms"
+    bounds = [part.split(":") for part in sweep.objectives.split()]
+    goal = f"{sweep.share:.0%} of the requests within " + " and ".join(f"{name} {bound} ms" for name, bound in bounds)
     if sweep.highest_good is None:
         return f"No {sweep.over} that was tried holds {goal}."
     more = "" if sweep.lowest_bad is None else f"; {sweep.lowest_bad:g} does not"
-    return f"The highest {sweep.over} that holds {goal}: {sweep.highest_good:g}{more}."
+    return f"The highest {sweep.over} that holds {goal} is {sweep.highest_good:g}{more}."
 
 
 def _sweep_row(point: LoadPoint, names: Sequence[str], share: float, with_kept: bool) -> list[str]:

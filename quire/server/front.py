@@ -99,6 +99,7 @@ class Front:
             await runner.start()
         told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))
         serving_task = asyncio.create_task(listener.run(listening))
+        recording = [] if seat is not None else [asyncio.create_task(serving.recorded.keep())]
         if seat is not None:
             seat.serve(llm, batches, drain=listener.stop, reload=reload)
         try:
@@ -107,7 +108,7 @@ class Front:
                 told.result()  # raises where no engine can be started
             return await serving_task
         finally:
-            for task in (told, serving_task):
+            for task in (told, serving_task, *recording):
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await serving_task

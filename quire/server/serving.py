@@ -27,6 +27,7 @@ from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
+from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
@@ -63,6 +64,8 @@ class Serving:
         self.start_seconds = start_seconds
         self._hub = hub
         self.blocks = BlockMap(llm)
+        self.recorded = History(self._sample)
+        """What this front alone has seen; of several, the hub's counts."""
         self.created = int(time.time())
         self.began = time.monotonic()
 
@@ -126,6 +129,16 @@ class Serving:
         if self._hub is None:
             return overview_of(self.llm, tenant)
         return await self._hub.ask("overview", Overview, tenant)
+
+    async def history(self) -> list[Sample]:
+        """The last minutes, of all fronts together."""
+        if self._hub is None:
+            return self.recorded.samples
+        return await self._hub.ask("history", list[Sample])
+
+    def _sample(self, moment: float) -> Sample:
+        engines = (slot.client.stats for slot in self.llm.fleet.supervisor.slots)
+        return sample_of(moment, self.metrics.snapshot(), load_of(engines))
 
     # -- texts -------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.core.version import QUIRE_VERSION
-from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, STATS, VERSION
+from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, HISTORY, STATS, VERSION
 from quire.server.caller import Caller
+from quire.server.history import columns_of
 from quire.server.operation import Operation
 from quire.server.overview import Overview
 from quire.serving.client import EngineClient
@@ -69,7 +70,14 @@ async def stats(request: Request) -> Response:
 async def blocks(request: Request) -> Response:
     """The state of every KV block of every engine, for the console's map."""
     serving: Serving = request.app.state.serving
-    return JSONResponse({"replicas": await serving.blocks.replicas()})
+    caller: Caller = request.state.caller
+    return JSONResponse({"replicas": await serving.blocks.replicas(None if caller.is_admin else caller.tenant)})
+
+
+async def history(request: Request) -> Response:
+    """The last minutes of what /stats shows, for the console's charts."""
+    serving: Serving = request.app.state.serving
+    return JSONResponse(columns_of(await serving.history(), time.monotonic()))
 
 
 async def check(request: Request) -> Response:
@@ -183,6 +191,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/version", "The version of the server.", tell_version, answer=VERSION),
     Operation("GET", "/metrics", "Metrics for Prometheus.", metrics, answer_types=("text/plain",)),
     Operation("GET", "/stats", "What the server is doing, at a glance.", stats, answer=STATS),
+    Operation("GET", "/stats/history", "The last minutes of /stats, a sample a second.", history, answer=HISTORY),
     Operation("GET", "/stats/blocks", "The state of every KV block.", blocks, answer=BLOCKS),
     Operation("GET", "/debug/check", "Whether every KV block is accounted for.", check, answer=CHECKS),
     Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query={"steps": _STEPS}),

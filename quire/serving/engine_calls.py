@@ -27,11 +27,11 @@ class EngineCalls:
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, type], deque[asyncio.Future[FromEngine]]] = {}
 
-    async def blocks(self, client: EngineClient) -> bytes:
+    async def blocks(self, client: EngineClient) -> Blocks:
         """The state of every KV block of an engine."""
         answer = await self._ask(client, AskBlocks(), Blocks)
         assert isinstance(answer, Blocks)
-        return answer.states
+        return answer
 
     async def check(self, client: EngineClient) -> Checked:
         """Whether the books of an engine balance."""

@@ -154,9 +154,12 @@ class Report(_Message, frozen=True):
 
 
 class Blocks(_Message, frozen=True):
-    """One byte a block: free, used, shared or cached (0 to 3)."""
+    """Every KV block, as runs of blocks that are alike: value, length, value, length, … in the order of their ids."""
 
-    states: bytes
+    runs: list[int]
+    """Values are FREE, CACHED, SHARED, USED, and from OWNED on a place in `requests`."""
+    requests: list[tuple[str, str]] = []
+    """Ids and tenants of those that own blocks."""
 
 
 class Checked(_Message, frozen=True):

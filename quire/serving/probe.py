@@ -6,7 +6,6 @@ import time
 from quire.core.stats import EngineStats
 from quire.engine.loop import EngineLoop
 from quire.kvcache.invariants import check
-from quire.kvcache.manager import KVManager
 from quire.observe.memory import resident_bytes
 from quire.serving.messages import Checked
 
@@ -14,8 +13,6 @@ _EVERY = 0.5
 """Seconds between signs of life of an engine that has no news."""
 _MEASURE_EVERY = 1.0
 """Seconds between figures that cost something: empty slots are counted over every table, a GPU is asked."""
-
-FREE, USED, SHARED, CACHED = range(4)
 
 
 class Probe:
@@ -65,15 +62,6 @@ class Probe:
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
-
-
-def block_states(kv: KVManager) -> bytes:
-    """One byte a block, from block 1 on."""
-    pool = kv.device.pool
-    states = bytearray(min(refs + FREE, SHARED) for refs in pool.refs[1:])
-    for block in pool.cached_blocks():
-        states[block - 1] = CACHED
-    return bytes(states)
 
 
 def check_books(loop: EngineLoop) -> Checked:

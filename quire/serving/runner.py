@@ -15,11 +15,11 @@ from quire.engine.start import start_loop
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
+from quire.serving.block_runs import block_runs
 from quire.serving.channel import Channel
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
-    Blocks,
     ChildSettings,
     Close,
     End,
@@ -36,7 +36,7 @@ from quire.serving.messages import (
     ToEngine,
     Weights,
 )
-from quire.serving.probe import Probe, block_states, check_books
+from quire.serving.probe import Probe, check_books
 from quire.serving.profiler import StepProfiler
 from quire.text.labels import only_pools
 
@@ -148,7 +148,7 @@ class Runner:
         self._loop.scheduler.weigh_tenants(message.of_tenants)
 
     def _ask_blocks(self, message: AskBlocks) -> None:
-        self._send(Blocks(block_states(self._loop.scheduler.kv)))
+        self._send(block_runs(self._loop.scheduler.kv))
 
     def _ask_check(self, message: AskCheck) -> None:
         self._send(check_books(self._loop))

@@ -1,9 +1,12 @@
 """Reports are read as they were written; pages need nothing else."""
 
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from quire.bench.gauges import GaugePoint
@@ -15,7 +18,9 @@ from quire.bench.record import RequestRecord
 from quire.bench.report import LoadPoint, Report, Sweep, new_report, read_report, write_report
 from quire.bench.run_summary import measures, summarize
 from quire.bench.summary_rows import Grid, count_rows, latency_grid, single_grid, sweep_grid, sweep_verdict
+from quire.bench.svg_chart import BarChart
 from quire.bench.sweep import measures_by_load
+from quire.bench.verdict import Verdict, verdict
 from quire.core.errors import ConfigError
 
 GAUGES = [GaugePoint(time / 10, float(time % 4), 0.0, time / 20) for time in range(10)]
@@ -36,7 +41,7 @@ def point(load: float | None, scale: float = 1.0) -> LoadPoint:
 
 def single_report() -> Report:
     one = point(None)
-    return new_report("serve", "a <title>", {"rate": 1.0}, one.measures, points=[one])
+    return new_report("serve", "a <title>", {"rate": 1.0, "goodput": "ttft:300"}, one.measures, points=[one])
 
 
 def sweep_report() -> Report:
@@ -91,7 +96,7 @@ def test_a_sweep_is_a_row_a_load_and_a_verdict() -> None:
     assert grid.rows[0][4] == "300 / 496"
     verdict = sweep_verdict(report)
     assert verdict is not None
-    assert "highest rate that holds 90% of the requests within ttft:300 ms: 1; 2 does not" in verdict
+    assert "highest rate that holds 90% of the requests within ttft 300 ms is 1; 2 does not" in verdict
     assert {measure.name.partition(":")[0] for measure in report.measures} == {"rate 1", "rate 2"}
 
 
@@ -107,45 +112,96 @@ class _References(HTMLParser):
 
 
 def test_a_page_needs_nothing_else_and_runs_nothing() -> None:
-    pytest.importorskip("matplotlib")
     report = single_report()
     drawn = pictures(report)
-    assert set(drawn) == {"latency.png", "server.png"}
     text = page(report, [Grid("Run", ["", ""], count_rows(report.points[0].runs))], drawn)
     seen = _References()
     seen.feed(text)
-    assert len(seen.sources) == 2
-    assert all(source.startswith("data:image/png;base64,") for source in seen.sources)
-    assert "script" not in seen.tags
+    assert seen.sources == []
+    assert seen.tags.count("svg") == len(drawn)
+    assert not {"script", "img", "link", "iframe"} & set(seen.tags)
     assert "&lt;script&gt;" in text
     assert not re.search(r"url\(|@import", text)
 
 
-def test_pictures_of_a_sweep() -> None:
-    pytest.importorskip("matplotlib")
-    drawn = pictures(sweep_report())
-    assert set(drawn) == {"load.png", "server.png"}
-    assert all(data.startswith(b"\x89PNG") for data in drawn.values())
+def test_a_page_begins_with_the_verdict() -> None:
+    for report in (single_report(), sweep_report()):
+        text = page(report, [], {}).partition("<main>")[2]
+        assert re.sub(r"<[^>]+>", "", text).startswith(escape(verdict(report).text))
+
+
+def test_charts_of_one_load_and_of_a_sweep() -> None:
+    single = {f"latency-{name}" for name in ("ttft", "tpot", "itl", "e2e")}
+    server = {"server-requests", "server-kv"}
+    assert set(pictures(single_report())) == single | server
+    by_load = {f"load-{name}" for name in ("ttft", "tpot", "itl", "e2e", "throughput", "kept")}
+    assert set(pictures(sweep_report())) == by_load | server
+
+
+def test_limits_are_drawn_where_there_are_some() -> None:
+    single, sweep = pictures(single_report()), pictures(sweep_report())
+    assert "limit 300 ms: 60.0% within" in single["latency-ttft"].svg()
+    assert "limit 300 ms<" in sweep["load-ttft"].svg()
+    assert "wanted: 90%" in sweep["load-kept"].svg()
+    for chart in (single["latency-e2e"], sweep["load-e2e"], single["server-kv"]):
+        assert 'class="limit"' not in chart.svg()
 
 
 def test_a_start_is_drawn_in_parts_and_other_single_numbers_are_not() -> None:
-    pytest.importorskip("matplotlib")
     measures_ = [Measure("start", "s", "lower", [[1.0], [2.0]])]
-    assert set(pictures(new_report("startup", "x", {}, measures_))) == {"parts.png"}
+    assert set(pictures(new_report("startup", "x", {}, measures_))) == {"parts"}
     assert pictures(new_report("latency", "x", {}, measures_)) == {}
 
 
-def test_kernels_are_drawn_by_their_share_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[dict[str, dict[str, float]]] = []
-
-    def draw(title: str, shares: dict[str, dict[str, float]]) -> bytes:
-        drawn.append(shares)
-        return b"picture"
-
-    monkeypatch.setattr("quire.bench.pictures.shares_picture", draw)
+def kernels_report() -> Report:
     times = {"linear: 1 × 8": [2.0, 4.0, 3.0], "linear: 2 × 8": [5.0], "attention: decode": [10.0]}
     measures_ = [Measure(name, "s", "lower", [[each] for each in samples]) for name, samples in times.items()]
     floors = {"linear: 1 × 8": 1.5, "attention: decode": 9.0}
-    report = new_report("kernels", "x", {}, measures_, floors=floors)
-    assert pictures(report) == {"kernels.png": b"picture"}
-    assert drawn == [{"linear": {"1 × 8": 0.5}, "attention": {"decode": 0.9}}]
+    return new_report("kernels", "x", {}, measures_, floors=floors)
+
+
+def test_kernels_are_drawn_by_their_share_of_the_limit() -> None:
+    drawn = pictures(kernels_report())
+    assert set(drawn) == {"kernels-linear", "kernels-attention"}
+    chart = drawn["kernels-linear"]
+    assert isinstance(chart, BarChart)
+    assert [(bar.name, bar.value) for bar in chart.bars] == [("1 × 8", 0.5)]
+
+
+def test_many_kernels_are_spread_over_cards() -> None:
+    names = [f"linear: {number}" for number in range(40)]
+    measures_ = [Measure(name, "s", "lower", [[2.0]]) for name in names]
+    drawn = pictures(new_report("kernels", "x", {}, measures_, floors=dict.fromkeys(names, 1.0)))
+    assert list(drawn) == ["kernels-linear 1 to 16", "kernels-linear 17 to 32", "kernels-linear 33 to 40"]
+
+
+GOOD = {"requests": 10, "completed": 10, "seconds": 2.0, "share_met": 0.95}
+
+
+def verdict_on(**changes: Any) -> Verdict:
+    run = msgspec.structs.replace(point(None).runs[0], **(GOOD | changes))
+    rates = [Measure("output tokens a second", "tok/s", "higher", [[812.0]]), Measure("ttft", "s", "lower", [[0.12]])]
+    return verdict(new_report("serve", "x", {}, rates, points=[LoadPoint(None, rates, [run])]))
+
+
+def test_verdicts() -> None:
+    assert verdict_on() == Verdict("95.0% of 10 requests kept to every limit: 4.75 good requests a second.", "good")
+    assert verdict_on(share_met=0.8).tone == "bad"
+    answered = "All 10 requests were answered: 812 output tokens a second, the first after 120 ms."
+    assert verdict_on(share_met=None) == Verdict(answered, "plain")
+    assert verdict_on(completed=7, share_met=None) == Verdict("3 of 10 requests failed.", "bad")
+    assert verdict_on(completed=7).text.startswith("3 of 10 requests failed. 95.0% of 10 requests kept")
+    sweep = sweep_report()
+    assert verdict(sweep).tone == "bad", "a request failed"
+    start = new_report("startup", "x", {}, [Measure("start", "s", "lower", [[0.5], [0.7], [0.6]])])
+    assert verdict(start).text == "Start: 600 ms, the median of 3 runs."
+    assert verdict(kernels_report()).text.startswith("2 kernels reach 50% to 90% of what the machine can do")
+    assert verdict(new_report("latency", "x", {}, [])).text == "Nothing was measured."
+
+
+@pytest.mark.parametrize(("good", "tone"), [(4.0, "good"), (None, "bad")])
+def test_the_verdict_of_a_sweep_is_what_was_found(good: float | None, tone: str) -> None:
+    sweep = Sweep("rate", "ttft:300", 0.9, good, 8.0)
+    found = verdict(new_report("serve", "x", {}, [], sweep=sweep))
+    assert found.tone == tone
+    assert "holds 90% of the requests within ttft 300 ms" in found.text

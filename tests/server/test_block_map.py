@@ -1,7 +1,6 @@
 """/stats/blocks: engines are asked once a second at most, and one that is lost is shown as it was."""
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import pytest
 from quire.core.errors import RequestFailed, Unavailable
 from quire.server import block_map
 from quire.server.block_map import BlockMap
+from quire.serving.messages import Blocks
 
 
 class Engines:
@@ -28,15 +28,15 @@ class Engines:
     def ready(self) -> list[SimpleNamespace]:
         return [client for client in self.clients if client.is_ready]
 
-    async def blocks(self, replica: SimpleNamespace) -> bytes:
+    async def blocks(self, replica: SimpleNamespace) -> Blocks:
         self.asked += 1
         await asyncio.sleep(0)
         if self.first is not None:
             await self.first(replica.number)
-        return bytes([replica.number, self.asked])
+        return Blocks([2, replica.number, 4, self.asked], [("mine", "alice"), ("theirs", "bob")])
 
-    async def shown(self) -> list[bytes]:
-        return [base64.b64decode(each["states"]) for each in await self.map.replicas()]
+    async def shown(self) -> list[list[int]]:
+        return [each["runs"] for each in await self.map.replicas(None)]
 
     def _client(self, number: int) -> SimpleNamespace:
         return SimpleNamespace(number=number, is_ready=True, stats=SimpleNamespace(block_size=16))
@@ -107,5 +107,17 @@ def test_before_any_engine_has_answered_the_client_is_told_to_come_back() -> Non
             client.is_ready = False
         with pytest.raises(Unavailable, match="try again"):
             await engines.shown()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("tenant", "seen"), [(None, ["mine", "theirs"]), ("alice", ["mine", None]), ("carol", [None, None])]
+)
+def test_a_tenant_is_told_the_ids_of_its_own_requests(tenant: str | None, seen: list[str | None]) -> None:
+    async def scenario() -> None:
+        first, second = await Engines().map.replicas(tenant)
+        assert first["requests"] == second["requests"] == seen
+        assert (second["num_blocks"], second["block_size"]) == (1 + second["runs"][3], 16)
 
     asyncio.run(scenario())

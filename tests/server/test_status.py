@@ -1,7 +1,5 @@
 """Routes about the server itself, on a real server."""
 
-import base64
-
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
@@ -42,12 +40,23 @@ def test_stats_are_as_the_document_says(live_server: LiveServer):
 
 
 def test_every_block_has_a_state(live_server: LiveServer):
-    found = live_server.get("/stats/blocks")
+    with live_server.client() as client:
+        body = {"prompt": "A long way to go", "max_tokens": 400, "ignore_eos": True, "stream": True}
+        with client.stream("POST", "/v1/completions", json=body) as response:
+            lines = response.iter_lines()
+            next(lines)
+            mine = response.headers["x-request-id"]
+            found = live_server.get("/stats/blocks")
+            while not found["replicas"][0]["requests"]:  # it is asked of engines once a second
+                found = live_server.get("/stats/blocks")
     check(BLOCKS, found)
     [replica] = found["replicas"]
-    states = base64.b64decode(replica["states"])
-    assert len(states) == replica["num_blocks"] == live_server.get("/stats")["kv"]["num_blocks"]
-    assert set(states) <= {0, 1, 2, 3}
+    values, lengths = replica["runs"][::2], replica["runs"][1::2]
+    assert sum(lengths) == replica["num_blocks"] == live_server.get("/stats")["kv"]["num_blocks"]
+    assert set(values) <= set(range(4 + len(replica["requests"])))
+    [owner] = replica["requests"]
+    assert mine in owner
+    assert 4 in values
 
 
 def test_metrics_in_both_formats(live_server: LiveServer):

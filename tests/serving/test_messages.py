@@ -60,7 +60,7 @@ def test_to_the_engine(message):
             [messages.Refused("b", "too long", "prompt", True)],
             [messages.PromptNews("r", PromptSpan(1, [LOGPROBS]))],
         ),
-        messages.Blocks(b"\x00\x01\x02"),
+        messages.Blocks([0, 12, 4, 3], [("r", "tenant")]),
         messages.Checked(None, 0),
         messages.Profiled("file", "no room"),
     ],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 from rich.box import SIMPLE_HEAD
@@ -24,6 +24,9 @@ from quire.bench.summary_rows import (
 from quire.cli.help_panel import wide_panel
 from quire.core.errors import ConfigError, QuireError
 
+if TYPE_CHECKING:
+    from quire.bench.pictures import Pictures
+
 
 @dataclass(frozen=True, slots=True)
 class OutputConfig:
@@ -34,9 +37,9 @@ class OutputConfig:
     json: Path | None = None
     """Write everything that was measured to this file, for `quire bench compare`."""
     html: Path | None = None
-    """Write tables and plots to this one HTML file, which needs nothing else; needs the plot extra."""
+    """Write a verdict, charts and tables to this one HTML file, which needs nothing else."""
     plot: Path | None = None
-    """Write the plots to this folder as PNG files; needs the plot extra."""
+    """Write the charts to this folder as SVG files."""
 
     def __post_init__(self) -> None:
         parse_percentiles(self.percentiles)
@@ -45,10 +48,6 @@ class OutputConfig:
                 raise ConfigError(f"cannot write {path}: there is no folder {path.expanduser().absolute().parent}.")
         if self.plot is not None and self.plot.expanduser().exists() and not self.plot.expanduser().is_dir():
             raise ConfigError(f"--plot is {self.plot}, which is a file; name a folder.")
-        if self.plot is not None or self.html is not None:
-            from quire.observe.plots import check_matplotlib
-
-            check_matplotlib()
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -120,10 +119,13 @@ def _widest(grid: Grid, place: int) -> int:
     return min(_WIDEST_NAME, max(len(row[place]) for row in grid.rows)) if place == 0 and len(grid.header) > 2 else 1
 
 
-def _write_pictures(drawn: dict[str, bytes], folder: Path) -> None:
+def _write_pictures(drawn: "Pictures", folder: Path) -> None:
+    from quire.bench.svg_chart import standalone
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in drawn.items():
-            (folder / name).write_bytes(data)
+        for name, picture in drawn.items():
+            file = "".join(letter if letter.isalnum() else "-" for letter in name) + ".svg"
+            (folder / file).write_text(standalone(picture.svg()), encoding="utf-8")
     except OSError as error:
         raise QuireError(f"cannot write the plots to {folder}: {error.strerror or error}.") from error

@@ -22,8 +22,38 @@ def _list(items: Schema) -> Schema:
 
 HEALTH: Schema = {"type": "object", "properties": {"status": _TEXT, "reason": _TEXT}, "required": ["status"]}
 VERSION = _object({"version": _TEXT})
-BLOCKS = _object(
-    {"replicas": _list(_object({"replica": _COUNT, "num_blocks": _COUNT, "block_size": _COUNT, "states": _TEXT}))}
+_MAP = _object(
+    {
+        "replica": _COUNT,
+        "num_blocks": _COUNT,
+        "block_size": _COUNT,
+        "runs": _list(_COUNT)
+        | {
+            "description": "Value, length, value, length, …: blocks that are alike, in the order of their ids. "
+            "0 is free, 1 cached, 2 shared, 3 used, and from 4 on a place in `requests`."
+        },
+        "requests": _list({"type": ["string", "null"]})
+        | {"description": "Whose blocks they are; null is a request of another key."},
+    }
+)
+BLOCKS = _object({"replicas": _list(_MAP)})
+HISTORY = _object(
+    {
+        name: _list(_MAYBE)
+        for name in (
+            "age_seconds",
+            "generation_tokens_per_second",
+            "prompt_tokens_per_second",
+            "ttft_p50",
+            "ttft_p95",
+            "itl_p50",
+            "itl_p95",
+            "running",
+            "waiting",
+            "kv_used",
+            "kv_cached",
+        )
+    }
 )
 CHECKS = _object(
     {

@@ -1,38 +1,38 @@
 // The map of the KV blocks: a cell for each block in the order of their ids, or for many where they would be too small.
+// Blocks that one request has are in its colour.
+import { SMALLEST_CELL, expand, layout, shownBlocks } from "./block_layout.js";
 import { byId, element, setText } from "./dom.js";
 import { count } from "./format.js";
+import { PALETTE } from "./request_colours.js";
 
-const STATES = ["free", "used", "shared", "cached"];
-const TALLEST = 168; // pixels
-const LARGEST_CELL = 12;
-const SMALLEST_CELL = 3;
+const STATES = ["free", "cached", "shared", "used"]; // values below OWNED, in the server's order
+const [FREE, CACHED, , USED] = [0, 1, 2, 3];
+const OWNED = 4; // from here on, a value is a place among the requests
+const FAINTEST = 0.55; // of its colour, of a cell where one block of many is touched
 
-// How N blocks are laid out in a width: the side of a cell, cells in a row, rows, and blocks in a cell.
-export function layout(blocks, width) {
-  const fit = Math.floor(Math.sqrt((width * TALLEST) / Math.max(blocks, 1)));
-  for (let cell = Math.min(fit + 1, LARGEST_CELL); cell >= SMALLEST_CELL; cell -= 1) {
-    const columns = Math.floor(width / cell);
-    const rows = Math.ceil(blocks / columns);
-    if (rows * cell <= TALLEST) return { cell, columns, rows, perCell: 1 };
-  }
-  const columns = Math.floor(width / SMALLEST_CELL);
-  const perCell = Math.ceil(blocks / (columns * Math.floor(TALLEST / SMALLEST_CELL)));
-  return { cell: SMALLEST_CELL, columns, rows: Math.ceil(blocks / perCell / columns), perCell };
-}
+const stateOf = (value) => Math.min(value, USED);
 
 export class BlockMap {
+  #colours;
   #container = byId("blocks");
   #aside = byId("blocks-aside");
   #keys;
   #maps = new Map(); // replica -> ReplicaMap
+  #swatches = [...STATES.map((state) => `state-${state}`), ...Array.from({ length: PALETTE }, (_, place) => `request-${place}`)].map(
+    (name) => element("span", { className: `swatch ${name}` }),
+  );
 
-  constructor() {
+  constructor(colours) {
+    this.#colours = colours;
     this.#keys = STATES.map((state) => {
       const number = element("span", { className: "value" }, "–");
-      const swatch = element("span", { className: `swatch state-${state}`, ariaHidden: "true" });
-      byId("blocks-legend").append(element("li", {}, swatch, element("span", { className: "name" }, state), number));
-      return { swatch, number };
+      const swatch = element("span", { className: `swatch legend-${state}`, ariaHidden: "true" });
+      const name = element("span", { className: "name" }, state === "used" ? "used, a colour a request" : state);
+      byId("blocks-legend").append(element("li", {}, swatch, number, name));
+      return number;
     });
+    // Canvas knows no CSS variables: these have the theme's colours, and are never seen.
+    byId("blocks-legend").after(element("div", { hidden: true }, ...this.#swatches));
     new ResizeObserver(() => this.#redraw()).observe(this.#container);
     window.addEventListener("themechange", () => this.#redraw());
   }
@@ -45,16 +45,17 @@ export class BlockMap {
       map.element.remove();
       this.#maps.delete(replica);
     }
-    for (const { replica, states } of replicas) {
-      if (!this.#maps.has(replica)) {
-        this.#maps.set(replica, new ReplicaMap(replica));
-        this.#container.append(this.#maps.get(replica).element);
+    this.#colours.keep(replicas.flatMap(({ requests }) => requests.filter((id) => id !== null)));
+    for (const answer of replicas) {
+      if (!this.#maps.has(answer.replica)) {
+        this.#maps.set(answer.replica, new ReplicaMap(answer.replica));
+        this.#container.append(this.#maps.get(answer.replica).element);
       }
-      const map = this.#maps.get(replica);
-      map.set(states, replicas.length > 1);
+      const map = this.#maps.get(answer.replica);
+      map.set(answer, this.#colours, replicas.length > 1);
       map.counts.forEach((number, state) => (totals[state] += number));
     }
-    totals.forEach((number, state) => setText(this.#keys[state].number, count(number)));
+    totals.forEach((number, state) => setText(this.#keys[state], count(number)));
     const sum = totals.reduce((a, b) => a + b, 0);
     const size = replicas[0]?.block_size; // 0 before an engine's first step
     setText(this.#aside, `${count(sum)} blocks${size ? ` of ${size} tokens` : ""}`);
@@ -62,8 +63,7 @@ export class BlockMap {
   }
 
   #redraw() {
-    // Canvas knows no CSS variables; the legend's swatches have the theme's colours.
-    const colours = this.#keys.map(({ swatch }) => rgb(getComputedStyle(swatch).backgroundColor));
+    const colours = this.#swatches.map((swatch) => rgb(getComputedStyle(swatch).backgroundColor));
     for (const map of this.#maps.values()) map.draw(colours);
   }
 }
@@ -75,8 +75,12 @@ function rgb(colour) {
 class ReplicaMap {
   counts = [0, 0, 0, 0];
   #replica;
-  #encoded = null;
-  #states = new Uint8Array();
+  #name = "";
+  #heard = null;
+  #values = new Uint32Array();
+  #touched = 0; // blocks up to the last that is not free
+  #requests = [];
+  #paints = []; // place of each value's colour
   #canvas = element("canvas");
   #caption = element("figcaption");
   #drawn = "";
@@ -85,29 +89,37 @@ class ReplicaMap {
     this.#replica = replica;
     this.#canvas.setAttribute("role", "img");
     this.#canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => this.#point(offsetX, offsetY));
-    this.#canvas.addEventListener("pointerleave", () => this.#name());
+    this.#canvas.addEventListener("pointerleave", () => this.#rest());
     this.element = element("figure", { className: "block-map" }, this.#canvas, this.#caption);
   }
 
-  set(encoded, isNamed) {
-    this.#caption.dataset.name = isNamed ? `Replica ${this.#replica}` : "";
-    if (encoded === this.#encoded) return;
-    this.#encoded = encoded;
-    this.#states = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-    this.counts = tally(this.#states);
+  set({ num_blocks: blocks, runs, requests }, colours, isNamed) {
+    this.#name = isNamed ? `Replica ${this.#replica}` : "";
+    this.#requests = requests;
+    this.#paints = [0, 1, 2, 3, ...requests.map((id) => (id === null ? USED : OWNED + colours.of(id)))];
+    const heard = `${blocks} ${runs} ${this.#paints}`;
+    if (heard === this.#heard) return;
+    this.#heard = heard;
+    this.#values = expand(runs, blocks);
+    this.#touched = this.#values.findLastIndex((value) => value !== FREE) + 1;
+    this.counts = tally(this.#values);
     this.#drawn = "";
     const parts = STATES.map((state, index) => `${count(this.counts[index])} ${state}`);
     this.#canvas.setAttribute("aria-label", `Blocks of replica ${this.#replica}: ${parts.join(", ")}`);
-    if (!this.#canvas.matches(":hover")) this.#name();
+  }
+
+  #plan() {
+    const width = this.element.clientWidth;
+    const shown = shownBlocks(this.#values.length, this.#touched, width);
+    return { width, shown, ...layout(shown, width) };
   }
 
   draw(colours) {
-    const width = this.element.clientWidth;
     const ratio = window.devicePixelRatio;
+    const { width, shown, cell, columns, rows, perCell } = this.#plan();
     const picture = `${width} ${ratio} ${colours.join()}`;
     if (!width || picture === this.#drawn) return;
     this.#drawn = picture;
-    const { cell, columns, rows, perCell } = layout(this.#states.length, width);
     const height = rows * cell;
     this.#canvas.width = width * ratio;
     this.#canvas.height = height * ratio;
@@ -115,39 +127,59 @@ class ReplicaMap {
     const context = this.#canvas.getContext("2d");
     context.scale(ratio, ratio);
     const side = cell > SMALLEST_CELL ? cell - 1 : cell;
-    for (let at = 0, index = 0; index < this.#states.length; index += perCell, at += 1) {
-      const counts = tally(this.#states.subarray(index, index + perCell));
-      context.fillStyle = mixture(counts, colours);
+    for (let at = 0, index = 0; index < shown; index += perCell, at += 1) {
+      context.fillStyle = this.#paint(this.#values.subarray(index, Math.min(index + perCell, shown)), colours);
       context.fillRect((at % columns) * cell, Math.floor(at / columns) * cell, side, side);
     }
+    if (!this.#canvas.matches(":hover")) this.#rest();
   }
 
-  #name() {
-    setText(this.#caption, this.#caption.dataset.name);
+  // The colour of a cell: what most of its busy blocks are, or else cached, on what the others are.
+  #paint(values, colours) {
+    if (values.length === 1) return css(colours[this.#paints[values[0]]]);
+    const busy = values.filter((value) => value > CACHED);
+    const touched = busy.length ? busy : values.filter((value) => value === CACHED);
+    if (!touched.length) return css(colours[FREE]);
+    const ground = colours[busy.length && values.includes(CACHED) ? CACHED : FREE];
+    const strength = FAINTEST + (1 - FAINTEST) * (touched.length / values.length);
+    const colour = colours[this.#paints[mostFrequent(touched)]];
+    return css(colour.map((channel, index) => Math.round(strength * channel + (1 - strength) * ground[index])));
+  }
+
+  #rest() {
+    const { shown } = this.#plan();
+    const rest = this.#values.length - shown;
+    const part = rest ? `First ${count(shown)} of ${count(this.#values.length)} blocks; the rest is free.` : "";
+    setText(this.#caption, [this.#name, part].filter(Boolean).join(" · "));
   }
 
   #point(x, y) {
-    const { cell, columns, perCell } = layout(this.#states.length, this.element.clientWidth);
+    const { shown, cell, columns, perCell } = this.#plan();
     const first = (Math.floor(y / cell) * columns + Math.min(Math.floor(x / cell), columns - 1)) * perCell;
-    if (first >= this.#states.length) return this.#name();
-    const last = Math.min(first + perCell, this.#states.length) - 1;
-    if (perCell === 1) return setText(this.#caption, `Block ${count(first)}: ${STATES[this.#states[first]]}`);
-    const counts = tally(this.#states.subarray(first, last + 1));
+    if (first >= shown) return this.#rest();
+    const last = Math.min(first + perCell, shown) - 1;
+    if (perCell === 1) return setText(this.#caption, `Block ${count(first + 1)}: ${this.#describe(this.#values[first])}`);
+    const counts = tally(this.#values.subarray(first, last + 1));
     const parts = STATES.flatMap((state, index) => (counts[index] ? `${counts[index]} ${state}` : []));
-    return setText(this.#caption, `Blocks ${count(first)} to ${count(last)}: ${parts.join(", ")}`);
+    return setText(this.#caption, `Blocks ${count(first + 1)} to ${count(last + 1)}: ${parts.join(", ")}`);
+  }
+
+  #describe(value) {
+    const id = value < OWNED ? null : this.#requests[value - OWNED];
+    return id === null ? STATES[stateOf(value)] : `used by ${id}`;
   }
 }
 
-function tally(states) {
+function tally(values) {
   const counts = [0, 0, 0, 0];
-  for (const state of states) counts[state] += 1;
+  for (const value of values) counts[stateOf(value)] += 1;
   return counts;
 }
 
-function mixture(counts, colours) {
-  const sum = counts.reduce((a, b) => a + b, 0);
-  const channels = [0, 1, 2].map((channel) =>
-    Math.round(counts.reduce((total, number, state) => total + number * colours[state][channel], 0) / sum),
-  );
-  return `rgb(${channels.join(" ")})`;
+function mostFrequent(values) {
+  const counts = new Map();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best))[0];
 }
+
+const css = (channels) => `rgb(${channels.join(" ")})`;

@@ -1,11 +1,12 @@
 // A chart of one or two lines over the last minutes, drawn as SVG, with its figures as text.
 import { element, setText } from "./dom.js";
-import { SPAN } from "./history.js";
+import { age } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 300; // of the drawing's own units; it is stretched to its place
 const HEIGHT = 100;
 const LONGEST_STEP = 5000; // milliseconds without a sample after which the line is broken
+const ENDS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 
 function svg(tag, attributes) {
   const node = document.createElementNS(SVG, tag);
@@ -13,23 +14,26 @@ function svg(tag, attributes) {
   return node;
 }
 
-// The next of 1, 2, 5, 10, … that is not below the value.
+// The next round number that is not below the value; never more than half again as much.
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((digit) => digit * power).find((bound) => bound >= value * 0.999999);
+  return ENDS.map((digit) => digit * power).find((bound) => bound >= value * 0.999999);
 }
 
-// `lines` is [{name, pick: stats => number|null}]; `format` writes a value; `smallest` is the least upper bound of the axis.
+// `lines` is [{name, figure}], where `figure` names a sample's; `format` writes a value; `smallest` is the least upper
+// bound of the axis.
 export class Chart {
   #title;
   #lines;
   #format;
   #smallest;
   #top = element("span", { className: "axis-top", ariaHidden: "true" });
+  #begin = element("span");
   #drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
   #cursor = svg("path", { class: "cursor" });
   #samples = [];
   #now = 0;
+  #span = 1;
   #pointed = null; // share of the width under the pointer
 
   constructor({ title, lines, format, smallest }) {
@@ -61,16 +65,21 @@ export class Chart {
       element("figcaption", {}, this.#title),
       element("ul", { className: "keys" }, ...keys),
       plot,
+      element("p", { className: "axis-time", ariaHidden: "true" }, this.#begin, element("span", {}, "now")),
     );
   }
 
-  draw(samples, now) {
-    this.#samples = samples;
+  // `span` is how many milliseconds are shown.
+  draw(samples, now, span) {
+    const first = samples.findIndex(({ time }) => time >= now - span);
+    this.#samples = first === -1 ? [] : samples.slice(Math.max(first - 1, 0));
     this.#now = now;
-    const columns = this.#lines.map(({ pick }) => samples.map(({ stats }) => pick(stats) ?? null));
+    this.#span = span;
+    const columns = this.#lines.map(({ figure }) => this.#samples.map((sample) => sample[figure] ?? null));
     const highest = Math.max(0, ...columns.flat().filter((value) => value !== null));
     const top = roundUp(Math.max(highest, this.#smallest));
     setText(this.#top, this.#format(top));
+    setText(this.#begin, `${age(span / 1000)} ago`);
     this.#lines.forEach(({ path, area }, index) => {
       const runs = this.#runs(columns[index], top);
       path.setAttribute("d", runs.map((run) => `M${run.join("L")}`).join(""));
@@ -81,6 +90,10 @@ export class Chart {
     this.#showValues();
   }
 
+  #x(time) {
+    return Math.max(0, WIDTH * (1 - (this.#now - time) / this.#span));
+  }
+
   // The points of a line, in pieces where it has gaps.
   #runs(values, top) {
     const runs = [];
@@ -89,9 +102,8 @@ export class Chart {
       if (value === null) return;
       const { time } = this.#samples[index];
       if (previous === null || previous.index !== index - 1 || time - previous.time > LONGEST_STEP) runs.push([]);
-      const x = WIDTH * (1 - (this.#now - time) / SPAN);
       const y = HEIGHT - (HEIGHT - 2) * (value / top) - 1;
-      runs.at(-1).push([x.toFixed(1), y.toFixed(1)]);
+      runs.at(-1).push([this.#x(time).toFixed(1), y.toFixed(1)]);
       previous = { index, time };
     });
     return runs;
@@ -105,7 +117,7 @@ export class Chart {
       const now = columns[index].at(-1);
       return `${name}: now ${this.#format(now)}, between ${this.#format(low)} and ${this.#format(high)}`;
     });
-    this.#drawing.setAttribute("aria-label", `${this.#title} over three minutes. ${parts.join(". ")}.`);
+    this.#drawing.setAttribute("aria-label", `${this.#title} over ${age(this.#span / 1000)}. ${parts.join(". ")}.`);
   }
 
   #point(share) {
@@ -115,12 +127,11 @@ export class Chart {
 
   // Figures of the sample under the pointer, or else of the newest.
   #showValues() {
-    const pointed = this.#pointed === null ? null : this.#sampleAt(this.#now - SPAN * (1 - this.#pointed));
+    const pointed = this.#pointed === null ? null : this.#sampleAt(this.#now - this.#span * (1 - this.#pointed));
     const shown = pointed ?? this.#samples.at(-1);
     if (!shown) return;
-    for (const { pick, value } of this.#lines) setText(value, this.#format(pick(shown.stats) ?? null));
-    const x = pointed ? WIDTH * (1 - (this.#now - pointed.time) / SPAN) : null;
-    this.#cursor.setAttribute("d", x === null ? "" : `M${x} 0V${HEIGHT}`);
+    for (const { figure, value } of this.#lines) setText(value, this.#format(shown[figure] ?? null));
+    this.#cursor.setAttribute("d", pointed ? `M${this.#x(pointed.time)} 0V${HEIGHT}` : "");
   }
 
   #sampleAt(time) {

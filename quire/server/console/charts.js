@@ -1,4 +1,4 @@
-// Which charts there are.
+// Which charts there are. Figures are named as GET /stats/history names them.
 import { Chart } from "./chart.js";
 import { count, duration, rate, share } from "./format.js";
 
@@ -8,21 +8,21 @@ export function makeCharts() {
       title: "Tokens written",
       format: (value) => `${rate(value)}/s`,
       smallest: 10,
-      lines: [{ name: "generation", pick: (stats) => stats.throughput.generation_tokens_per_second }],
+      lines: [{ name: "generation", figure: "generation_tokens_per_second" }],
     }),
     new Chart({
       title: "Tokens read",
       format: (value) => `${rate(value)}/s`,
       smallest: 10,
-      lines: [{ name: "prompts", pick: (stats) => stats.throughput.prompt_tokens_per_second }],
+      lines: [{ name: "prompts", figure: "prompt_tokens_per_second" }],
     }),
     new Chart({
       title: "Time to first token",
       format: duration,
       smallest: 0.01,
       lines: [
-        { name: "median", pick: (stats) => stats.latency.ttft_p50 },
-        { name: "95 %", pick: (stats) => stats.latency.ttft_p95 },
+        { name: "median", figure: "ttft_p50" },
+        { name: "95 %", figure: "ttft_p95" },
       ],
     }),
     new Chart({
@@ -30,26 +30,26 @@ export function makeCharts() {
       format: duration,
       smallest: 0.001,
       lines: [
-        { name: "median", pick: (stats) => stats.latency.itl_p50 },
-        { name: "95 %", pick: (stats) => stats.latency.itl_p95 },
+        { name: "median", figure: "itl_p50" },
+        { name: "95 %", figure: "itl_p95" },
       ],
     }),
     new Chart({
       title: "Requests",
       format: count,
-      smallest: 5,
+      smallest: 4,
       lines: [
-        { name: "running", pick: (stats) => stats.running },
-        { name: "waiting", pick: (stats) => stats.waiting },
+        { name: "running", figure: "running" },
+        { name: "waiting", figure: "waiting" },
       ],
     }),
     new Chart({
       title: "KV cache",
       format: share,
-      smallest: 1,
+      smallest: 0.01,
       lines: [
-        { name: "used", pick: (stats) => stats.kv.utilisation },
-        { name: "cached", pick: ({ kv }) => (kv.num_blocks ? kv.cached_blocks / kv.num_blocks : null) },
+        { name: "used", figure: "kv_used" },
+        { name: "cached", figure: "kv_cached" },
       ],
     }),
   ];

@@ -5,6 +5,7 @@ import { Completion } from "./completion.js";
 import { Conversation } from "./conversation.js";
 import { AnswerView, questionView } from "./message.js";
 import { Settings } from "./settings.js";
+import { resultView } from "./tool_calls.js";
 
 const NEAR_END = 80; // pixels from the end of the conversation within which a reader follows the answer
 
@@ -18,6 +19,7 @@ export class Chat {
   #prompt = byId("prompt");
   #model = byId("model");
   #abort = null; // an AbortController while an answer is on its way
+  #last = null; // the view of the last answer
   #following = true; // until the reader scrolls back
 
   constructor(api) {
@@ -30,6 +32,7 @@ export class Chat {
     this.#prompt.addEventListener("input", () => this.#fit());
     document.addEventListener("keydown", (event) => event.key === "Escape" && !byId("key-dialog").open && this.#stop());
     for (const turn of this.#conversation.turns) this.#show(turn);
+    this.#askForResults();
     this.#showState();
     this.#messages.addEventListener("scroll", () => (this.#following = this.#isNearEnd()));
     // the wheel is heard before the page has scrolled: text that comes in between must not pull the reader back
@@ -64,9 +67,25 @@ export class Chat {
     this.#prompt.value = "";
     this.#fit();
     this.#prompt.focus();
+    this.#last?.close();
     this.#conversation.ask(text);
     this.#show(this.#conversation.turns.at(-1));
     this.#answer(fields);
+  }
+
+  #giveBack(results) {
+    const fields = this.#settings.fields();
+    if (this.#abort || !fields) return;
+    this.#conversation.giveBack(results);
+    for (const turn of this.#conversation.turns.slice(-results.length)) this.#show(turn);
+    this.#prompt.focus();
+    this.#answer(fields);
+  }
+
+  // An answer that ends with calls waits for what they give back.
+  #askForResults() {
+    const turn = this.#conversation.turns.at(-1);
+    if (turn?.calls?.length && turn.ending === "tool_calls") this.#last.askForResults(turn.calls);
   }
 
   #regenerate() {
@@ -100,13 +119,15 @@ export class Chat {
       else turn.error = { message: error.message, requestId: error.requestId ?? null };
     }
     if (this.#abort === abort) this.#abort = null;
-    this.#finish(view, Object.assign(turn, { text: completion.text, reasoning: completion.reasoning, figures: completion.figures }));
+    const { text, reasoning, calls, thoughtSeconds, figures } = completion;
+    this.#finish(view, Object.assign(turn, { text, reasoning, calls, thoughtSeconds, figures }));
   }
 
   #finish(view, turn) {
     if (!view.element.isConnected) return; // cleared meanwhile
     this.#conversation.answer(turn);
     view.end(turn);
+    this.#askForResults();
     this.#announcer.end(turn.text, turn.ending === "stopped" ? "Stopped." : "");
     this.#showState();
     this.#follow();
@@ -121,6 +142,7 @@ export class Chat {
     this.#conversation.clear();
     for (const turn of this.#messages.querySelectorAll(".turn")) turn.remove();
     this.#abort = null;
+    this.#last = null;
     this.#announcer.say("The conversation is cleared.");
     this.#showState();
     this.#prompt.focus();
@@ -128,12 +150,18 @@ export class Chat {
 
   #show(turn) {
     if (turn.role === "user") this.#messages.append(questionView(turn.text));
+    else if (turn.role === "tool") this.#messages.append(resultView(turn));
     else this.#addAnswer(turn.model).end(turn);
   }
 
   #addAnswer(model) {
-    const view = new AnswerView(model, () => this.#regenerate());
+    const view = new AnswerView(
+      model,
+      () => this.#regenerate(),
+      (results) => this.#giveBack(results),
+    );
     this.#messages.append(view.element);
+    this.#last = view;
     return view;
   }
 

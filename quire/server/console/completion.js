@@ -5,6 +5,7 @@ import { serverSentEvents } from "./stream.js";
 export class Completion {
   text = "";
   reasoning = "";
+  calls = []; // of tools: {id, name, arguments}
   finish = null; // "stop", "length", …; null while it runs or when it broke off
   tokens = null; // as the server counted them
   requestId = null;
@@ -12,6 +13,7 @@ export class Completion {
   #sent = performance.now();
   #first = null;
   #last = null;
+  #thought = null; // when the thinking part ended
 
   // Runs to the end, calling `onChange` after each piece. Throws ApiError, or AbortError when `signal` aborts.
   async run(api, body, signal, onChange) {
@@ -37,13 +39,33 @@ export class Completion {
     this.finish = choice.finish_reason ?? this.finish;
     const text = choice.delta?.content ?? "";
     const reasoning = choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
-    if (!text && !reasoning) return false;
+    const calls = choice.delta?.tool_calls ?? [];
+    if (!text && !reasoning && !calls.length) return false;
     this.text += text;
     this.reasoning += reasoning;
+    for (const call of calls) this.#takeCall(call);
     this.#pieces += 1;
     this.#last = performance.now();
     this.#first ??= this.#last;
+    if (reasoning) this.#thought = this.#last;
     return true;
+  }
+
+  #takeCall({ index = this.calls.length, id, function: part }) {
+    const call = (this.calls[index] ??= { id: "", name: "", arguments: "" });
+    call.id = id ?? call.id;
+    call.name += part?.name ?? "";
+    call.arguments += part?.arguments ?? "";
+  }
+
+  // Whether nothing but thoughts have come.
+  get isThinking() {
+    return Boolean(this.reasoning) && !this.text && !this.calls.length;
+  }
+
+  // Null where the model did not think aloud.
+  get thoughtSeconds() {
+    return this.#thought === null ? null : (this.#thought - this.#first) / 1000;
   }
 
   // What the line under the answer says. Without the server's count, pieces stand for tokens.

@@ -1,7 +1,8 @@
 // The turns of the conversation, kept over a reload of the tab. Knows nothing of how they look.
 import { load, save } from "./storage.js";
 
-// A question is {role: "user", text}; an answer {role: "assistant", model, text, reasoning, ending, figures, error}.
+// A question is {role: "user", text}; an answer {role: "assistant", model, text, reasoning, calls, ending, figures, error};
+// what a tool gave back {role: "tool", id, name, text}.
 export class Conversation {
   turns = load("conversation", []);
 
@@ -12,6 +13,11 @@ export class Conversation {
 
   answer(turn) {
     this.turns.push({ role: "assistant", ...turn });
+    this.#save();
+  }
+
+  giveBack(results) {
+    for (const result of results) this.turns.push({ role: "tool", ...result });
     this.#save();
   }
 
@@ -26,14 +32,23 @@ export class Conversation {
     this.#save();
   }
 
-  // The messages a request carries; answers that failed before their first word are left out.
+  // The messages a request carries. Answers that failed before their first word are left out, and calls without results.
   messages(system) {
-    const said = this.turns.filter(({ role, text }) => role === "user" || text);
-    const messages = said.map(({ role, text }) => ({ role, content: text }));
+    const given = new Set(this.turns.flatMap(({ role, id }) => (role === "tool" ? id : [])));
+    const messages = this.turns.flatMap((turn) => messageOf(turn, given) ?? []);
     return system ? [{ role: "system", content: system }, ...messages] : messages;
   }
 
   #save() {
     save("conversation", this.turns);
   }
+}
+
+function messageOf({ role, text, id, calls = [] }, given) {
+  if (role === "tool") return { role, tool_call_id: id, content: text };
+  if (role === "assistant" && calls.length && calls.every((call) => given.has(call.id))) {
+    const made = calls.map(({ id, name, arguments: written }) => ({ id, type: "function", function: { name, arguments: written } }));
+    return { role, content: text || null, tool_calls: made };
+  }
+  return role === "user" || text ? { role, content: text } : null;
 }

@@ -22,6 +22,8 @@ export class Engines {
   #addRow() {
     const cells = Array.from({ length: 7 }, () => element("td"));
     const row = element("tr", {}, element("th", { scope: "row" }), ...cells);
+    const names = this.#body.parentElement.tHead.rows[0].cells;
+    for (const cell of row.cells) cell.dataset.name = names[cell.cellIndex].textContent; // shown beside it on narrow pages
     this.#body.append(row);
     return row;
   }

@@ -1,5 +1,6 @@
 // The little Markdown that models write: paragraphs, headings, lists, code, bold and italic, made of DOM nodes.
 // Links stay text: what a model writes is not to be trusted with an address.
+import { copyButton } from "./copy.js";
 import { element } from "./dom.js";
 
 const FENCE = /^ {0,3}(```+|~~~+)\s*([\w+#.-]*)/;
@@ -72,7 +73,8 @@ function renderCode(source) {
   if (lines.length && lines.at(-1).trim().startsWith(fence)) lines.pop();
   const name = language || "code";
   const pre = element("pre", { tabIndex: 0, ariaLabel: name }, element("code", {}, lines.join("\n")));
-  return element("figure", { className: "code" }, element("figcaption", {}, name), pre);
+  const caption = element("figcaption", {}, element("span", {}, name), copyButton(() => lines.join("\n"), "Copy code"));
+  return element("figure", { className: "code" }, caption, pre);
 }
 
 function renderList(lines) {

@@ -1,7 +1,9 @@
 // How one turn of the conversation looks: a question, or an answer with its figures and what can be done with it.
-import { element } from "./dom.js";
+import { copyButton } from "./copy.js";
+import { element, setText } from "./dom.js";
 import { duration, count, rate } from "./format.js";
 import { renderMarkdown } from "./markdown.js";
+import { ToolCalls } from "./tool_calls.js";
 
 const ENDINGS = {
   length: "cut off at the token limit",
@@ -18,34 +20,40 @@ export function questionView(text) {
   );
 }
 
-// An answer that may still grow. `onRegenerate` is called when its button is pressed.
+// An answer that may still grow. `onRegenerate` is called when its button is pressed, `onResults` with what tools gave back.
 export class AnswerView {
   #text = element("div", { className: "text" });
   #thoughts = element("p");
-  #reasoning = element("details", { className: "reasoning", hidden: true }, element("summary", {}, "Reasoning"), this.#thoughts);
+  #thinking = element("summary");
+  #reasoning = element("details", { className: "reasoning", hidden: true }, this.#thinking, this.#thoughts);
+  #calls;
   #error = element("div", { className: "error", hidden: true });
   #figures = element("p", { className: "figures" });
   #actions = element("div", { className: "actions" });
   #frame = null;
 
-  constructor(model, onRegenerate) {
+  constructor(model, onRegenerate, onResults) {
+    this.#calls = new ToolCalls(onResults);
     this.element = element(
       "article",
       { className: "turn answer", ariaLabel: model },
       element("h3", { className: "who" }, model),
       this.#reasoning,
       this.#text,
+      this.#calls.element,
       this.#error,
       element("footer", {}, this.#figures, this.#actions),
     );
-    if (navigator.clipboard) this.#actions.append(copyButton(() => this.#text.dataset.source ?? ""));
-    this.#actions.append(actionButton("Regenerate", onRegenerate));
+    const regenerate = element("button", { type: "button", className: "quiet regenerate" }, "Regenerate");
+    regenerate.addEventListener("click", onRegenerate);
+    this.#actions.append(copyButton(() => this.#text.dataset.source ?? "", "Copy answer"), regenerate);
   }
 
   // Draws at most once a frame, however fast tokens come.
   grow(turn, onDrawn) {
     this.element.classList.add("growing");
     this.element.ariaBusy = "true";
+    this.#reasoning.open = turn.isThinking; // thoughts are read while they come, and folded when the answer begins
     this.#frame ??= requestAnimationFrame(() => {
       this.#frame = null;
       this.#draw(turn);
@@ -60,15 +68,29 @@ export class AnswerView {
     this.element.classList.remove("growing");
     this.element.ariaBusy = null;
     this.#draw(turn);
+    this.#reasoning.open = Boolean(turn.reasoning) && !turn.text && !turn.calls?.length;
     this.#figures.textContent = figuresLine(turn);
     if (turn.error) this.#showError(turn.error);
   }
 
-  #draw({ text, reasoning }) {
+  // The model waits for what its calls give back.
+  askForResults(calls) {
+    this.#calls.ask(calls);
+  }
+
+  // The conversation has gone on.
+  close() {
+    this.#calls.close();
+  }
+
+  #draw({ text, reasoning, calls = [], isThinking = false, thoughtSeconds = null }) {
     renderMarkdown(this.#text, text);
     this.#text.dataset.source = text;
     this.#reasoning.hidden = !reasoning;
     this.#thoughts.textContent = reasoning;
+    const ended = thoughtSeconds === null ? "Thoughts" : `Thought for ${duration(thoughtSeconds)}`;
+    setText(this.#thinking, isThinking ? "Thinking" : ended);
+    this.#calls.show(calls);
   }
 
   #showError({ message, requestId }) {
@@ -88,23 +110,4 @@ function figuresLine({ figures, ending }) {
   }
   if (ENDINGS[ending]) parts.push(ENDINGS[ending]);
   return parts.join(" · ");
-}
-
-function actionButton(name, onClick) {
-  const button = element("button", { type: "button", className: `quiet ${name.toLowerCase()}` }, name);
-  button.addEventListener("click", onClick);
-  return button;
-}
-
-function copyButton(source) {
-  const button = actionButton("Copy", async () => {
-    try {
-      await navigator.clipboard.writeText(source());
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Not allowed";
-    }
-    setTimeout(() => (button.textContent = "Copy"), 1500);
-  });
-  return button;
 }

@@ -1,11 +1,13 @@
 // Asks the server each second how it is, and hands the answer to everything that shows it.
 import { ApiError } from "./api.js";
+import { Banner, isReplaced } from "./banner.js";
 import { BlockMap } from "./blocks.js";
 import { makeCharts } from "./charts.js";
 import { byId, setText } from "./dom.js";
 import { Engines } from "./engines.js";
 import { age } from "./format.js";
 import { History } from "./history.js";
+import { RequestColours } from "./request_colours.js";
 import { RequestList } from "./requests.js";
 
 const PERIOD = 1000; // milliseconds
@@ -16,9 +18,11 @@ export class Monitor extends EventTarget {
   #api;
   #history = new History();
   #charts = makeCharts();
-  #blocks = new BlockMap();
+  #colours = new RequestColours();
+  #blocks = new BlockMap(this.#colours);
   #requests = new RequestList();
   #engines = new Engines();
+  #banner = new Banner();
   #timer = null;
   #polling = false;
   #reachable = false;
@@ -27,6 +31,7 @@ export class Monitor extends EventTarget {
     super();
     this.#api = api;
     byId("charts").append(...this.#charts.map((chart) => chart.element));
+    byId("span").addEventListener("change", () => this.#draw());
   }
 
   start() {
@@ -39,9 +44,10 @@ export class Monitor extends EventTarget {
     if (this.#polling || document.hidden) return;
     this.#polling = true;
     try {
-      const stats = await this.#api.json("stats");
-      this.#show(stats);
+      if (this.#history.isStale(performance.now())) this.#history.seed(await this.#api.json("stats/history"), performance.now());
+      this.#show(await this.#api.json("stats"));
       this.#blocks.show(await this.#api.json("stats/blocks"));
+      this.#requests.paint(this.#colours);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.#away(error);
@@ -52,15 +58,20 @@ export class Monitor extends EventTarget {
   }
 
   #show(stats) {
-    const now = performance.now();
-    this.#history.add(now, stats);
-    for (const chart of this.#charts) chart.draw(this.#history.samples, now);
+    this.#history.add(performance.now(), stats);
+    this.#draw();
     this.#requests.show(stats);
     this.#engines.show(stats);
+    this.#banner.show(stats.engines);
     this.#showState(...stateOf(stats));
     setText(byId("status-detail"), `${stats.model} · up ${age(stats.uptime_seconds)} · ${stats.version}`);
     if (!this.#reachable) this.dispatchEvent(new Event("reachable"));
     this.#reachable = true;
+  }
+
+  #draw() {
+    const span = 1000 * Number(byId("span").value);
+    for (const chart of this.#charts) chart.draw(this.#history.samples, performance.now(), span);
   }
 
   #away(error) {
@@ -78,6 +89,6 @@ export class Monitor extends EventTarget {
 
 function stateOf({ ready, draining, engines }) {
   if (draining) return ["waiting", "Draining"];
-  if (engines.some(({ state }) => state === "lost")) return ["lost", "Replacing an engine"];
+  if (engines.some(isReplaced)) return ["lost", "Restarting"];
   return ready ? ["ready", "Ready"] : ["waiting", "Starting"];
 }

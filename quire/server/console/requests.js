@@ -29,9 +29,15 @@ export class RequestList {
     setText(this.#aside, parts.join(" · "));
     this.#list.classList.toggle("empty", requests.length === 0);
   }
+
+  // Gives each row the colour that its request has in the map.
+  paint(colours) {
+    for (const [id, row] of this.#rows) row.paint(colours.of(id));
+  }
 }
 
 class Row {
+  #swatch = element("span", { className: "swatch", ariaHidden: "true" });
   #status = element("span", { className: "request-status" });
   #age = element("span", { className: "request-age" });
   #tokens = element("span", { className: "request-tokens" });
@@ -42,13 +48,17 @@ class Row {
     this.element = element(
       "li",
       {},
-      element("code", { className: "request-id", title: id }, id),
+      element("span", { className: "request-name" }, this.#swatch, element("code", { className: "request-id" }, id)),
       this.#status,
       this.#age,
       this.#progress,
       element("span", { className: "request-from" }, `${endpoint} · ${tenant} · replica ${replica}`),
       this.#tokens,
     );
+  }
+
+  paint(place) {
+    this.#swatch.className = place === null ? "swatch" : `swatch request-${place}`;
   }
 
   show({ status, prompt_tokens: prompt, output_tokens: output, max_tokens: most, age_seconds: seconds }) {

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from quire.observe.theme import theme_css
+
 FOLDER = "/console/"
 """Where the files below the pages are; the pages name them relative to their own address, so a prefix is no matter."""
 
@@ -68,15 +70,17 @@ def _names(if_none_match: str, etag: str) -> bool:
 
 
 def read_files(folder: Path = Path(__file__).parent) -> dict[str, ConsoleFile]:
-    """Every file of the folder that a browser may have, by the path it is served at."""
-    files = {}
+    """Every file of the folder that a browser may have, by the path it is served at, and the colours."""
+    files = {FOLDER + "theme.css": _file(theme_css().encode(), ".css")}
     pages = {name: path for path, name in PAGES.items()}
     for source in sorted(folder.iterdir()):
         if source.suffix in CONTENT_TYPES:
-            body = source.read_bytes()
-            path = pages.get(source.name, FOLDER + source.name)
-            files[path] = ConsoleFile(body, CONTENT_TYPES[source.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+            files[pages.get(source.name, FOLDER + source.name)] = _file(source.read_bytes(), source.suffix)
     return files
+
+
+def _file(body: bytes, suffix: str) -> ConsoleFile:
+    return ConsoleFile(body, CONTENT_TYPES[suffix], f'"{sha256(body).hexdigest()[:32]}"')
 
 
 def console_routes() -> list[Route]:

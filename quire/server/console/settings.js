@@ -3,7 +3,7 @@ import { setText } from "./dom.js";
 import { load, save } from "./storage.js";
 
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
-const NAMES = [...NUMBERS, "system", "stop"];
+const NAMES = [...NUMBERS, "system", "stop", "tools"];
 
 export class Settings {
   #details;
@@ -42,6 +42,8 @@ export class Settings {
     }
     const stop = this.#control("stop").value.split("\n").filter(Boolean);
     if (stop.length) fields.stop = stop.map((text) => text.replaceAll("\\n", "\n"));
+    const tools = toolsIn(this.#control("tools").value);
+    if (tools.length) fields.tools = tools;
     return fields;
   }
 
@@ -52,9 +54,25 @@ export class Settings {
   #changed() {
     const values = Object.fromEntries(NAMES.map((name) => [name, this.#control(name).value]));
     save("settings", values);
+    const isList = toolsIn(values.tools) !== null;
+    this.#control("tools").setCustomValidity(isList ? "" : "This is no JSON list of tools: write [{…}, …].");
     const set = NUMBERS.filter((name) => values[name] !== "").map((name) => `${name.replace("_", " ")} ${values[name]}`);
     if (values.system.trim()) set.unshift("system prompt");
     if (values.stop) set.push("stop strings");
+    if (values.tools.trim()) set.push("tools");
     setText(this.#summary, set.join(" · ") || "the model's defaults");
+  }
+}
+
+// A list of tools, each a function's description or OpenAI's wrapping of one; null where the text is none.
+export function toolsIn(text) {
+  if (!text.trim()) return [];
+  try {
+    const tools = JSON.parse(text);
+    const isTool = (tool) => typeof (tool?.function ?? tool)?.name === "string";
+    if (!Array.isArray(tools) || !tools.every(isTool)) return null;
+    return tools.map((tool) => (tool.function ? { type: "function", ...tool } : { type: "function", function: tool }));
+  } catch {
+    return null;
   }
 }

@@ -9,8 +9,8 @@ from contextlib import suppress
 import msgspec
 
 from quire.core.errors import Unavailable
-from quire.observe.figures import FrontFigures
 from quire.server.fronts.peer import Handler, Peer
+from quire.server.fronts.pulse import Pulse
 from quire.server.fronts.seat import FrontSettings
 from quire.server.overview import Overview
 from quire.serving.child_process import ChildProcess, exit_cause
@@ -47,8 +47,8 @@ class FrontProcess(Supervised):
         self.serving = asyncio.Event()
         """Set once it takes connections."""
         self.peer: Peer | None = None
-        self.figures = FrontFigures()
-        """What it had counted when it was last asked."""
+        self.pulse = Pulse()
+        """What it told when it was last asked."""
 
     @property
     def pid(self) -> int:
@@ -73,7 +73,7 @@ class FrontProcess(Supervised):
             with suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(_BEAT):
                     return await self.peer.ask("overview", Overview, tenant)
-        return Overview(self.figures)
+        return Overview(self.pulse.figures)
 
     def tell(self, order: str) -> None:
         """An order; one that is gone does not hear it."""
@@ -101,7 +101,7 @@ class FrontProcess(Supervised):
         while True:
             await asyncio.sleep(_BEAT)
             with suppress(Unavailable):  # it dies
-                self.figures = await peer.ask("figures", FrontFigures)
+                self.pulse = await peer.ask("pulse", Pulse)
                 self.heard = time.monotonic()
 
     async def _watch(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError, Unavailable
+from quire.observe import rates
 from quire.observe.figures import FrontFigures, merged
 from quire.observe.metrics import Metrics
 from quire.server.fronts.front_process import FrontProcess
@@ -22,6 +23,7 @@ from quire.server.fronts.seat import BATCHES_RUN_ON, BOARD, USAGE, FrontSettings
 from quire.server.fronts.shared_port import SharedPort
 from quire.server.gate.key_source import KeySource
 from quire.server.gate.usage_table import UsageTable
+from quire.server.history import EngineLoad, History, Sample, sample_of
 from quire.server.listen.listen import CUT_OFF, DRAINED
 from quire.server.overview import Overview, together
 from quire.server.startup import StartUp
@@ -62,6 +64,7 @@ class Hub:
         self._lost_fronts = 0
         self._gone = FrontFigures()
         """What fronts that died had counted."""
+        self._history = History(self._sample)
 
     async def serve(self) -> int:
         """Until a signal; returns the exit code."""
@@ -69,6 +72,7 @@ class Hub:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._tell_all, "reload")
+        recording = loop.create_task(self._history.keep())
         try:
             await self._engines.start()
             await self._fronts.start()
@@ -76,6 +80,7 @@ class Hub:
             await self._until_stopped()
             return await self._drained()
         finally:
+            recording.cancel()
             await self._fronts.close()
             self._port.close()
             self._usage.close()
@@ -140,7 +145,11 @@ class Hub:
             _NO_LINK,
             str(self._engines.folder),
         )
-        handlers: dict[str, Handler] = {"batches": self._ask_about_batches, "overview": self._overview}
+        handlers: dict[str, Handler] = {
+            "batches": self._ask_about_batches,
+            "overview": self._overview,
+            "history": self._told_history,
+        }
         return FrontProcess(settings, handlers, self._config.server.step_timeout, self._fronts.became_ready)
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
@@ -148,7 +157,7 @@ class Hub:
         if slot.client.start_failure is None or self._fronts.was_ready:
             _log.error("front %d is lost (%s), with its connections; another takes its place", slot.number, cause)
         self._lost_fronts += 1
-        self._gone = merged([self._gone, slot.client.figures.retired()])
+        self._gone = merged([self._gone, slot.client.pulse.figures.retired()])
         self._board.clear(slot.number)
         self._usage.clear(slot.number)
         if slot.losses_in_a_row > 1:
@@ -160,6 +169,18 @@ class Hub:
         overviews = await asyncio.gather(*(front.overview(tenant) for front in fronts))
         self._metrics.fronts(len(self._fronts.ready()), self._lost_fronts)
         return together(overviews, self._gone, self._metrics.engine_figures(), self._engines.restarts())
+
+    async def _told_history(self, _: msgspec.Raw) -> list[Sample]:
+        return self._history.samples
+
+    def _sample(self, moment: float) -> Sample:
+        """From what fronts told within the last second: nobody is asked for it."""
+        fronts = self._fronts.ready()
+        seen = FrontFigures(rates=rates.merged(front.pulse.figures.rates for front in fronts))
+        # all hear the same of the engines, unless one is new or stuck
+        told = [front for front in fronts if front.pulse.engines.num_blocks]
+        engines = max(told, key=lambda front: front.heard).pulse.engines if told else EngineLoad()
+        return sample_of(moment, self._metrics.snapshot(seen), engines)
 
     async def _ask_about_batches(self, question: msgspec.Raw) -> msgspec.Raw:
         try:

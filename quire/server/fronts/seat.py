@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from quire.config.engine import EngineConfig
-from quire.observe.figures import FrontFigures
 from quire.server.batches.desk import BatchDesk
 from quire.server.batches.forwarded import Question, answer_question
 from quire.server.fronts.peer import Handler, Peer
+from quire.server.fronts.pulse import Pulse
 from quire.server.gate.usage_table import UsageTable
+from quire.server.history import load_of
 from quire.server.overview import Overview, overview_of
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.board import Board
@@ -73,12 +74,13 @@ class Seat:
         async def overview(given: msgspec.Raw) -> Overview:
             return overview_of(llm, msgspec.msgpack.decode(given, type=str | None))
 
-        async def figures(_: msgspec.Raw) -> FrontFigures:
-            return llm.metrics.figures()
+        async def pulse(_: msgspec.Raw) -> Pulse:
+            engines = (slot.client.stats for slot in llm.fleet.supervisor.slots)
+            return Pulse(llm.metrics.figures(), load_of(engines))
 
         self.hub.handlers.update(
             overview=overview,
-            figures=figures,
+            pulse=pulse,
             batches=partial(answer_question, batches),
             drain=_order(drain),
             reload=_order(reload),

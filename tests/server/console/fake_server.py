@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +36,10 @@ ENDLESS = "Count from one to ten thousand."
 """A message that is answered until the client goes away."""
 BROKEN = "fail"
 """A message that is answered with an error."""
+THINKING = "think"
+"""A message that is thought about before it is answered."""
+CALLING = "call"
+"""A message that is answered with a call of a tool."""
 PACE = 0.01
 """Seconds between two pieces of an answer: slow enough that a browser sees more than one."""
 
@@ -108,8 +111,13 @@ class Script:
     key: str | None = None
     """When there is one, data is given only for it."""
     num_blocks: int = 1024
+    used: int | None = None
+    """Blocks that requests have; None: a share of all that moves with every poll."""
     replicas: int = 1
     polls: int = 0
+    histories: int = 0
+    seconds: int = 170
+    """How long the fake has kept its history."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """What /stats says instead of what it would."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -135,6 +143,10 @@ def fake_app(script: Script) -> Starlette:
         script.polls += 1
         return JSONResponse(stats_at(script.polls, script) | script.overrides)
 
+    async def history(request: Request) -> Response:
+        script.histories += 1
+        return JSONResponse(history_of(script))
+
     async def blocks(request: Request) -> Response:
         maps = [block_map(replica, script) for replica in range(script.replicas)]
         return JSONResponse({"replicas": maps})
@@ -146,12 +158,21 @@ def fake_app(script: Script) -> Starlette:
         if said == BROKEN:
             return _error(400, "'temperature' is 9; it must be from 0 to 2.")
         pieces = _count(script) if said == ENDLESS else _words(ANSWER)
-        return StreamingResponse(_events(pieces), media_type="text/event-stream")
+        if said in _DELTAS:
+            pieces = _scripted(_DELTAS[said])
+        finish = "tool_calls" if said == CALLING else "stop"
+        return StreamingResponse(_events(pieces, finish), media_type="text/event-stream")
 
     async def openapi(request: Request) -> Response:
         return JSONResponse(OPENAPI)
 
-    routes = {"/v1/models": models, "/stats": stats, "/stats/blocks": blocks, "/openapi.json": openapi}
+    routes = {
+        "/v1/models": models,
+        "/stats": stats,
+        "/stats/history": history,
+        "/stats/blocks": blocks,
+        "/openapi.json": openapi,
+    }
     data = [Route(path, guarded(handler)) for path, handler in routes.items()]
     return Starlette(routes=[*console_routes(), *data, Route("/v1/chat/completions", guarded(chat), methods=["POST"])])
 
@@ -161,10 +182,36 @@ def _error(status: int, message: str) -> Response:
     return JSONResponse({"error": error}, status, headers={"x-request-id": "req-4f1c"})
 
 
+def _call(index: int, **part: str) -> dict[str, Any]:
+    identity = {"id": f"call_{index}", "type": "function"} if "name" in part else {}
+    return {"tool_calls": [{"index": index, **identity, "function": part}]}
+
+
+_DELTAS: dict[str, list[dict[str, Any]]] = {
+    THINKING: [
+        {"reasoning_content": "First, the "},
+        {"reasoning_content": "<b>page table</b>. "},
+        {"content": "It is a table."},
+    ],
+    CALLING: [
+        _call(0, name="get_weather", arguments=""),
+        _call(0, arguments='{"city": "<i>'),
+        _call(0, arguments='Basel</i>"}'),
+        _call(1, name="get_time", arguments="{}"),
+    ],
+}
+
+
 async def _words(text: str) -> AsyncIterator[str]:
     for word in text.split(" "):
         yield word + " "
         await asyncio.sleep(PACE)
+
+
+async def _scripted(deltas: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    for delta in deltas:
+        yield delta
+        await asyncio.sleep(30 * PACE)
 
 
 async def _count(script: Script) -> AsyncIterator[str]:
@@ -178,7 +225,7 @@ async def _count(script: Script) -> AsyncIterator[str]:
         script.left.set()
 
 
-async def _events(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+async def _events(pieces: AsyncIterator[Any], finish: str) -> AsyncIterator[str]:
     def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
         return f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': choices, 'usage': usage})}\n\n"
 
@@ -187,8 +234,9 @@ async def _events(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
         yield event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
         async for piece in pieces:
             number += 1
-            yield event([{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
-        yield event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+            delta = {"content": piece} if isinstance(piece, str) else piece
+            yield event([{"index": 0, "delta": delta, "finish_reason": None}])
+        yield event([{"index": 0, "delta": {}, "finish_reason": finish}])
         yield event([], {"prompt_tokens": 12, "completion_tokens": number, "total_tokens": number + 12})
         yield "data: [DONE]\n\n"
     finally:
@@ -257,18 +305,38 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
     }
 
 
+def history_of(script: Script) -> dict[str, list[float | None]]:
+    """Samples of every second before the first poll."""
+    samples = [stats_at(-age, script) for age in range(script.seconds, 0, -1)]
+    columns: dict[str, list[float | None]] = {"age_seconds": [float(age) for age in range(script.seconds, 0, -1)]}
+    for name in ("generation_tokens_per_second", "prompt_tokens_per_second"):
+        columns[name] = [sample["throughput"][name] for sample in samples]
+    for name in ("ttft_p50", "ttft_p95", "itl_p50", "itl_p95"):
+        columns[name] = [sample["latency"][name] for sample in samples]
+    for name in ("running", "waiting"):
+        columns[name] = [sample[name] for sample in samples]
+    columns["kv_used"] = [sample["kv"]["utilisation"] for sample in samples]
+    columns["kv_cached"] = [0.2 for _ in samples]
+    return columns
+
+
 def block_map(replica: int, script: Script) -> dict[str, Any]:
-    """Runs of used, shared and cached blocks whose border moves with every poll."""
-    border = script.num_blocks * (20 + (script.polls * 7) % 60) // 100
-    run = max(script.num_blocks // 40, 8)
-    states = bytearray(script.num_blocks)
-    for index in range(script.num_blocks):
-        if index < border:
-            states[index] = 2 if index % run < run // 6 else 1
-        elif index < border + script.num_blocks // 5:
-            states[index] = 3 if (index // 7) % 4 else 0
-    encoded = b64encode(bytes(states)).decode()
-    return {"replica": replica, "num_blocks": script.num_blocks, "block_size": 16, "states": encoded}
+    """Blocks of two requests in turn, after some that they share and before cached ones."""
+    moving = script.num_blocks * (20 + (script.polls * 7) % 60) // 100
+    used = moving if script.used is None else script.used
+    shared, cached = used // 6, min(script.num_blocks // 5, script.num_blocks - used) if script.used is None else used
+    runs = [2, shared]
+    for begin in range(shared, used, 8):
+        runs += [4 + begin // 8 % 2, min(8, used - begin)]
+    runs += [1, cached, 0, script.num_blocks - used - cached]
+    requests = [f"chatcmpl-{index:08x}7d3e" for index in range(2)]
+    return {
+        "replica": replica,
+        "num_blocks": script.num_blocks,
+        "block_size": 16,
+        "runs": runs,
+        "requests": requests,
+    }
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.server.console.conftest import Watch
-from tests.server.console.fake_server import ANSWER, BROKEN, ENDLESS, MODEL, Script
+from tests.server.console.fake_server import ANSWER, BROKEN, CALLING, ENDLESS, MODEL, THINKING, Script, stats_at
 from tests.server.console.test_browser import ask, open_console
 
 
@@ -77,7 +77,7 @@ def test_markdown_is_laid_out_and_html_stays_text(page: Page, watch: Watch) -> N
     expect(answer.locator("strong")).to_have_text("table of contents")
     expect(answer.locator("ol > li")).to_have_count(3)
     expect(answer.locator("ol ul li")).to_have_text("Shared pages are lent, not copied.")
-    expect(answer.locator("figure.code figcaption")).to_have_text("python")
+    expect(answer.locator("figure.code figcaption span")).to_have_text("python")
     expect(answer.locator("pre code")).to_contain_text("    return table[")
     expect(answer).to_contain_text("<b>under four percent</b>")
     expect(answer.locator("b")).to_have_count(0)
@@ -142,7 +142,7 @@ def test_block_map_counts_every_block(page: Page, watch: Watch, script: Script, 
     [
         ({"draining": True, "ready": False}, "Draining"),
         ({"ready": False}, "Starting"),
-        ({"engines": [{"replica": 0, "state": "lost", "pid": 7, "restarts": 1}]}, "Replacing an engine"),
+        ({"engines": [{"replica": 0, "state": "starting", "pid": 7, "restarts": 1}]}, "Restarting"),
     ],
 )
 def test_state_of_the_server_is_told(
@@ -156,6 +156,7 @@ def test_state_of_the_server_is_told(
 def test_nothing_known_yet_is_a_dash(page: Page, watch: Watch, script: Script) -> None:
     none = dict.fromkeys(("ttft_p50", "ttft_p95", "itl_p50", "itl_p95"))
     script.overrides = {"latency": none, "requests": [], "running": 0, "waiting": 0}
+    script.seconds = 0
     open_console(page)
     chart = page.locator(".chart", has_text="Time to first token")
     expect(chart.locator(".value").first).to_have_text("–")
@@ -205,3 +206,171 @@ def test_reference_shows_fields_bounds_and_streams(page: Page, watch: Watch, scr
     operation.get_by_role("button", name="Send").click()
     expect(operation.locator(".answer-body")).to_contain_text("[DONE]")
     assert script.bodies == [{"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}]
+
+
+BOUNDS = """(chart) => {
+    const numbers = (point) => point.split(",").map(Number);
+    const pointsOf = (line) => line.getAttribute("d").match(/[\\d.]+,[\\d.]+/g).map(numbers);
+    const [points, ...others] = [...chart.querySelectorAll(".line")].map(pointsOf);
+    const highest = 100 - Math.min(...[points, ...others].flat().map(([, y]) => y));
+    return { left: points[0][0], right: points.at(-1)[0], count: points.length, highest };
+}"""
+
+
+@pytest.mark.parametrize("seconds", [170, 900])
+def test_charts_are_full_at_every_load_and_fill_their_height(
+    page: Page, watch: Watch, script: Script, seconds: int
+) -> None:
+    script.seconds = seconds
+    open_console(page)
+    for visit in (1, 2):
+        charts = page.locator(".chart")
+        expect(charts).to_have_count(6)
+        for chart in charts.all():
+            drawn = chart.evaluate(BOUNDS)
+            assert drawn["left"] < 300 * (180 - min(seconds, 180) + 5) / 180
+            assert drawn["right"] > 295
+            assert drawn["count"] > 150
+            assert drawn["highest"] > 60, "the axis does not fit the data"
+        assert script.histories == visit
+        page.reload()
+        expect(page.locator("#status-text")).to_have_text("Ready")
+
+
+def test_a_longer_time_can_be_shown(page: Page, watch: Watch, script: Script) -> None:
+    script.seconds = 900
+    open_console(page)
+    chart = page.locator(".chart").first
+    assert chart.evaluate(BOUNDS)["count"] < 200
+    page.get_by_label("Time shown").select_option("last 15 minutes")
+    assert chart.evaluate(BOUNDS)["count"] > 800
+    expect(chart).to_contain_text("15 min ago")
+    expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile("over 15 min"))
+
+
+CELLS = """(canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const found = {};
+    for (let at = 0; at < data.length; at += 4) {
+        if (!data[at + 3]) continue;
+        const colour = `rgb(${data[at]}, ${data[at + 1]}, ${data[at + 2]})`;
+        found[colour] = (found[colour] ?? 0) + 1;
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize(("num_blocks", "used"), [(640, 40), (34_000, 40), (34_000, 30_000)])
+def test_touched_blocks_are_seen_in_the_colours_of_their_requests(
+    page: Page, watch: Watch, script: Script, num_blocks: int, used: int
+) -> None:
+    script.num_blocks, script.used = num_blocks, used
+    open_console(page)
+    canvas = page.locator("#blocks canvas")
+    expect(page.locator("#blocks-legend .value").last).to_have_text(f"{used - used // 6:,}")
+    cells = canvas.evaluate(CELLS)
+    side = (canvas.bounding_box() or {})["width"]
+    assert side > 300
+    for place in (0, 1):
+        swatch = page.locator(f"#requests .request-{place}")
+        expect(swatch).to_have_count(1)
+        colour = swatch.evaluate("(node) => getComputedStyle(node).backgroundColor")
+        assert cells.get(colour, 0) >= 16 * 16, f"request {place} cannot be seen among {num_blocks} blocks"
+    canvas.hover(position={"x": 50, "y": 3})
+    expect(page.locator(".block-map figcaption")).to_contain_text(re.compile("^Blocks? .*(used|shared)"))
+    if num_blocks > 100 * used:
+        page.mouse.move(0, 0)
+        expect(page.locator(".block-map figcaption")).to_contain_text("of 34,000 blocks; the rest is free")
+
+
+def test_banner_is_shown_while_an_engine_is_replaced(page: Page, watch: Watch, script: Script) -> None:
+    open_console(page)
+    banner = page.locator("#banner")
+    expect(banner).to_be_hidden()
+    ask(page, ENDLESS)
+    script.overrides = {"engines": [{"replica": 0, "state": "starting", "pid": 7, "restarts": 1}]}
+    expect(banner).to_have_text("The engine is restarting. Your answer continues when it is back.")
+    script.overrides = {}
+    expect(banner).to_be_hidden(timeout=20_000)
+    page.keyboard.press("Escape")
+
+
+def test_code_is_copied_with_a_button(page: Page, watch: Watch) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_console(page)
+    ask(page, "Hello")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens/s")
+    button = page.get_by_role("button", name="Copy code")
+    button.click()
+    expect(button).to_have_text("Copied")
+    code = ANSWER.split("```")[1].removeprefix("python\n").rstrip("\n")
+    assert page.evaluate("navigator.clipboard.readText()") == code
+
+
+def test_code_is_copied_where_the_browser_has_no_clipboard(page: Page, watch: Watch) -> None:
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined });")
+    open_console(page)
+    page.evaluate("document.addEventListener('copy', () => (window.copied = document.activeElement.value))")
+    ask(page, "Hello")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens/s")
+    page.get_by_role("button", name="Copy code").click()
+    assert "return table[" in page.evaluate("window.copied")
+
+
+def test_thoughts_are_open_while_they_come_and_folded_after(page: Page, watch: Watch) -> None:
+    open_console(page)
+    ask(page, THINKING)
+    thoughts = page.locator(".reasoning")
+    expect(thoughts).to_have_attribute("open", "")
+    expect(thoughts.locator("summary")).to_have_text("Thinking")
+    expect(page.locator(".answer .figures")).to_contain_text("tokens")
+    expect(thoughts).not_to_have_attribute("open", "")
+    expect(thoughts.locator("summary")).to_have_text(re.compile("Thought for [\\d.]+ (ms|s)"))
+    expect(thoughts.locator("p")).to_have_text("First, the <b>page table</b>. ")
+    expect(page.locator(".answer .text")).to_have_text("It is a table.")
+    page.reload()
+    expect(thoughts.locator("summary")).to_contain_text("Thought for")
+
+
+def test_calls_of_tools_are_shown_and_answered(page: Page, watch: Watch, script: Script) -> None:
+    open_console(page)
+    page.locator("#settings summary").click()
+    page.get_by_label("Tools").fill('[{"name": "get_weather"}, {"name": "get_time"}]')
+    page.locator("#settings summary").click()
+    ask(page, CALLING)
+    expect(page.locator(".call")).to_have_count(2)
+    expect(page.locator(".call").first).to_contain_text("Call of get_weather")
+    expect(page.locator(".call pre").first).to_have_text('{\n  "city": "<i>Basel</i>"\n}')
+    page.get_by_label("Result of get_weather").fill("rain")
+    page.reload()
+    page.get_by_label("Result of get_weather").fill("<u>sun</u>")
+    page.get_by_label("Result of get_time").fill("noon")
+    page.get_by_role("button", name="Send results").click()
+    expect(page.locator(".turn.result")).to_have_count(2)
+    expect(page.locator(".turn.result").first).to_contain_text("<u>sun</u>")
+    expect(page.locator(".answer .figures").nth(1)).to_contain_text("tokens/s")
+    first, second = script.bodies
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["get_weather", "get_time"]
+    assert [message["role"] for message in second["messages"]] == ["user", "assistant", "tool", "tool"]
+    assert second["messages"][2] == {"role": "tool", "tool_call_id": "call_0", "content": "<u>sun</u>"}
+    expect(page.get_by_role("button", name="Send results")).to_have_count(0)
+
+
+CUT_OFF = """() => [...document.querySelectorAll("body *")]
+    .filter((node) => node.checkVisibility() && !node.matches("textarea, select, .skip, .visually-hidden"))
+    .filter((node) => getComputedStyle(node).display !== "inline" && !(node instanceof SVGElement))
+    .filter((node) => node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > innerWidth + 1)
+    .map((node) => node.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("width", [320, 390])
+@pytest.mark.parametrize("message", ["Hello", CALLING])
+def test_nothing_is_cut_off_on_a_phone(page: Page, watch: Watch, script: Script, message: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    script.overrides = {"engines": [{**stats_at(9, script)["engines"][0], "state": "starting", "restarts": 12}]}
+    page.goto("/")
+    expect(page.locator("#status-text")).to_have_text("Restarting")
+    ask(page, message)
+    expect(page.locator(".answer .figures")).to_contain_text("token")
+    expect(page.locator("#requests .request-0")).to_have_count(1)
+    assert page.evaluate(CUT_OFF) == []

@@ -1,11 +1,10 @@
 """Text on every ground it stands on reaches WCAG's AA contrast, in light and in dark."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from quire.server.console import routes
+from quire.observe.theme import theme_css
 
 TEXT_ON = {
     "ink": ("paper", "sheet", "well"),
@@ -21,8 +20,7 @@ LEAST_FOR_SHAPES = 3.0
 
 
 def colours() -> dict[str, tuple[str, str]]:
-    style = (Path(routes.__file__).parent / "style.css").read_text(encoding="utf-8")
-    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", style)
+    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", theme_css())
     return {name: (light, dark) for name, light, dark in found}
 
 
@@ -53,5 +51,5 @@ def test_text_can_be_read(text: str, ground: str, theme: int) -> None:
 def test_shapes_can_be_seen(theme: int) -> None:
     known = colours()
     assert contrast(known["edge"][theme], known["sheet"][theme]) >= LEAST_FOR_SHAPES
-    for busy in ("used", "shared"):
+    for busy in ("used", "shared", *(f"request-{place}" for place in range(8))):
         assert contrast(known[busy][theme], known["free"][theme]) >= LEAST_FOR_SHAPES

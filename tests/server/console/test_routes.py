@@ -38,7 +38,7 @@ def test_files_have_their_types(client: TestClient, path: str, content_type: str
 def test_every_file_is_sent_as_it_is(client: TestClient) -> None:
     for path, file in read_files().items():
         assert client.get(path).content == file.body
-    names = {path.name for path in FOLDER.iterdir() if path.suffix in routes.CONTENT_TYPES}
+    names = {path.name for path in FOLDER.iterdir() if path.suffix in routes.CONTENT_TYPES} | {"theme.css"}
     assert len(read_files()) == len(names)
 
 
@@ -98,7 +98,7 @@ def test_other_methods_are_refused(client: TestClient) -> None:
 def test_files_named_like_pages_are_pages_only(tmp_path: Path) -> None:
     for name in ("index.html", "extra.html", "notes.txt"):
         (tmp_path / name).write_text(name)
-    assert set(read_files(tmp_path)) == {"/", "/console/extra.html"}
+    assert set(read_files(tmp_path)) == {"/", "/console/extra.html", "/console/theme.css"}
 
 
 def test_pages_refer_only_to_files_that_are_served() -> None:
