@@ -49,6 +49,7 @@ class Reader:
             "PATH": programs,
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "98",
+            "PIP_NO_INDEX": "1",  # the tests' environment has what pages install
             "QUIRE_STORE": str(folder / "store"),
         }
 
