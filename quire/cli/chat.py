@@ -120,7 +120,7 @@ def _talk(session: "ChatSession") -> None:
         except InvalidRequest as error:
             if not terminal.interactive:
                 raise
-            terminal.say(f"({_sentence(str(error))})\n")
+            terminal.complain(f"({_sentence(str(error))})\n")
 
 
 def _take(session: "ChatSession", line: str) -> bool:

@@ -80,8 +80,10 @@ class ChatSession:
         for part in parts:
             if part.kind == "reasoning":
                 self.terminal.think(part.text)
-            else:
+            elif part.kind == "content":
                 self.terminal.answer(part.text)
+            else:
+                self.terminal.call(part.text, begins=part.kind == "call")
 
     def _note_rate(self, output: RequestOutput, seconds: float) -> None:
         answered = len(output.outputs[0].token_ids)

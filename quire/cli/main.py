@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Group
 from cyclopts.exceptions import UnusedCliTokensError
 
+from quire.cli.help_page import HELP, HELP_ALL, OWN_OPTIONS, print_page
 from quire.cli.options import apply_sources
 from quire.core.errors import QuireError
 from quire.core.version import QUIRE_VERSION
@@ -25,7 +26,7 @@ _COMMANDS = {
     "key": ("quire.cli.key:key", "Make an API key for the server."),
 }
 
-_HELP = ("--help", "-h")
+_HELP = (*HELP, HELP_ALL)
 _FAILED = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -39,7 +40,7 @@ def build_app() -> App:
         version=QUIRE_VERSION,
         config=(apply_sources,),
         help_format="plaintext",  # rendering Markdown would take a third of the time `quire --help` takes
-        group_parameters=Group("Options", sort_key=0),
+        group_parameters=Group(OWN_OPTIONS, sort_key=0),
     )
     for name, (target, line) in _COMMANDS.items():
         app.command(target, name=name, help=line)
@@ -51,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app = build_app()
-        if len(tokens) == 2 and tokens[0] in _COMMANDS and tokens[1] in _HELP:
+        if _asks_for_help(tokens):
             # straight to the page: parsing would first work out every option of the command twice more
-            app.help_print(tokens[:1])
+            asked = [token for token in tokens if token not in _HELP]
+            print_page(app, asked, everything=HELP_ALL in tokens)
             return 0
         code = app(tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value")
         sys.stdout.flush()
@@ -68,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (QuireError, OSError) as error:
         return _fail(str(error))
     return code if isinstance(code, int) else 0
+
+
+def _asks_for_help(tokens: Sequence[str]) -> bool:
+    """Whether to print a page; what follows -- is text, and an unknown command is an error first."""
+    before = tokens[: tokens.index("--")] if "--" in tokens else tokens
+    return any(token in _HELP for token in before) and (before[0] in _COMMANDS or before[0] in _HELP)
 
 
 def _explain(error: CycloptsError) -> str:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Dict, Env
 
-from quire.cli.help_panel import wide_panel
 from quire.config.bounds import flag
 from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
@@ -38,7 +37,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 
 def _section(title: str, order: float) -> Parameter:
-    return Parameter(name="*", group=Group(title, sort_key=order, help_formatter=wide_panel))
+    return Parameter(name="*", group=Group(title, sort_key=order))
 
 
 ModelOptions = Annotated[ModelConfig, _section("Model", 1)]

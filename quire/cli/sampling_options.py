@@ -5,7 +5,6 @@ from typing import Annotated, Any, get_type_hints
 
 from cyclopts import Group, Parameter
 
-from quire.cli.help_panel import wide_panel
 from quire.config.fields import describe
 from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
@@ -50,7 +49,7 @@ class ChatSampling(SamplingSettings):
     """Divide the scores of tokens that have occurred, prompt included. 1: no change."""
 
 
-_PANEL = Parameter(name="*", group=Group("Sampling", sort_key=0.5, help_formatter=wide_panel), negative="")
+_PANEL = Parameter(name="*", group=Group("Sampling", sort_key=0.5), negative="")
 SAMPLING, CHAT_SAMPLING = SamplingSettings(), ChatSampling()
 SamplingOptions = Annotated[SamplingSettings, _PANEL]
 ChatSamplingOptions = Annotated[ChatSampling, _PANEL]

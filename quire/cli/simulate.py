@@ -6,7 +6,6 @@ from typing import Annotated, get_args
 
 from cyclopts import Group, Parameter
 
-from quire.cli.help_panel import wide_panel
 from quire.cli.options import (
     CACHE,
     PARALLEL,
@@ -35,7 +34,7 @@ class SimulatedModel(ModelConfig):
 
 
 def _section(title: str, order: int) -> Parameter:
-    return Parameter(name="*", group=Group(title, sort_key=order, help_formatter=wide_panel))
+    return Parameter(name="*", group=Group(title, sort_key=order))
 
 
 MODEL, WORKLOAD = SimulatedModel(), WorkloadConfig()

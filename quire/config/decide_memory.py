@@ -18,7 +18,7 @@ from quire.config.memory import (
 )
 from quire.config.resolved import Choice, KVLayout
 from quire.config.sizes import GIB, decimal_size
-from quire.core.errors import ConfigError
+from quire.core.errors import ConfigError, DoesNotFit
 from quire.core.ggml_types import PACKED
 
 _DEFAULT_SHARE = {"cuda": 0.92, "cpu": 0.5}
@@ -138,7 +138,7 @@ def decide_num_blocks(
     """Blocks that sequences can use; one more, block 0, is scratch."""
     fits = budget.kv // shape.block_bytes - 1
     if fits < 1:
-        raise ConfigError(_too_large(device, budget))
+        raise DoesNotFit(_too_large(device, budget))
     left = f"{decimal_size(budget.kv)} are left of {budget.utilization:.0%} of {decimal_size(budget.total)}"
     if asked.num_gpu_blocks_override is None:
         blocks, reason = fits, left
@@ -182,8 +182,8 @@ def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
     spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items() if size)
     return (
         f"the model does not fit: {spent} leave no room for KV in the {decimal_size(budget.share)} that are "
-        f"{budget.utilization:.0%} of {device.name}; use a larger device, a smaller model or a higher "
-        "--tensor-parallel-size (`quire plan` tries out what fits)."
+        f"{100 * budget.utilization:.3g}% of {device.name}; use a larger device or a smaller model (`quire plan` tries "
+        "out what fits)."
     )
 
 
@@ -201,15 +201,15 @@ def decide_max_model_len(
     holds = longest_sequence(shape.groups, shape.block_size, num_blocks, longest + lookahead, chunk) - lookahead
     if wanted is not None and wanted > holds:
         needed = most_blocks(shape.groups, shape.block_size, wanted + lookahead, chunk)
-        raise ConfigError(
+        raise DoesNotFit(
             f"--max-model-len is {wanted}, which needs {_blocks(needed, shape)} of KV, but there are "
             f"{_blocks(num_blocks, shape)}, enough for {max(holds, 0)} tokens; lower it, or free memory "
             "(`quire plan` tries out what fits)."
         )
     enough = 2 if asked.cache.num_gpu_blocks_override else min(_SHORTEST_USEFUL, longest)
     if holds < enough:
-        raise ConfigError(
-            f"the model does not fit: {_blocks(num_blocks, shape)} are left for KV, which hold a sequence of "
+        raise DoesNotFit(
+            f"the model does not fit: KV has {_blocks(num_blocks, shape)}, enough for a sequence of "
             f"{max(holds, 0)} tokens; use a larger device or a smaller model (`quire plan` tries out what fits)."
         )
     value, reason = _longest_allowed(wanted, longest, holds, model.spec.max_position_source)
@@ -218,7 +218,7 @@ def decide_max_model_len(
 
 
 def _blocks(count: int, shape: KVShape) -> str:
-    return f"{count:,} blocks ({decimal_size(count * shape.block_bytes)})"
+    return f"{count:,} block{'s' * (count != 1)} ({decimal_size(count * shape.block_bytes)})"
 
 
 def _longest_allowed(wanted: int | None, longest: int, holds: int, source: str) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Changes that make a model fit a device, found by trying each out with `resolve` rather than by guessing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from quire.config.devices import DEVICES
@@ -10,11 +10,12 @@ from quire.config.kv_layout import kv_tokens
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.config.sizes import GIB
-from quire.core.errors import ConfigError
+from quire.core.errors import ConfigError, DoesNotFit
 
 _LENGTH_STEP = 256
-_SHARES = {"cuda": (0.95, 0.98), "cpu": (0.7, 0.9)}
+_SHARES = {"cuda": (0.92, 0.95, 0.98), "cpu": (0.5, 0.7, 0.9)}
 _TOKENS = (4096, 2048, 1024, 512, 256)
+_SEQUENCES = (1024, 256, 64, 16, 4, 1)
 _DEVICES_MOST = 64
 
 
@@ -56,15 +57,27 @@ def find_remedies(
     asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
 ) -> tuple[Remedy, ...]:
     """For each kind of change, the mildest that is enough by itself; the largest device in numbers if none is."""
-    found = []
-    for kind in _KINDS:
-        remedy = _first_that_fits(kind, asked, model, device, seq_len)
-        if remedy is not None:
-            found.append(remedy)
+    found = _found((*_OF_SETTINGS, *_OF_DEVICES), asked, model, device, seq_len)
     if not found:
         remedy = _first_that_fits(_many_large_devices, asked, model, device, seq_len)
         found = [remedy] if remedy is not None else []
     return tuple(found)
+
+
+def advised(error: DoesNotFit, asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> DoesNotFit:
+    """The same error with the settings that make the model fit this device, if there are any."""
+    found = _found(_OF_SETTINGS, asked, model, device, None)
+    if not found:
+        return error
+    changes = ", ".join(f"{remedy.change} ({remedy.outcome})" for remedy in found)
+    return DoesNotFit(f"{_without_advice(str(error)).rstrip('.')}; any one of these makes it fit: {changes}.")
+
+
+def _found(
+    kinds: Iterable["_Kind"], asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+) -> list[Remedy]:
+    tried = (_first_that_fits(kind, asked, model, device, seq_len) for kind in kinds)
+    return [remedy for remedy in tried if remedy is not None]
 
 
 _Kind = Callable[[EngineConfig, ModelFacts, DeviceFacts], Iterator[_Trial]]
@@ -123,6 +136,13 @@ def _smaller_steps(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) 
             yield _Trial(f"--max-num-batched-tokens {tokens}", replace(asked, scheduler=scheduler), device)
 
 
+def _fewer_sequences(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
+    for count in _SEQUENCES:
+        if count < (asked.scheduler.max_num_seqs or 0):
+            scheduler = replace(asked.scheduler, max_num_seqs=count)
+            yield _Trial(f"--max-num-seqs {count}", replace(asked, scheduler=scheduler), device)
+
+
 def _no_override(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
     if asked.cache.num_gpu_blocks_override is not None:
         cache = replace(asked.cache, num_gpu_blocks_override=None)
@@ -156,7 +176,7 @@ def _many_large_devices(asked: EngineConfig, model: ModelFacts, device: DeviceFa
         yield replace(trial, change=f"--device {largest.name} {trial.change}", device=largest)
 
 
-_KINDS: tuple[_Kind, ...] = (
+_OF_SETTINGS: tuple[_Kind, ...] = (
     _no_override,
     _no_swap,
     _shorter_sequences,
@@ -164,6 +184,6 @@ _KINDS: tuple[_Kind, ...] = (
     _smaller_dtype,
     _larger_share,
     _smaller_steps,
-    _more_devices,
-    _larger_device,
+    _fewer_sequences,
 )
+_OF_DEVICES: tuple[_Kind, ...] = (_more_devices, _larger_device)

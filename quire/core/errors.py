@@ -13,6 +13,10 @@ class ConfigError(QuireError, ValueError):
     """The settings are wrong or contradict each other, the model or the device."""
 
 
+class DoesNotFit(ConfigError):
+    """The device has too little memory for the model with these settings."""
+
+
 class CheckpointError(QuireError):
     """A checkpoint is missing, unreadable, or says something that cannot be true."""
 

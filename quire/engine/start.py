@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quire.config.bounds import flag
 from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
+from quire.config.remedies import advised
 from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
-from quire.core.errors import CheckpointError, ConfigError
+from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
@@ -70,7 +72,10 @@ def start_loop(
     clock.done("reading the model's header")
     device = local_device_facts().shared(memory_share)
     clock.done("finding the device")
-    resolved = resolve(asked, facts, device)
+    try:
+        resolved = resolve(asked, facts, device)
+    except DoesNotFit as error:
+        raise advised(error, asked, facts, device) from None
     lacking = slow_for_lack_of(asked, facts, device)
     if lacking is not None:
         _log.warning(
@@ -124,8 +129,8 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
     for name in ("tensor_parallel_size", "pipeline_parallel_size"):
         if getattr(parallel, name) != 1:
             raise ConfigError(
-                f"{name} is {getattr(parallel, name)}; running on several devices is not built yet, so it must be 1 "
-                "(`quire plan` and `quire simulate` take more)"
+                f"{flag(name)} is {getattr(parallel, name)}; running on several devices is not built yet, so it must "
+                "be 1 (`quire plan` and `quire simulate` take more)"
             )
     if asked.scheduler.num_lookahead_tokens:
-        raise ConfigError("num_lookahead_tokens is for speculative decoding, which is not built yet; leave it out")
+        raise ConfigError("--num-lookahead-tokens is for speculative decoding, which is not built yet; leave it out")

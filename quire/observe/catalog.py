@@ -69,7 +69,7 @@ STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed
 OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps that ran out of device memory and were rolled back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
 LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason", limit=16)
-STEP_TOKENS = _histogram("iteration_tokens_total", "Tokens computed in a step, prompts and answers together.",
+STEP_TOKENS = _histogram("iteration_tokens", "Tokens computed in a step, prompts and answers together.",
                          (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384), *_ENGINE)  # fmt: skip
 BATCH_SIZE = _histogram("batch_size", "Sequences computed in a step.", _DOUBLING, *_ENGINE)
 STEP_SECONDS = _histogram("step_seconds", "Seconds a step took.", _GAPS, *_ENGINE)

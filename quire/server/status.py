@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 _MOST_STEPS = 1000
-_PROFILE_SECONDS = 120.0
+_MOST_SECONDS = 120
 _RATES = ("prompt_tokens_per_second", "generation_tokens_per_second", "requests_per_second")
 
 
@@ -97,22 +97,23 @@ async def profile(request: Request) -> Response:
     """Record the next steps of an engine, as a trace that Perfetto opens."""
     serving: Serving = request.app.state.serving
     steps = _whole(request, "steps", 10, 1, _MOST_STEPS)
+    seconds = _whole(request, "seconds", 10, 1, _MOST_SECONDS)
     slots = serving.llm.fleet.supervisor.slots
     replica = slots[_whole(request, "replica", 0, 0, len(slots) - 1)].client
     if not replica.is_ready:
         raise Unavailable("that engine is not ready")
     path = Path(serving.llm.fleet.folder) / f"profile-{time.monotonic_ns()}.json"
-    try:
-        async with asyncio.timeout(_PROFILE_SECONDS):
-            done = await serving.llm.engine_calls.profile(replica, steps, str(path))
-    except TimeoutError:
-        raise Unavailable(
-            f"the engine has not made {steps} steps within {_PROFILE_SECONDS:g} s; send it requests meanwhile"
-        ) from None
+    done = await serving.llm.engine_calls.profile(replica, steps, seconds, str(path))
     if done.problem is not None:
         raise RequestFailed(f"the profile could not be written: {done.problem}")
+    if not done.steps:
+        raise Unavailable(
+            f"the engine is idle: no step ran within {seconds} s, so there is nothing to record; send it requests "
+            "meanwhile, or wait longer for them with ?seconds="
+        )
     remove = BackgroundTask(path.unlink, missing_ok=True)
-    return FileResponse(path, media_type="application/json", filename="quire-profile.json", background=remove)
+    headers = {"x-quire-steps": str(done.steps)}
+    return FileResponse(path, 200, headers, "application/json", remove, "quire-profile.json")
 
 
 def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
@@ -184,7 +185,10 @@ def _whole(request: Request, name: str, default: int, low: int, high: int) -> in
     return int(text)
 
 
-_STEPS = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
+_RECORDED = {
+    "steps": {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS},
+    "seconds": {"type": "integer", "minimum": 1, "maximum": _MOST_SECONDS},
+}
 OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/health", "Whether engines make progress.", health, answer=HEALTH, statuses=(200, 503)),
     Operation("GET", "/ready", "Whether new work is taken in.", ready, answer=HEALTH, statuses=(200, 503)),
@@ -194,5 +198,5 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/stats/history", "The last minutes of /stats, a sample a second.", history, answer=HISTORY),
     Operation("GET", "/stats/blocks", "The state of every KV block.", blocks, answer=BLOCKS),
     Operation("GET", "/debug/check", "Whether every KV block is accounted for.", check, answer=CHECKS),
-    Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query={"steps": _STEPS}),
+    Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query=_RECORDED),
 )

@@ -5,7 +5,6 @@ It ends by itself when its front is gone: standard input is a pipe that the fron
 
 import faulthandler
 import gc
-import logging
 import os
 import signal
 import sys
@@ -21,8 +20,6 @@ from quire.observe.start_clock import StartClock
 from quire.serving.channel import SocketChannel
 from quire.serving.messages import ChildSettings, Lost, StartFailed
 from quire.serving.settings_frame import read_settings
-
-_log = logging.getLogger(__name__)
 
 
 def main() -> int:
@@ -52,7 +49,6 @@ def main() -> int:
             gc.enable()
             runner.run()
         except QuireError as error:
-            _log.error("%s", error)
             channel.send(StartFailed(str(error)))
             return 2
         except Exception as error:

@@ -97,10 +97,9 @@ class Dispatcher:
         if self._quarantine.is_on and self._quarantine.cleared():
             self.engine_ready()
 
-    def engine_lost(self, client: EngineClient, cause: str) -> None:
+    def engine_lost(self, client: EngineClient) -> None:
         """Its requests go on elsewhere, from where they stand."""
         orphans = self.journal.on_client(client)
-        _log.error("engine %d is lost (%s); its %d requests go on elsewhere", client.number, cause, len(orphans))
         self._routing.forget(client.number)
         for entry in orphans:
             entry.losses += 1

@@ -10,6 +10,7 @@ from quire.serving.messages import (
     AskCheck,
     Blocks,
     Checked,
+    EndProfile,
     FromEngine,
     Profile,
     Profiled,
@@ -39,9 +40,15 @@ class EngineCalls:
         assert isinstance(answer, Checked)
         return answer
 
-    async def profile(self, client: EngineClient, steps: int, path: str) -> Profiled:
-        """Wait for the next steps of an engine to be recorded."""
-        answer = await self._ask(client, Profile(steps, path), Profiled)
+    async def profile(self, client: EngineClient, steps: int, seconds: float, path: str) -> Profiled:
+        """Record the next steps of an engine, as many as there are in that time."""
+        asked = asyncio.create_task(self._ask(client, Profile(steps, path), Profiled))
+        try:
+            await asyncio.wait({asked}, timeout=seconds)
+        finally:  # also where nobody waits any more
+            if not asked.done():
+                client.send(EndProfile(path))
+        answer = await asked
         assert isinstance(answer, Profiled)
         return answer
 

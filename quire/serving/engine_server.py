@@ -237,7 +237,8 @@ class EngineServer:
 
     def _lost(self, slot: Slot[EngineClient], cause: str) -> None:
         """Fronts are told and disconnected: each moves its requests, and connects again."""
-        _log.error("engine %d is lost (%s)", self._number, cause)
+        if not self.supervisor.tells_who_started(slot):
+            _log.error("engine %d is lost (%s)", self._number, cause)
         self._metrics.engine_lost(self._number, cause.partition(":")[0], given_up=slot.is_given_up)
         for waiting in self._asked.values():
             waiting.clear()

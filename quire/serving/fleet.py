@@ -127,7 +127,10 @@ class Fleet:
     def _lost(self, slot: Slot[EngineClient], cause: str) -> None:
         self._metrics.engine_lost(slot.number, cause.partition(":")[0], given_up=slot.is_given_up)
         self._on_lost(slot.number)
-        self.dispatcher.engine_lost(slot.client, cause)
+        if not self.supervisor.tells_who_started(slot):
+            count = len(self.dispatcher.journal.on_client(slot.client))
+            _log.error("engine %d is lost (%s); its %d requests go on elsewhere", slot.number, cause, count)
+        self.dispatcher.engine_lost(slot.client)
         if all(slot.is_given_up for slot in self.supervisor.slots):
             self._never_ready(cause)
 

@@ -69,11 +69,17 @@ class Profile(_Message, frozen=True):
     path: str
 
 
+class EndProfile(_Message, frozen=True):
+    """Write what has been recorded into this file, with as many steps as there were."""
+
+    path: str
+
+
 class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Weights | AskBlocks | AskCheck | Profile | Close
+ToEngine = Submit | End | Hold | Resume | Weights | AskBlocks | AskCheck | Profile | EndProfile | Close
 
 
 # -- engine to front -------------------------------------------------------------------------------------------
@@ -170,9 +176,10 @@ class Checked(_Message, frozen=True):
 
 
 class Profiled(_Message, frozen=True):
-    """A profile is written; or why not."""
+    """A profile is written, unless there is a problem or no step was recorded."""
 
     path: str
+    steps: int
     problem: str | None = None
 
 

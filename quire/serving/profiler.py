@@ -1,6 +1,7 @@
 """Records a number of steps into a trace that chrome://tracing and Perfetto open."""
 
 import logging
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -16,16 +17,20 @@ class StepProfiler:
     """Idle until `begin`; then the steps that run inside it are recorded."""
 
     def __init__(self) -> None:
-        self._left = 0
+        self._asked, self._recorded = 0, 0
         self._path = ""
         self._active: profile | None = None
         self._done: Profiled | None = None
 
     def begin(self, steps: int, path: str) -> None:
         """Record the next `steps` steps into `path`; a recording that is under way ends first."""
-        if self._active is not None:
+        self.end(self._path)
+        self._asked, self._recorded, self._path = steps, 0, path
+
+    def end(self, path: str) -> None:
+        """No more steps for this recording; one that has been written already is left alone."""
+        if path == self._path and self._recorded < self._asked:
             self._write()
-        self._left, self._path = steps, path
 
     def finished(self) -> Profiled | None:
         """The recording that was written since the last call."""
@@ -33,7 +38,7 @@ class StepProfiler:
         return done
 
     def __enter__(self) -> Self:
-        if self._left and self._active is None:
+        if self._recorded < self._asked and self._active is None:
             from torch.profiler import ProfilerActivity, profile, supported_activities
 
             activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported_activities()  # type: ignore[no-untyped-call]
@@ -47,18 +52,25 @@ class StepProfiler:
         if self._active is None:
             return
         self._active.step()
-        self._left -= 1
-        if self._left <= 0:
+        self._recorded += 1
+        if self._recorded == self._asked:
             self._write()
 
     def _write(self) -> None:
-        assert self._active is not None
-        self._active.stop()
-        problem: str | None = None
+        problem = None if self._active is None else self._export(self._active)
+        self._done = Profiled(self._path, self._recorded, problem)
+        self._active, self._asked = None, 0
+
+    def _export(self, recording: "profile") -> str | None:
+        """Write the trace; returns what went wrong."""
+        recording.stop()
+        problem = None
         try:
-            self._active.export_chrome_trace(self._path)
+            recording.export_chrome_trace(self._path)
+            if not Path(self._path).exists():  # torch logs that it cannot open a file, and raises nothing
+                problem = "the file cannot be opened"
         except (OSError, RuntimeError) as error:
             problem = str(error)
-            _log.warning("the profile could not be written to %s: %s", self._path, error)
-        self._active, self._left = None, 0
-        self._done = Profiled(self._path, problem)
+        if problem is not None:
+            _log.warning("the profile could not be written to %s: %s", self._path, problem)
+        return problem

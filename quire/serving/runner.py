@@ -23,6 +23,7 @@ from quire.serving.messages import (
     ChildSettings,
     Close,
     End,
+    EndProfile,
     FromEngine,
     Hold,
     Profile,
@@ -80,6 +81,7 @@ class Runner:
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
+            EndProfile: self._end_profile,
             Close: self._close,
         }
 
@@ -92,9 +94,7 @@ class Runner:
             if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
-                done = self._profiler.finished()
-                if done is not None:
-                    self._send(done)
+                self._tell_of_profile()
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
@@ -155,6 +155,16 @@ class Runner:
 
     def _profile(self, message: Profile) -> None:
         self._profiler.begin(message.steps, message.path)
+        self._tell_of_profile()
+
+    def _end_profile(self, message: EndProfile) -> None:
+        self._profiler.end(message.path)
+        self._tell_of_profile()
+
+    def _tell_of_profile(self) -> None:
+        done = self._profiler.finished()
+        if done is not None:
+            self._send(done)
 
     def _close(self, message: Close) -> None:
         self._closing = True

@@ -116,6 +116,11 @@ class Supervisor(Generic[_T]):
     def is_ready(self) -> bool:
         return any(slot.client.is_ready for slot in self.slots)
 
+    def tells_who_started(self, slot: Slot[_T]) -> bool:
+        """Whether a loss is a start that the settings do not allow, at the first try: the command ends with its cause,
+        and the log need not say it too."""
+        return slot.client.start_failure is not None and not self.was_ready
+
     def became_ready(self, client: _T) -> None:
         """To be called when one does its work."""
         self.was_ready, self._down_since = True, None

@@ -353,7 +353,7 @@ RULES: tuple[Rule, ...] = (
 
 def table_in(markdown: str) -> dict[str, frozenset[str]]:
     """The import table of docs/architecture.md: the first fenced block below its heading, cells two spaces apart."""
-    block = re.search(r"^#+ Who may import whom.*?^```\n(.*?)^```", markdown, flags=re.MULTILINE | re.DOTALL)
+    block = re.search(r"^#+ Who may import whom.*?^```text\n(.*?)^```", markdown, flags=re.MULTILINE | re.DOTALL)
     if block is None:
         return {}
     text = re.sub(r"(\w+)\((\w+) only\)", r"\1.\2", block[1])

@@ -269,7 +269,8 @@ def test_torch_free_modules_leave_out_those_with_bytes(tmp_path: Path) -> None:
 
 
 def test_table_is_read_from_markdown() -> None:
-    text = "# Map\n```\nno: table\n```\n### Who may import whom (really)\n```\na: –    b: a\nc: a b(part only)\n```\n"
+    table = "a: –    b: a\nc: a b(part only)"
+    text = f"# Map\n```text\nno: table\n```\n### Who may import whom (really)\n```text\n{table}\n```\n"
     assert rules.table_in(text) == {"a": frozenset(), "b": frozenset("a"), "c": frozenset({"a", "b.part"})}
 
 

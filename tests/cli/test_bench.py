@@ -90,8 +90,8 @@ def test_a_start_that_fails_says_why(tmp_path: Path, capsys: Any) -> None:
     assert "did not start" in capsys.readouterr().err
 
 
-def report_file(path: Path, kind: str, samples: list[float]) -> str:
-    measures = [{"name": "ttft", "unit": "s", "better": "lower", "runs": [[each] for each in samples]}]
+def report_file(path: Path, kind: str, samples: list[float], name: str = "ttft") -> str:
+    measures = [{"name": name, "unit": "s", "better": "lower", "runs": [[each] for each in samples]}]
     told = {"kind": kind, "title": "x", "setting": {}, "measures": measures, "date": "", "machine": {}}
     path.write_text(json.dumps(told), encoding="utf-8")
     return str(path)
@@ -107,6 +107,20 @@ def test_compare_finds_what_got_slower(tmp_path: Path, capsys: Any) -> None:
     assert main(["bench", "compare", old, new, "--fail", "--margin", "0.6"]) == 0
     other = report_file(tmp_path / "other.json", "startup", [1.0])
     assert main(["bench", "compare", old, other]) == 2
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_verdict_is_whole_in_a_narrow_terminal(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "of loading: memory for KV and steps, meanwhile, of the server"
+    old = report_file(tmp_path / "old.json", "serve", [12.345, 12.346, 12.344], name)
+    new = report_file(tmp_path / "new.json", "serve", [123.45, 123.46, 123.44], name)
+    assert main(["bench", "compare", old, new]) == 0
+    [row] = [line for line in capsys.readouterr().out.splitlines() if "12,345" in line]
+    assert len(row.rstrip()) <= columns
+    assert "slower" in row.split()
 
 
 def test_kernels_refuse_what_they_cannot_do(capsys: Any) -> None:

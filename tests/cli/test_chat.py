@@ -64,18 +64,34 @@ def test_thinking_is_no_part_of_the_answer(
     assert said.strip()
 
 
-def test_thinking_is_shown_to_a_person_before_the_answer(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    """An answer with every part, as a person's terminal gets it."""
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **environment}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("quire.cli.terminal._without_echo", nullcontext)
     terminal = Terminal(interactive=True)
     with terminal.answering():
         terminal.think("Hm.")
+        terminal.call("look", begins=True)
+        terminal.call('{"at": 1}', begins=False)
         terminal.answer("Yes")
         terminal.answer(".")
-    assert capsys.readouterr().out == "\033[2mHm.\033[0m\n\nYes.\n\n"
+    terminal.complain("(No.)")
+    return capsys.readouterr().out
+
+
+def test_parts_of_an_answer_are_told_apart_by_colour(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thought, call = "\033[2;3mHm.\033[0m", '\033[35m\n\n→ look \033[0m\033[35m{"at": 1}\033[0m'
+    assert shown(capsys, monkeypatch) == f"{thought}{call}\n\nYes.\n\n\033[33m(No.)\033[0m\n"
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colours_can_be_turned_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    assert shown(capsys, monkeypatch, **environment) == 'Hm.\n\n→ look {"at": 1}\n\nYes.\n\n(No.)\n'
 
 
 def test_commands(
@@ -155,10 +171,10 @@ def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str], arguments:
 class Person:
     """Sits at a terminal that runs `quire chat`."""
 
-    def __init__(self, options: list[str]) -> None:
+    def __init__(self, options: list[str], terminal: str = "dumb") -> None:
         self._end, other = pty.openpty()
         command = [sys.executable, "-m", "quire.cli.main", "chat", *options]
-        environment = os.environ | {"TERM": "dumb", "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"TERM": terminal, "NO_COLOR": "", "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment)
         os.close(other)
         self._seen = ""
@@ -199,6 +215,18 @@ def test_in_a_terminal(run_tiny: list[str]) -> None:
         assert "Hello" in person.read_until(">>> ")
         person.enter("/foo\n")
         assert "(There is no command /foo" in person.read_until(">>> ")
+        person.enter("\x04")
+        assert person.leave() == 0
+
+
+def test_what_a_person_types_has_a_colour_that_ends_with_the_line(run_tiny: list[str]) -> None:
+    with Person(["--max-tokens", "8", *run_tiny], terminal="xterm") as person:
+        assert "\033[2mtiny-chat, with a context" in person.read_until(">>> ")
+        person.enter("/foo\n")
+        typed = person.read_until("(There is no command /foo")
+        assert typed.startswith("\033[0m\033[36m/foo")
+        assert typed.endswith("\033[0m\033[33m")
+        person.read_until(">>> ")
         person.enter("\x04")
         assert person.leave() == 0
 

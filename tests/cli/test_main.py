@@ -60,7 +60,7 @@ def test_help_of_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_only_commands_that_read_conversations_take_parsers(
     command: str, reads: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([command, "--help"]) == 0
+    assert main([command, "--help-all"]) == 0
     shown = capsys.readouterr().out
     assert [option in shown for option in ("--tool-parser", "--reasoning-parser")] == [reads, reads]
 

@@ -60,7 +60,7 @@ def config_file(tmp_path: Path, text: str) -> str:
 
 
 def test_every_field_is_a_flag_of_serve_with_its_docstring(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--help"]) == 0
+    assert main(["serve", "--help-all"]) == 0
     page = capsys.readouterr().out
     for section in section_types(EngineConfig).values():
         for field in fields(section):

@@ -9,8 +9,10 @@ import pytest
 from quire.cli.planning import MemoryPlan, plan_checkpoint, plan_memory
 from quire.config.devices import DEVICES, find_device
 from quire.config.facts import DeviceFacts
+from quire.config.remedies import advised
+from quire.config.resolve import resolve
 from quire.config.sizes import decimal_size
-from quire.core.errors import CheckpointError, ConfigError
+from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from tests.config.examples import BERT, CPU, H100, LLAMA_3_8B, TINY, asked, with_memory, with_spec, with_windows
 from tests.models.loading.files import LLAMA_3_8B as LLAMA_CONFIG
 from tests.models.loading.files import write_config
@@ -106,6 +108,7 @@ CASES: list[tuple[dict[str, object], DeviceFacts, int | None, set[str]]] = [
     ),
     ({"num_gpu_blocks_override": 10**6}, gb(24), None, {"without"}),
     ({"swap_space": 40.0}, with_memory(CPU, 50 * 10**9), None, {"--swap-space"}),
+    ({"max_num_seqs": 100_000, "max_num_batched_tokens": 100_000}, gb(40), None, {"--max-num-seqs"}),
     ({"gpu_memory_utilization": 0.3}, with_memory(CPU, 50 * 10**9), None, {"--gpu-memory-utilization", "--device"}),
 ]
 
@@ -123,10 +126,17 @@ def test_every_remedy_works_when_followed(
         assert f"{followed.num_tokens:,} tokens" in remedy.outcome
 
 
-def test_model_too_large_for_any_device_alone_gets_many() -> None:
-    huge = replace(LONG, other_bytes={"bfloat16": 2_000_000_000_000})
-    plan = plan_memory(asked(), huge, DEVICES["l4"])
-    assert [remedy.change for remedy in plan.remedies] == ["--device h200 --tensor-parallel-size 16"]
+def test_an_engine_is_advised_of_settings_and_not_of_devices() -> None:
+    settings, device = asked(max_model_len=131_072), gb(24)
+    with pytest.raises(DoesNotFit) as caught:
+        resolve(settings, LONG, device)
+    told = str(advised(caught.value, settings, LONG, device))
+    assert told.startswith("--max-model-len is 131072, which needs 8,193 blocks")
+    assert "; any one of these makes it fit: --max-model-len " in told
+    assert "--device" not in told
+    assert "--tensor-parallel-size" not in told
+    hopeless = with_memory(H100, 10**9)
+    assert str(advised(caught.value, settings, LONG, hopeless)) == str(caught.value)
 
 
 def test_model_too_large_for_anything_gets_nothing() -> None:

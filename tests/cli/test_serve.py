@@ -1,6 +1,9 @@
 """`quire serve`: what is wrong with its settings is one line, before anything is loaded."""
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +36,14 @@ def test_a_keys_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_setting_out_of_bounds(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--replicas is 0" in refused(capsys, "--port", "0", "--replicas", "0")
+
+
+@pytest.mark.parametrize("options", [[], ["--replicas", "2"], ["--api-server-count", "2"], ["--engines", "inline"]])
+def test_an_engine_that_cannot_start_is_told_once(tiny_chat: Path, options: list[str]) -> None:
+    command = [sys.executable, "-m", "quire", "serve", str(tiny_chat), "--port", "0", "--num-gpu-blocks-override", "1"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    *before, last = done.stderr.splitlines()
+    assert last.startswith("quire: error: the model does not fit: KV has 1 block ")
+    assert "any one of these makes it fit: without --num-gpu-blocks-override (" in last
+    assert not [line for line in before if "ERROR" in line or "does not fit" in line or "Traceback" in line]

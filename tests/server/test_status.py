@@ -5,6 +5,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from quire.protocol.schemas.status import BLOCKS, HEALTH, STATS, VERSION
+from tests.observe.promtool import promtool_complaints
 from tests.server.live import LiveServer
 
 
@@ -65,6 +66,14 @@ def test_metrics_in_both_formats(live_server: LiveServer):
     assert "quire_num_requests_running" in plain.text
     accept = {"accept": "application/openmetrics-text"}
     assert httpx.get(live_server.url + "/metrics", headers=accept).text.endswith("# EOF\n")
+
+
+def test_promtool_finds_nothing_to_complain_about(live_server: LiveServer):
+    with live_server.client() as client:
+        client.post("/v1/completions", json={"prompt": "One two", "max_tokens": 2}).raise_for_status()
+        client.post("/v1/embeddings", json={"input": "One two"}).raise_for_status()
+        assert client.post("/v1/completions", json={"prompt": 5}).status_code == 400
+        assert promtool_complaints(client.get("/metrics").text) == ""
 
 
 @pytest.mark.parametrize("path", ["/debug/check", "/debug/profile"])

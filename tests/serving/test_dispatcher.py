@@ -86,7 +86,7 @@ def test_a_lost_engines_requests_go_on_elsewhere_with_what_they_have():
     asked.report(report(SequenceNews("r", 0, [7, 8])))
     asked.hold(one)
     first.dies()
-    asked.engine_lost(first, "killed")
+    asked.engine_lost(first)
     assert isinstance(second.sent[0], Submit)
     assert second.sent[0].request.resume[0].tokens == (7, 8)
     assert second.sent[1] == Hold("r")
@@ -111,7 +111,7 @@ def test_a_request_that_kills_engines_alone_fails_and_the_others_go_on():
     for _ in range(8):
         lost, clients[0] = clients[0], FakeClient()
         lost.dies()
-        asked.engine_lost(lost, "killed")
+        asked.engine_lost(lost)
         clients[0].says()
         asked.engine_ready()
         if good.client is clients[0] and bad.client is None:

@@ -37,6 +37,7 @@ REQUEST = Request(
         messages.AskBlocks(),
         messages.AskCheck(),
         messages.Profile(3, "file"),
+        messages.EndProfile("file"),
         messages.Close(),
     ],
     ids=lambda message: type(message).__name__,
@@ -62,7 +63,7 @@ def test_to_the_engine(message):
         ),
         messages.Blocks([0, 12, 4, 3], [("r", "tenant")]),
         messages.Checked(None, 0),
-        messages.Profiled("file", "no room"),
+        messages.Profiled("file", 3, "no room"),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -29,13 +29,14 @@ def compare(before: Before, after: After, /, *, margin: Margin = 0.05, fail: Fai
     changes = compare_measures(old.measures, new.measures, margin)
     if not changes:
         raise ConfigError(f"{before} and {after} have no quantity in common; compare the same benchmark.")
-    header = ["", "before", "after", "times better", "95 % of resamples", ""]
+    header = ["", "", "before", "after", "times\nbetter", "95 % of\nresamples"]
     notes = [
         f"setting {name}: {first!r} and {second!r}" for name, first, second in _differences(old.setting, new.setting)
     ]
     if any(change.verdict == "unknown" for change in changes):
         notes.append("unknown: fewer than three runs; measure with --repeats 3 or more to know the noise.")
-    print_grids(f"{before} → {after}", [Grid("Changes", header, [_row(change) for change in changes])], notes)
+    grid = Grid("Changes", header, [_row(change) for change in changes])
+    print_grids(f"{before} → {after}", [grid], notes, shrinks="names")
     slower = any(change.verdict == "slower" for change in changes)
     return _SLOWER if fail and slower else 0
 
@@ -45,7 +46,7 @@ def _row(change: Change) -> list[str]:
     between = "" if change.interval is None else f"{change.interval[0]:.3f} – {change.interval[1]:.3f}"
     name = f"{change.measure.name} ({unit})"
     numbers = [digits(change.before * scale), digits(change.after * scale), f"{change.gain:.3f}"]
-    return [name, *numbers, between, "" if change.verdict == "same" else change.verdict]
+    return [name, "" if change.verdict == "same" else change.verdict, *numbers, between]
 
 
 def _differences(old: dict[str, object], new: dict[str, object]) -> list[tuple[str, object, object]]:

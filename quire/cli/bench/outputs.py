@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 from rich.box import SIMPLE_HEAD
@@ -21,7 +21,6 @@ from quire.bench.summary_rows import (
     sweep_grid,
     sweep_verdict,
 )
-from quire.cli.help_panel import wide_panel
 from quire.core.errors import ConfigError, QuireError
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ class OutputConfig:
         return parse_percentiles(self.percentiles)
 
 
-OutputOptions = Annotated[
-    OutputConfig, Parameter(name="*", group=Group("Output", sort_key=9, help_formatter=wide_panel))
-]
+OutputOptions = Annotated[OutputConfig, Parameter(name="*", group=Group("Output", sort_key=9))]
 OUTPUT = OutputConfig()
 _WIDEST_NAME = 44
 
@@ -98,25 +95,24 @@ def grids_of(report: Report, shares: Sequence[float]) -> list[Grid]:
     return [grid for grid in found if grid is not None]
 
 
-def print_grids(title: str, grids: Sequence[Grid], notes: Sequence[str] = ()) -> None:
+def print_grids(
+    title: str, grids: Sequence[Grid], notes: Sequence[str] = (), *, shrinks: Literal["numbers", "names"] = "numbers"
+) -> None:
+    """`shrinks` is what gives way in a terminal too narrow for both."""
     console = Console(highlight=False)
     console.print(Text(title, style="bold"))
     for grid in grids:
         table = Table(box=SIMPLE_HEAD, title=grid.title, title_justify="left", show_header=any(grid.header))
         for place, name in enumerate(grid.header):
-            table.add_column(
-                name, justify="left" if place == 0 else "right", overflow="fold", min_width=_widest(grid, place)
-            )
+            is_name = place == 0
+            keeps = len(grid.header) > 2 and is_name == (shrinks == "numbers")
+            least = min(_WIDEST_NAME, max(len(row[place]) for row in grid.rows)) if keeps else 1
+            table.add_column(name, justify="left" if is_name else "right", overflow="fold", min_width=least)
         for row in grid.rows:
             table.add_row(*map(Text, row))
         console.print(table)
     for note in notes:
         console.print(Text(note))
-
-
-def _widest(grid: Grid, place: int) -> int:
-    """Names keep to one line where they can; what is long beside them is folded."""
-    return min(_WIDEST_NAME, max(len(row[place]) for row in grid.rows)) if place == 0 and len(grid.header) > 2 else 1
 
 
 def _write_pictures(drawn: "Pictures", folder: Path) -> None:

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from quire.bench.datasets.dataset_config import DatasetConfig
-from quire.cli.help_panel import wide_panel
 from quire.config.bounds import check
 from quire.config.engine import EngineConfig
 
 
 def section(title: str, order: float) -> Parameter:
-    return Parameter(name="*", group=Group(title, sort_key=order, help_formatter=wide_panel))
+    return Parameter(name="*", group=Group(title, sort_key=order))
 
 
 DatasetOptions = Annotated[DatasetConfig, section("Requests", 0.5)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from quire.config.model import DEFAULT_MODEL
 from quire.core.errors import CheckpointError, ConfigError
+from quire.core.nearest import did_you_mean
 from quire.models.loading.default_model import fetch_default_model
 from quire.models.loading.hub import download, is_hub_id, split_tag
 
@@ -24,6 +25,19 @@ def locate(model: str, revision: str | None = None, file: str | None = None) -> 
         return path
     if model == DEFAULT_MODEL:
         return fetch_default_model()
-    if is_hub_id(model):
+    if not is_hub_id(model):
+        raise CheckpointError(
+            f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).{_near(model)}"
+        )
+    try:
         return download(model, revision, file)
-    raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}{_near(model)}") from None
+
+
+def _near(model: str) -> str:
+    """What may have been meant: the default model, or a file or folder beside the path that was given."""
+    folder = Path(os.path.expanduser(model)).parent
+    before = model[: len(model) - len(Path(model).name)]
+    beside = [before + each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return did_you_mean(model, [DEFAULT_MODEL, *sorted(beside)])

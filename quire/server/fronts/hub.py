@@ -154,7 +154,7 @@ class Hub:
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
         # what is wrong with the settings is told once, to whoever started the server
-        if slot.client.start_failure is None or self._fronts.was_ready:
+        if not self._fronts.tells_who_started(slot):
             _log.error("front %d is lost (%s), with its connections; another takes its place", slot.number, cause)
         self._lost_fronts += 1
         self._gone = merged([self._gone, slot.client.pulse.figures.retired()])
