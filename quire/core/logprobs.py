@@ -3,7 +3,7 @@
 import msgspec
 
 
-class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True):
+class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Natural logarithms of probabilities under the model itself, before temperature, filters and penalties."""
 
     token: int

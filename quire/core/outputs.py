@@ -1,42 +1,20 @@
 """What a caller gets back. Names and shapes follow vLLM's."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from quire.core.message import AnswerMessage
 from quire.core.status import FinishReason
 
 
+@dataclass(slots=True)
 class Logprob:
-    """One token's log probability. Its text is decoded when it is first read: most texts never are."""
+    """One token's log probability."""
 
-    __slots__ = ("_text", "logprob", "rank")
-
-    def __init__(
-        self, logprob: float, rank: int | None = None, decoded_token: str | Callable[[], str] | None = None
-    ) -> None:
-        """`rank` 1 is the most likely; `decoded_token` may be what makes the text."""
-        self.logprob = logprob
-        self.rank = rank
-        self._text = decoded_token
-
-    @property
-    def decoded_token(self) -> str | None:
-        if callable(self._text):
-            self._text = self._text()
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Logprob) and self._shown() == other._shown()
-
-    def __hash__(self) -> int:
-        return hash(self._shown())
-
-    def __repr__(self) -> str:
-        return "Logprob(logprob={!r}, rank={!r}, decoded_token={!r})".format(*self._shown())
-
-    def _shown(self) -> tuple[float, int | None, str | None]:
-        return self.logprob, self.rank, self.decoded_token
+    logprob: float
+    rank: int | None = None
+    """1 is the most likely."""
+    decoded_token: str | None = None
 
 
 PositionLogprobs = dict[int, Logprob]
@@ -51,7 +29,7 @@ class CompletionOutput:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     cumulative_logprob: float | None = None
-    logprobs: list[PositionLogprobs] | None = None
+    logprobs: Sequence[PositionLogprobs] | None = None
     finish_reason: FinishReason | None = None
     """None while it is still being generated."""
     stop_reason: int | str | None = None
@@ -76,7 +54,7 @@ class Delta:
     """Its place among the sequences of that prompt."""
     text: str
     token_ids: list[int]
-    logprobs: list[PositionLogprobs] | None
+    logprobs: Sequence[PositionLogprobs] | None
     finish_reason: FinishReason | None
     stop_reason: int | str | None
 
@@ -100,7 +78,7 @@ class RequestOutput:
     request_id: str
     prompt: str | None
     prompt_token_ids: list[int]
-    prompt_logprobs: list[PositionLogprobs | None] | None
+    prompt_logprobs: Sequence[PositionLogprobs | None] | None
     outputs: list[CompletionOutput]
     finished: bool
     metrics: RequestMetrics

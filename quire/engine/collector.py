@@ -1,15 +1,14 @@
 """Collector: from sampled tokens to the outputs that callers read: text, stop strings, logprobs, reasons."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
-from quire.core.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
-from quire.core.outputs import PositionLogprobs as NamedLogprobs
+from quire.core.outputs import CompletionOutput, RequestMetrics, RequestOutput
 from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import FINISH_REASONS, Status
+from quire.engine.named_logprobs import NamedLogprobs
 from quire.sampling.best_of import best_of
 from quire.text.stop_strings import StopStrings
 from quire.text.tokenizer import Tokenizer
@@ -24,10 +23,10 @@ class SequenceText:
     def __init__(self, request: Request, index: int, tokenizer: Tokenizer | None) -> None:
         params = request.params
         self.output = CompletionOutput(index)
+        self._logprobs = NamedLogprobs(tokenizer)
         if params.logprobs is not None:
-            self.output.logprobs = []
+            self.output.logprobs = self._logprobs
         self._request = request
-        self._tokenizer = tokenizer
         self._detokenizer = None
         if tokenizer is not None and params.detokenize:
             self._detokenizer = tokenizer.detokenizer(
@@ -42,7 +41,7 @@ class SequenceText:
         if found is not None:
             output.cumulative_logprob = (output.cumulative_logprob or 0.0) + found.logprob
             if output.logprobs is not None:
-                output.logprobs.append(named_logprobs(found, self._tokenizer))
+                self._logprobs.append(found)
         # a token that ends the sequence is not text, unless it was asked for
         if self._detokenizer is None or (ends_here and not params.include_stop_str_in_output):
             return False
@@ -101,12 +100,12 @@ class RequestRecord:
             metrics=self.metrics,
         )
 
-    def _prompt_logprobs(self) -> list[NamedLogprobs | None] | None:
+    def _prompt_logprobs(self) -> NamedLogprobs | None:
         if self.request.params.prompt_logprobs is None:
             return None
-        found = (self._spans.get(position) for position in range(1, len(self.request.prompt.tokens)))
         # nothing before the first token could have predicted it
-        return [None, *(None if one is None else named_logprobs(one, self._tokenizer) for one in found)]
+        positions = range(1, len(self.request.prompt.tokens))
+        return NamedLogprobs(self._tokenizer, [None, *map(self._spans.get, positions)])
 
 
 class Collector:
@@ -151,16 +150,3 @@ class Collector:
     def outputs(self) -> list[RequestOutput]:
         """Every request as far as it has come."""
         return [record.output() for record in self._records.values()]
-
-
-def named_logprobs(found: PositionLogprobs, tokenizer: Tokenizer | None) -> NamedLogprobs:
-    """By token id, with the text of each token."""
-
-    def text(token: int) -> Callable[[], str] | None:
-        return None if tokenizer is None else partial(tokenizer.decode, [token], skip_special_tokens=False)
-
-    named = {token: Logprob(value, rank, text(token)) for rank, (token, value) in enumerate(found.top, start=1)}
-    named.setdefault(found.token, Logprob(found.logprob, found.rank, text(found.token)))
-    for token, value in found.named:
-        named.setdefault(token, Logprob(value, None, text(token)))
-    return named
