@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
+from quire.config.server import ANY_NAME
 from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
@@ -18,6 +19,7 @@ from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
+from quire.protocol.ignored import Ignored, IgnoredLog
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -27,6 +29,7 @@ from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
+from quire.server.ignored import ignored_header
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
@@ -54,10 +57,12 @@ class Serving:
         start_seconds: Parts,
         hub: Peer | None = None,
     ) -> None:
-        """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow. `hub`
-        is where this front asks about the others, if there are any."""
+        """`names` are what clients may call the model, * among them any; the first is the model's own. `start_seconds`
+        may still grow. `hub` is where this front asks about the others, if there are any."""
         self.llm = llm
-        self.names = names
+        self.names = tuple(name for name in names if name != ANY_NAME)
+        self._any_name = ANY_NAME in names
+        self._ignored_log = IgnoredLog()
         self.store = store
         self.drain = drain
         self.start_seconds = start_seconds
@@ -114,12 +119,25 @@ class Serving:
         """Seconds since 1970, as answers carry them."""
         return int(time.time())
 
-    def check_model(self, name: str | None, caller: Caller) -> None:
-        """Raise UnknownModel unless the caller may use a model by this name; None is the one there is."""
-        if name is not None and name not in self.names:
+    def check_model(self, name: str | None, caller: Caller) -> str:
+        """What the answer calls the model: as the client did. Raises UnknownModel unless it may; None is the one there
+        is.
+        """
+        if name is not None and name not in self.names and not self._any_name:
             raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self.names[0]!r} does.")
         if caller.models is not None and not caller.models & set(self.names):
             raise UnknownModel(f"this key may not use the model {self.names[0]!r}; ask for a key that may.")
+        return self.names[0] if name is None else name
+
+    def new_ignored(self) -> Ignored:
+        """For one body: takes what changes no answer, or refuses it where the server is strict."""
+        return Ignored(strict=self.config.server.strict_api)
+
+    def note_ignored(self, ignored: Ignored) -> None:
+        """Count what was ignored of a body that is being answered; the log has each name once."""
+        self._ignored_log.note(ignored)
+        for name in ignored:
+            self.metrics.ignored(name)
 
     async def overview(self, tenant: str | None = None) -> Overview:
         """Of all fronts; of requests, those of one tenant or of all."""
@@ -171,13 +189,15 @@ class Serving:
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return self._with_load(request, json_response(call.writer.whole(outputs)))
+                return self._with_load(request, json_response(call.writer.whole(outputs), ignored_header(call.ignored)))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
             raise
         kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
-        return self._with_load(request, kind(generation, call.writer, caller.request_id))
+        stream = kind(generation, call.writer, caller.request_id)
+        stream.headers.update(ignored_header(call.ignored))
+        return self._with_load(request, stream)
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
         """Run a call to its end; whoever stops waiting ends it."""
@@ -192,6 +212,7 @@ class Serving:
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
         params = _as_the_caller_may(call.params, caller)
+        self.note_ignored(call.ignored)
         try:
             await self.llm.check(params)
             start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)

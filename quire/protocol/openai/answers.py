@@ -76,7 +76,7 @@ class ChatAnswer:
 
     def pieces(self, index: int, delta: Delta) -> list[Body]:
         """The chunks for what was said: one, or several where it is of several kinds."""
-        said = chat_deltas(self.parts(index, delta))
+        said = chat_deltas(self.parts(index, delta), legacy=self._options.legacy_calls)
         about = self._about(delta)
         if not said and not (delta.logprobs or (self._options.token_ids and delta.token_ids)):
             return []
@@ -92,7 +92,7 @@ class ChatAnswer:
 
     def last(self, index: int, delta: Delta) -> Body:
         """The chunk that ends a message."""
-        end = _end(delta, called=index in self._has_calls)
+        end = _end(delta, called=self._called if index in self._has_calls else None)
         return self.chunk({"index": index, "delta": {}, "logprobs": None, **end})
 
     def parts(self, index: int, delta: Delta) -> list[Part]:
@@ -112,11 +112,15 @@ class ChatAnswer:
         message.content = self._echoed + message.content
         return {
             "index": index,
-            "message": chat_message(message),
+            "message": chat_message(message, legacy=self._options.legacy_calls),
             "token_ids": None,
             **self._about(sequence),
-            **_end(sequence, called=bool(message.calls)),
+            **_end(sequence, called=self._called if message.calls else None),
         }
+
+    @property
+    def _called(self) -> str:
+        return "function_call" if self._options.legacy_calls else "tool_calls"
 
     def _about(self, said: CompletionOutput | Delta) -> Body:
         found = None if said.logprobs is None else self._logprobs.chat(said.token_ids, said.logprobs, self._top)
@@ -267,6 +271,7 @@ def _open(index: int, said: Body) -> Body:
     return {"index": index, **said, "finish_reason": None}
 
 
-def _end(said: CompletionOutput | Delta, *, called: bool = False) -> Body:
-    reason = "tool_calls" if called and said.finish_reason == "stop" else said.finish_reason
+def _end(said: CompletionOutput | Delta, *, called: str | None = None) -> Body:
+    """`called` is the word for an answer that ended with a call."""
+    reason = called if called is not None and said.finish_reason == "stop" else said.finish_reason
     return {"finish_reason": reason, "stop_reason": said.stop_reason}

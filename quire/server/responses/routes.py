@@ -21,6 +21,7 @@ from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 from quire.server.responses.history import History, keeper
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
+from quire.server.responses.seal import ThinkingSeal
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -31,11 +32,12 @@ _ONE = "/v1/responses/{response_id}"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /v1/responses, ready to run."""
-    asked = read_response_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_response_body(body, serving.new_ignored())
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     history = History(serving.store, caller.tenant)
-    items = [*await history.before(asked.previous), *asked.items]
+    seal = ThinkingSeal(serving.store.secret, caller.tenant)
+    items = [*await history.before(asked.previous), *map(seal.opened, await history.resolved(asked.items))]
     if asked.store:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
@@ -50,14 +52,15 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()),
-        serving.names[0],
+        model,
         asked.echo,
         serving.tokenizer,
         reading=reading,
         top_logprobs=asked.params.logprobs,
         keep=keeper(history, items, store=asked.store),
+        seal=seal.sealed if asked.seal else None,
     )
-    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer)
+    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer, asked.ignored)
 
 
 async def _create(request: Request) -> Response:
