@@ -42,7 +42,9 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         reading=reading,
     )
     structured_field = "tools" if asked.params.structured is None else "output_config.format"
-    return Call(MESSAGES, [prompt], [text], params, structured_field, asked.stream, writer, asked.conversation.ignored)
+    return Call(
+        MESSAGES, [prompt], [text], params, structured_field, asked.stream, writer, ignored=asked.conversation.ignored
+    )
 
 
 async def _create(request: Request) -> Response:

@@ -24,7 +24,7 @@ from quire.server.body import parse_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import error_object
-from quire.serving.generation import Generation
+from quire.serving.running import Running
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -211,7 +211,7 @@ class StreamSocket:
         return error_object(error, self._caller.request_id)
 
 
-async def _events(generation: Generation, writer: Writer) -> AsyncIterator[Event]:
+async def _events(generation: Running, writer: Writer) -> AsyncIterator[Event]:
     for event in writer.opening():
         yield event
     async for deltas in generation.deltas():

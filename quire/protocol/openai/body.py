@@ -84,7 +84,6 @@ _UNSUPPORTED = {
     "suffix": "text is only generated behind a prompt; leave it out",
     "chat_template": "templates from requests are off; start quire with --chat-template FILE",
     "audio": "answers are text; leave it out",
-    "use_beam_search": "answers are sampled; leave it out",
     "logits_processors": "code from requests is not run; leave it out",
     "prompt_embeds": "prompts are text or token ids; give prompt or messages",
     "mirostat": "it is not built; leave it out, or use min_p",

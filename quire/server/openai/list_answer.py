@@ -43,11 +43,15 @@ def handler(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     """The route that answers whole bodies with `answer`."""
 
     async def handle(request: Request) -> Response:
-        serving: Serving = request.app.state.serving
-        ignored = serving.new_ignored()
-        work = answer(await read_json(request), serving, request.state.caller, ignored)
-        body = await until_gone(request.receive, work)
-        serving.note_ignored(ignored)
-        return json_response(body, ignored_header(ignored))
+        return await respond(request, await read_json(request), answer)
 
     return handle
+
+
+async def respond(request: Request, values: object, answer: Answer) -> Response:
+    """What `answer` makes of a body, for a client that is still there."""
+    serving: Serving = request.app.state.serving
+    ignored = serving.new_ignored()
+    body = await until_gone(request.receive, answer(values, serving, request.state.caller, ignored))
+    serving.note_ignored(ignored)
+    return json_response(body, ignored_header(ignored))

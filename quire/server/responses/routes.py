@@ -17,6 +17,7 @@ from quire.protocol.responses.writer import ResponseWriter
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.ignored import ignored_header
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 from quire.server.responses.history import History, keeper
@@ -60,7 +61,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         keep=keeper(history, items, store=asked.store),
         seal=seal.sealed if asked.seal else None,
     )
-    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer, asked.ignored)
+    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer, ignored=asked.ignored)
 
 
 async def _create(request: Request) -> Response:
@@ -75,7 +76,9 @@ async def _create(request: Request) -> Response:
 async def _count(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     call = await read_call(await read_json(request), serving, request.state.caller)
-    return JSONResponse({"object": "response.input_tokens", "input_tokens": len(call.prompts[0])})
+    serving.note_ignored(call.ignored)
+    counted = {"object": "response.input_tokens", "input_tokens": len(call.prompts[0])}
+    return JSONResponse(counted, headers=ignored_header(call.ignored))
 
 
 async def _retrieve(request: Request) -> Response:

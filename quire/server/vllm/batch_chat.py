@@ -25,10 +25,11 @@ PATH = "/v1/chat/completions/batch"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """Several conversations, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    bodies = read_batch_chat_body(body)
-    serving.check_model(bodies[0].model, caller)
+    ignored = serving.new_ignored()
+    bodies = read_batch_chat_body(body, ignored)
+    model = serving.check_model(bodies[0].model, caller)
     note_labels(bodies[0].labels, caller)
-    style, head = await serving.style(), answer_head(serving, caller)
+    style, head = await serving.style(), answer_head(serving, caller, model)
     prompts, answers, every = [], [], []
     for asked in bodies:
         text, tokens = await encode_chat(asked, serving)
@@ -42,7 +43,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
             field="messages",
         )
     field, writer = bodies[0].structured_field, BatchChatWriter(answers)
-    return Call(PATH, prompts, [None] * len(prompts), every[0], field, False, writer)
+    return Call(PATH, prompts, [None] * len(prompts), every[0], field, False, writer, ignored=ignored)
 
 
 async def _chat(request: Request) -> Response:

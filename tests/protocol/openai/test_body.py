@@ -92,7 +92,7 @@ def test_parts_of_text_are_put_together() -> None:
         ({"functions": [{"name": "f"}], "tools": [TOOL]}, "functions"),
         ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "function_call"),
         ({"functions": [{"name": "f"}], "function_call": "required"}, "function_call"),
-        ({"use_beam_search": True}, "use_beam_search"),
+        ({"use_beam_search": "yes"}, "use_beam_search"),
         ({"prompt": "x"}, "prompt"),
         ({"repeat_penalty": 1.1}, "repeat_penalty"),
         ({"modalities": ["text", "audio"]}, "modalities"),

@@ -1,7 +1,7 @@
 """Request bodies as the clients of the day send them, kept as data: none is refused, and each answer has its shape.
 
 A line of bodies/<client>.jsonl is what it is about, the path, the body, and `refused`, the field of those that ask for
-what quire cannot do. Facts about the clients, from their sources and their users' logs; the texts are made up.
+what quire cannot do. None was recorded: they were written after the clients' public code and documentation.
 """
 
 import asyncio
