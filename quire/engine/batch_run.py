@@ -156,7 +156,7 @@ class BatchRunner:
 
     def _style(self) -> AnswerStyle:
         if self._known_style is None:
-            self._known_style = AnswerStyle(self._template().text, self._tokenizer, self._parsers)
+            self._known_style = AnswerStyle(self._template().signs, self._tokenizer, self._parsers)
         return self._known_style
 
     def _step(self) -> list[dict[str, Any]]:

@@ -102,13 +102,13 @@ class ChatAnswer:
             parser = self._parsers[index] = self._reading.parser(index)
         parts = parser.push(delta.text)
         if delta.finish_reason is not None:
-            parts += parser.finish()
+            parts += parser.finish(delta.finish_reason)
         if any(part.kind == "call" for part in parts):
             self._has_calls.add(index)
         return parts
 
     def _choice(self, index: int, sequence: CompletionOutput) -> Body:
-        message = self._reading.message(index, sequence.text)
+        message = self._reading.message(index, sequence.text, sequence.finish_reason)
         message.content = self._echoed + message.content
         return {
             "index": index,

@@ -132,7 +132,7 @@ def check_tools(tools: Tools, accepts: Callable[[str], bool]) -> None:
     if tools.are_offered and not accepts("tools"):
         raise InvalidRequest(
             "tools are given, and the model's chat template has no place for them; leave them out, set tool_choice to "
-            "none, or start quire with --chat-template and one that shows them",
+            "none, or start quire with --tool-template auto, or with --chat-template and one that shows them",
             field="tools",
         )
     counts = Counter(function.name for function in tools.functions)

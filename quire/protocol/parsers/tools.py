@@ -62,7 +62,7 @@ class Tools:
     named: str | None = None
     """The one function that must be called."""
     parallel: bool = True
-    """Whether one answer may have several calls."""
+    """What the request says of several calls in one answer."""
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -78,6 +78,11 @@ class Tools:
     @property
     def must_be_called(self) -> bool:
         return self.choice == "required"
+
+    @property
+    def may_be_several(self) -> bool:
+        """Whether one answer may have several calls: a function that is asked for by its name is called once."""
+        return self.parallel and self.named is None
 
     @property
     def are_constrained(self) -> bool:

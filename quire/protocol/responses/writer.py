@@ -84,7 +84,7 @@ class ResponseWriter(Writer):
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         sequence, output, parser = outputs[0].outputs[0], self._new_output(), self._reading.parser(0)
         ending, logprobs = _ending(sequence), self._logprobs(sequence.token_ids, sequence.logprobs)
-        output.take([*parser.push(sequence.text), *parser.finish()], logprobs)
+        output.take([*parser.push(sequence.text), *parser.finish(sequence.finish_reason or "stop")], logprobs)
         output.close(_item_status(ending))
         response = self._finished(outputs[0], ending, output)
         self._keep(response)
@@ -95,7 +95,7 @@ class ResponseWriter(Writer):
 
     def _parts(self, delta: Delta) -> list[Part]:
         parts = self._parser.push(delta.text)
-        return parts if delta.finish_reason is None else [*parts, *self._parser.finish()]
+        return parts if delta.finish_reason is None else [*parts, *self._parser.finish(delta.finish_reason)]
 
     def _finished(self, output: RequestOutput, ending: Body, said: Output) -> Body:
         return self._response(**ending, output=said.items, usage=_usage(output, self._reading))
