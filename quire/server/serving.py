@@ -37,6 +37,7 @@ from quire.server.store.store import Store
 from quire.server.streams import EventStream, LineStream, TextStream, until_gone
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.running import Running
+from quire.serving.validated import SchemaCheck, Validated
 from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
@@ -179,6 +180,21 @@ class Serving:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, SchemaCheck | None]:
+        """Parameters whose schema a grammar can hold, and the schema itself where that is only a part of it. `field`
+        is what the body calls it.
+        """
+        structured = params.structured
+        if structured is None or structured.strict or structured.json is None:
+            return params, None
+        try:
+            found = await self.llm.loosened(structured)
+        except InvalidRequest as error:
+            error.field = field
+            raise
+        check = SchemaCheck(structured.json, found.left_out) if found.left_out else None
+        return msgspec.structs.replace(params, structured=found.structured), check
+
     async def respond(self, request: Request, call: Call) -> Response:
         """Run a call for a client over HTTP."""
         caller: Caller = request.state.caller
@@ -189,14 +205,14 @@ class Serving:
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return self._with_load(request, json_response(call.writer.whole(outputs), ignored_header(call.ignored)))
+                return self._with_load(request, json_response(call.writer.whole(outputs), notes(call)))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
             raise
         kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
         stream = kind(generation, call.writer, caller.request_id)
-        stream.headers.update(ignored_header(call.ignored))
+        stream.headers.update(notes(call))
         return self._with_load(request, stream)
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
@@ -216,7 +232,7 @@ class Serving:
         try:
             await self.llm.check(params)
             start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
-            return start(
+            running = start(
                 caller.request_id,
                 list(zip(call.prompts, call.texts, strict=True)),
                 params,
@@ -225,6 +241,7 @@ class Serving:
                 charge=caller.account.charge,
                 traceparent=traceparent,
             )
+            return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:
             self.metrics.refused("overloaded")
             raise
@@ -284,6 +301,11 @@ class Serving:
         except Overloaded:
             self.metrics.refused("overloaded")
             raise
+
+
+def notes(call: Call) -> dict[str, str]:
+    """Headers about what of a body changes nothing, and what of its schema no grammar holds."""
+    return ignored_header(call.ignored) | ({} if call.schema is None else call.schema.header())
 
 
 def wants_text(accept: str) -> bool:

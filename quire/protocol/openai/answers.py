@@ -240,6 +240,17 @@ def of_prompt(output: RequestOutput, options: AnswerOptions) -> Body:
     }
 
 
+def schema_errors(outputs: Sequence[RequestOutput], n: int) -> Body:
+    """A field for choices whose texts fall short of their schema; nothing where there are none."""
+    found = [
+        {"index": place * n + index, "message": sequence.schema_error}
+        for place, output in enumerate(outputs)
+        for index, sequence in enumerate(output.outputs)
+        if sequence.schema_error is not None
+    ]
+    return {"schema_errors": found} if found else {}
+
+
 def usage(
     outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None, details: bool = True
 ) -> Body:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import msgspec
+
 from quire.core.errors import InvalidRequest
 from quire.core.structured import MAX_CHOICES, MAX_GRAMMAR_LENGTH, StructuredOutput
 from quire.protocol.openai.fields import Fields, refuse
@@ -25,7 +27,10 @@ NAMED_SCHEMA: dict[str, Schema] = {
     "name": text(LONGEST_NAME, description="The client's own; it changes nothing."),
     "description": text(LONGEST_DESCRIPTION),
     "schema": free_object(MOST_KEYS),
-    "strict": flag(description="The answer always satisfies the schema; what cannot be honoured of it is refused."),
+    "strict": flag(
+        description="True: what no grammar can say of the schema is refused. False, which is the default: the finished "
+        "answer is validated instead, and schema_errors says where it falls short."
+    ),
 }
 """OpenAI's json_schema object."""
 _TAG: dict[str, Schema] = {"type": {"const": "structural_tag"}, "format": free_object(MOST_KEYS)}
@@ -156,8 +161,7 @@ def _structured_outputs(body_fields: Fields) -> StructuredOutput | None:
 def _named_schema(given: Fields, where: str) -> StructuredOutput:
     given.text("name", longest=LONGEST_NAME)
     given.text("description", longest=LONGEST_DESCRIPTION)
-    given.flag("strict")
-    return read_schema(given.object("schema") or {}, f"{where}.schema")
+    return read_schema(given.object("schema") or {}, f"{where}.schema", strict=given.flag("strict"))
 
 
 def _guided_json(given: Fields, name: str, where: str = "") -> StructuredOutput | None:
@@ -169,12 +173,12 @@ def _guided_json(given: Fields, name: str, where: str = "") -> StructuredOutput 
     return read_schema(value, where + name)
 
 
-def read_schema(schema: dict[str, Any], where: str) -> StructuredOutput:
-    """A JSON schema within its bounds, as the engine takes it."""
+def read_schema(schema: dict[str, Any], where: str, *, strict: bool = True) -> StructuredOutput:
+    """A JSON schema within its bounds, as the engine takes it. Not `strict`: what no grammar can say is left out."""
     if len(schema) > MOST_KEYS:
         raise refuse(where, f"an object of {len(schema)} keys", f"an object of at most {MOST_KEYS} keys")
     check_free_form(where, schema, most=MOST_SCHEMA_VALUES, deepest=DEEPEST_SCHEMA)
-    return _with_text(where, "json", json.dumps(schema))
+    return msgspec.structs.replace(_with_text(where, "json", json.dumps(schema)), strict=strict)
 
 
 def _text(given: Fields, name: str, language: str) -> StructuredOutput | None:

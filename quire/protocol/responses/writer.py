@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestOutput
+from quire.protocol.openai.answers import schema_errors
 from quire.protocol.parsers.parts import Part
 from quire.protocol.parsers.reading import Reading
 from quire.protocol.responses.output import Output, Seal, Step
@@ -98,7 +99,8 @@ class ResponseWriter(Writer):
         return parts if delta.finish_reason is None else [*parts, *self._parser.finish(delta.finish_reason)]
 
     def _finished(self, output: RequestOutput, ending: Body, said: Output) -> Body:
-        return self._response(**ending, output=said.items, usage=_usage(output, self._reading))
+        response = self._response(**ending, output=said.items, usage=_usage(output, self._reading))
+        return response | schema_errors([output], 1)
 
     def _response(self, status: str, **changed: Any) -> Body:
         fixed = {"background": False, "max_tool_calls": None}

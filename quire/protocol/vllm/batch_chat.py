@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.protocol.ignored import Ignored
-from quire.protocol.openai.answers import ChatAnswer, usage
+from quire.protocol.openai.answers import ChatAnswer, schema_errors, usage
 from quire.protocol.openai.body import CHAT_FIELDS, MOST_SEQUENCES, ChatBody, read_chat_body
 from quire.protocol.openai.fields import object_of, refuse
 from quire.protocol.openai.messages import MESSAGES
@@ -65,4 +65,5 @@ class BatchChatWriter(WholeWriter):
         return {**{name: value for name, value in bodies[0].items() if name not in about}} | {
             "choices": choices,
             "usage": used,
+            **schema_errors(outputs, 1),
         }

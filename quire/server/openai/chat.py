@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -29,7 +30,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     text, tokens = await encode_chat(asked, serving)
     prompt = truncated(tokens, asked, serving.max_model_len)
     await serving.check_tools(asked.tools)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
+    params, schema = await serving.loosened(asked.params, asked.structured_field)
+    reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     if asked.beams is not None:
         check_searchable(params)  # a grammar of calls would have to be ignored
     answer = chat_answer(answer_head(serving, caller, model), asked, serving.tokenizer, reading)
@@ -42,6 +44,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
         beams=asked.beams,
+        schema=None if schema is None else replace(schema, reading=reading),
         ignored=asked.ignored,
     )
 

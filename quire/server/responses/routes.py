@@ -1,6 +1,7 @@
 """OpenAI's Responses API: create a response, read and delete stored ones, list what they answered."""
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -48,8 +49,9 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         )
     else:
         text, prompt = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
     structured_field = "tools" if asked.params.structured is None else "text.format"
+    params, schema = await serving.loosened(asked.params, structured_field)
+    reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()),
@@ -61,7 +63,17 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         keep=keeper(history, items, store=asked.store),
         seal=seal.sealed if asked.seal else None,
     )
-    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer, ignored=asked.ignored)
+    return Call(
+        endpoint=RESPONSES,
+        prompts=[prompt],
+        texts=[text],
+        params=params,
+        structured_field=structured_field,
+        stream=asked.stream,
+        writer=writer,
+        schema=None if schema is None else replace(schema, reading=reading),
+        ignored=asked.ignored,
+    )
 
 
 async def _create(request: Request) -> Response:

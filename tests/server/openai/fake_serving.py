@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
+from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.protocol.ignored import Ignored
@@ -104,6 +105,9 @@ class FakeServing:
 
     async def check_tools(self, tools: Tools) -> None:
         check_tools(tools, self.accepts)
+
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, None]:
+        return params, None
 
     async def style(self) -> AnswerStyle:
         return AnswerStyle(self.template, self.tokenizer, ParserConfig())

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.config.parsers import ParserConfig
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
+from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.tools import check_tools
@@ -77,6 +78,9 @@ class FakeServing:
 
     async def check_tools(self, tools: Tools) -> None:
         check_tools(tools, self.accepts)
+
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, None]:
+        return params, None
 
     async def style(self) -> AnswerStyle:
         return AnswerStyle(self.template, self.tokenizer, ParserConfig())
