@@ -13,6 +13,7 @@ from quire.protocol.responses.items import REFERENCE, ROLES
 from quire.protocol.responses.query import MOST_ITEMS
 from quire.protocol.responses.text_format import TEXT
 from quire.protocol.responses.tools import TOOL_FIELDS
+from quire.protocol.schemas.answers import SCHEMA_ERRORS
 from quire.text.tokenizer import MOST_CHARACTERS
 
 _NULL: Schema = {"type": "null"}
@@ -73,6 +74,7 @@ RESPONSE_ANSWER: Schema = {
         "model": {"type": "string"},
         "output": {"type": "array", "items": {"type": "object"}},
         "usage": {"type": ["object", "null"]},
+        **SCHEMA_ERRORS,
     },
     "required": ["id", "object", "created_at", "status", "model", "output"],
 }

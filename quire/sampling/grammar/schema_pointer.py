@@ -38,7 +38,7 @@ def _finder(message: str) -> Find | None:
     reference = _REF.match(message)
     if reference is not None:
         wanted = reference[1]
-        return lambda schema: "$ref" if str(schema.get("$ref")).endswith(wanted) else None
+        return lambda schema: next((key for key in ("$ref", "$schema") if str(schema.get(key)).endswith(wanted)), None)
     kind, _, named = message.partition(": ")
     finders: dict[str, Find] = {
         "Unknown format": lambda schema: "format" if schema.get("format") == named else None,

@@ -147,6 +147,7 @@ def test_what_no_grammar_can_say_is_left_out_unless_it_is_strict(checker: Gramma
         ({"type": "object", "if": {"properties": {"a": {"minimum": 2}}}, "then": {"required": ["b"]}}, ["/if"]),
         ({"type": "object", "patternProperties": {"^a": {}, "b$": {"type": "null"}}}, ["/patternProperties"]),
         ({"type": "string", "pattern": "(?=a)b"}, ["/pattern"]),
+        ({"type": "string", "$schema": "http://json-schema.org/draft/2020-12/schema"}, ["/$schema"]),
     ],
 )
 def test_no_more_is_left_out_than_must_be(checker: GrammarChecker, schema: object, left_out: list[str]) -> None:
@@ -164,6 +165,7 @@ def test_texts_are_validated(checker: GrammarChecker) -> None:
     assert checker.validate(schema, '{"a": [1, 2]}') is None
     assert "non-unique" in (checker.validate(schema, '{"a": [1, 1]}') or "")
     assert (checker.validate(schema, '{"a": [], "b": 1}') or "").startswith("$.b: ")
+    assert checker.validate('{"$schema": "http://example.com/draft", "type": "string"}', '"x"') is None
     assert "no JSON" in (checker.validate(schema, '{"a": ') or "")
     assert "cannot be validated" in (checker.validate('{"$ref": "http://127.0.0.1:9/x"}', "1") or "")
 
