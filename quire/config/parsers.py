@@ -15,8 +15,8 @@ class ParserConfig:
 
     _: KW_ONLY
     tool_template: str = "auto"
-    """How tools are written into the turns of a conversation if the model's chat template has no place for them. auto:
-    in the format of Hermes; none: requests with tools are refused; else a file with a Jinja template of them."""
+    """How tools are shown if the model's chat template has no place for them. auto: in ordinary turns, in the format of
+    Hermes; none: requests with tools are refused; FILE: as this Jinja template says."""
     tool_parser: ToolParser = "auto"
     """How the model writes tool calls. auto: as its chat template shows; none: it makes none."""
     reasoning_parser: ReasoningParser = "auto"

@@ -167,8 +167,11 @@ class AsyncLLM:
     async def loosened(self, structured: StructuredOutput) -> Loosened:
         """A schema that is not strict as engines take it, and what was left out. Raises InvalidRequest."""
         assert self._requests is not None, "start() comes first"
-        assert self._requests.grammars is not None, "a server has a tokenizer"
-        return await self.texts.in_turn(partial(self._requests.grammars.check, structured))
+        checker = self._requests.grammars
+        assert checker is not None, "a server has a tokenizer"
+        if checker.is_known(structured):
+            return checker.check(structured)
+        return await self.texts.in_turn(partial(checker.check, structured))
 
     async def validate(self, schema: str, text: str) -> str | None:
         """What is wrong with a finished text by a JSON schema, if anything."""

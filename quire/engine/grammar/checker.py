@@ -66,6 +66,8 @@ class GrammarChecker:
             verdict = self._ask(Check(structured))
             with self._books:
                 self._verdicts[name] = verdict
+                if verdict.loosened is not None:
+                    self._verdicts[_name(verdict.loosened.structured)] = Verdict()
                 while len(self._verdicts) > MOST_VERDICTS:
                     self._verdicts.popitem(last=False)
         if verdict.problem is not None:

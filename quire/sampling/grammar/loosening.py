@@ -26,7 +26,8 @@ def loosened(structured: StructuredOutput, check: Callable[[StructuredOutput], N
         found = StructuredOutput(json=json.dumps(schema))
         try:
             check(found)
-            return Loosened(found, tuple(left_out))
+            # where nothing is missing, engines know it by the same name as one that is strict
+            return Loosened(found if left_out else StructuredOutput(json=structured.json), tuple(left_out))
         except GrammarError as error:
             if error.pointer is None or parts(error.pointer)[-1] in _NEVER or len(left_out) >= MOST_LEFT_OUT:
                 raise

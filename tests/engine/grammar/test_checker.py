@@ -133,7 +133,10 @@ def test_what_no_grammar_can_say_is_left_out_unless_it_is_strict(checker: Gramma
     assert sorted(found.left_out) == ["/properties/a/uniqueItems", "/properties/b/not"]
     assert found.structured.strict
     assert "uniqueItems" not in (found.structured.json or "")
+    assert checker.is_known(found.structured)
     assert checker.check(found.structured).left_out == ()
+    whole = {"type": "object", "dependentRequired": {"a": ["b"]}}
+    assert checker.check(loose(whole)).structured == StructuredOutput(json=json.dumps(whole))
     with pytest.raises(GrammarError, match="uniqueItems"):
         checker.check(StructuredOutput(json=json.dumps(LOOSE)))
 
