@@ -93,7 +93,8 @@ def test_what_was_ignored_is_counted_and_logged_once(caplog: pytest.LogCaptureFi
     ignored = serving.new_ignored()
     for name in ("store", "messages[0].mood", "messages[1].mood"):
         ignored.note(name, InvalidRequest)
-    call = Call("/v1/completions", [[1]], [None], SamplingParams(), "tools", False, None, ignored)  # type: ignore[arg-type]
+    writer: Any = None
+    call = Call("/v1/completions", [[1]], [None], SamplingParams(), "tools", False, writer, ignored=ignored)
     with caplog.at_level("INFO"):
         for _ in range(2):
             asyncio.run(serving.open(call, CALLER))
