@@ -77,7 +77,10 @@ def run_batch(
             assert engine.tokenizer is not None
             tokenizer, name = engine.tokenizer, path.stem if path.is_file() else path.resolve().name
             names = tuple(dict.fromkeys([served_model_name or model.model, model.model, name]))
-            template = functools.cache(lambda: load_chat_template(path, tokenizer, pool, file=chat_template))
+            shown = parsers.tools_shown
+            template = functools.cache(
+                lambda: load_chat_template(path, tokenizer, pool, file=chat_template, tools=shown)
+            )
             runner = BatchRunner(engine, template, results, names, parsers)
             return _run(runner, read_lines(lines), len(covered))
 

@@ -8,6 +8,8 @@ from quire.config.bounds import check
 from quire.core.errors import ConfigError
 
 MOST_FRONTS = 64
+ANY_NAME = "*"
+"""Among the names of a model: clients may call it what they like."""
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -27,7 +29,11 @@ class ServerConfig:
     ssl_keyfile: str | None = None
     """PEM file of the certificate's private key. Unset: it is in --ssl-certfile."""
     served_model_name: str | None = None
-    """Names by which clients ask for the model, separated by commas; the first is canonical. Unset: the model's own."""
+    """Names by which clients ask for the model, separated by commas; the first is canonical, and * is any. Unset: the
+    model's own."""
+    strict_api: bool = False
+    """Refuse fields of requests that change no answer, hints and unknown ones, instead of naming them in the header
+    x-quire-ignored."""
     chat_template: str | None = None
     """File with a Jinja chat template to use instead of the model's own."""
     api_key: str | None = field(default=None, repr=False, metadata={"secret": True})

@@ -37,6 +37,9 @@ class CompletionOutput:
     error: str | None = None
     """Why it failed, where that is known and `finish_reason` is error."""
 
+    schema_error: str | None = None
+    """How the finished text falls short of a JSON schema that a grammar could hold only in part."""
+
     message: AnswerMessage | None = None
     """Of a chat: the text told apart into thinking, content and calls."""
 

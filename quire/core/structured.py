@@ -12,7 +12,7 @@ MAX_CHOICES = 4096
 
 
 class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A language the output must belong to; exactly one field is set."""
+    """A language the output must belong to; exactly one is set."""
 
     json: str | None = None
     """A JSON schema, as JSON text; in Python it may be given as a dict or a pydantic model."""
@@ -24,6 +24,8 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A context-free grammar (Lark or EBNF)."""
     structural_tag: str | None = None
     """Free text with constrained regions, as JSON text."""
+    strict: bool = True
+    """False: what no grammar can say of a JSON schema is left out, instead of being refused."""
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -41,9 +43,12 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
             msgspec.structs.force_setattr(self, "json", _schema_text(schema))
         if isinstance(choice, list):
             msgspec.structs.force_setattr(self, "choice", tuple(choice))
-        given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        languages = [name for name in self.__struct_fields__ if name != "strict"]
+        given = [name for name in languages if getattr(self, name) is not None]
         if len(given) != 1:
-            raise invalid("structured", given or "nothing", f"exactly one of {', '.join(self.__struct_fields__)}")
+            raise invalid("structured", given or "nothing", f"exactly one of {', '.join(languages)}")
+        if self.json is None and not self.strict:
+            raise invalid("structured.strict", False, "true, or left out, unless json is given")
         if self.json_object is False:
             raise invalid("structured.json_object", False, "true, or leave it out")
         if self.choice is not None:
@@ -60,6 +65,15 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         """Its size as text."""
         texts = (self.json, self.regex, self.grammar, self.structural_tag, *(self.choice or ()))
         return sum(len(text) for text in texts if text is not None)
+
+
+class Loosened(msgspec.Struct, frozen=True):
+    """A JSON schema as far as a grammar can hold it."""
+
+    structured: StructuredOutput
+    """What engines are given."""
+    left_out: tuple[str, ...] = ()
+    """JSON pointers to the keywords that are missing from it."""
 
 
 def _schema_text(given: Any) -> str:

@@ -13,6 +13,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.engine import Engine
 from quire.protocol.batch.lines import BadLine, BatchLine
 from quire.protocol.batch.results import ResultFile
+from quire.protocol.ignored import IgnoredLog
 from quire.protocol.openai.answer_factory import chat_answer, completion_answer, truncated
 from quire.protocol.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.protocol.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
@@ -65,6 +66,7 @@ class BatchRunner:
         """`names` are what bodies may call the model; the first is what answers call it."""
         self._parsers = parsers
         self._known_style: AnswerStyle | None = None
+        self._ignored_log = IgnoredLog()
         self._engine = engine
         self._template = template
         self._results = results
@@ -117,6 +119,7 @@ class BatchRunner:
             )
         # all are encoded before any is added, so that a bad prompt leaves nothing running
         prompts, params, reading = self._prepared(body)
+        self._ignored_log.note(body.ignored)
         job = _Job(line, body, {}, reading)
         try:
             for place, tokens in enumerate(prompts):
@@ -153,7 +156,7 @@ class BatchRunner:
 
     def _style(self) -> AnswerStyle:
         if self._known_style is None:
-            self._known_style = AnswerStyle(self._template().text, self._tokenizer, self._parsers)
+            self._known_style = AnswerStyle(self._template().signs, self._tokenizer, self._parsers)
         return self._known_style
 
     def _step(self) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ class LLM:
         outputs = self.generate(tokens, [params for _, params in prepared], use_tqdm=use_tqdm)
         for (reading, _), output in zip(prepared, outputs, strict=True):
             for sequence in output.outputs:
-                sequence.message = reading.message(sequence.index, sequence.text)
+                sequence.message = reading.message(sequence.index, sequence.text, sequence.finish_reason)
         return outputs
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
@@ -246,14 +246,18 @@ class LLM:
         """The model's chat template, or the one that was given."""
         if self._template is None:
             self._template = load_chat_template(
-                self._path, self.get_tokenizer(), self._templates, file=self._template_file
+                self._path,
+                self.get_tokenizer(),
+                self._templates,
+                file=self._template_file,
+                tools=self._parsers.tools_shown,
             )
         return self._template
 
     def answer_style(self) -> AnswerStyle:
         """How the model writes tool calls and thinking."""
         if self._style is None:
-            self._style = AnswerStyle(self.chat_template().text, self.get_tokenizer(), self._parsers)
+            self._style = AnswerStyle(self.chat_template().signs, self.get_tokenizer(), self._parsers)
         return self._style
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 import time
 
+import msgspec
+
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
 from quire.core.pooling_params import PoolingParams
@@ -49,8 +51,7 @@ class RequestMaker:
             bad_words=tuple(self._bad_words(params)),
             kv_variant=self._model.spec.kv_variant(len(tokens)),
         )
-        self._check(request)
-        return request
+        return self._checked(request)
 
     def close(self) -> None:
         """End the process that checks grammars, where there is one."""
@@ -67,7 +68,8 @@ class RequestMaker:
         encoded = [self._tokenizer.encode(spelling, add_special_tokens=False) for spelling in spellings]
         return list(dict.fromkeys(tuple(tokens) for tokens in encoded if tokens))
 
-    def _check(self, request: Request) -> None:
+    def _checked(self, request: Request) -> Request:
+        """The request, with what no grammar can say left out of a schema that is not strict."""
         largest, last = max(request.prompt.tokens), self._model.spec.vocab_size - 1
         if largest > last:
             raise InvalidRequest(
@@ -78,4 +80,8 @@ class RequestMaker:
         if request.params.structured is not None:
             if self.grammars is None:
                 raise InvalidRequest("structured output needs the tokenizer, which was not loaded", field="structured")
-            self.grammars.check(request.params.structured)
+            found = self.grammars.check(request.params.structured)
+            if found.structured != request.params.structured:
+                params = msgspec.structs.replace(request.params, structured=found.structured)
+                return msgspec.structs.replace(request, params=params)
+        return request

@@ -99,6 +99,8 @@ HTTP_REQUESTS = _counter("http_requests", "HTTP requests answered.", "handler", 
 HTTP_SECONDS = _histogram("http_request_duration_seconds", "From an HTTP request to the last byte of its answer.",
                           _WAITS, "handler", "method")  # fmt: skip
 REFUSED = _counter("requests_refused", "Requests refused before any work, by reason.", "reason", limit=32)
+IGNORED = _counter("ignored_fields", "Fields of requests that change no answer, by name; the header x-quire-ignored "
+                   "names them too.", "field", limit=128)  # fmt: skip
 CONNECTIONS = _gauge("http_connections", "Open client connections.")
 READERS_PAUSED = _counter("slow_readers_paused", "Times a sequence was held because its client reads too slowly.")
 READERS_DROPPED = _counter("slow_readers_dropped", "Clients dropped because they stopped reading.")
@@ -115,7 +117,9 @@ REQUEST_METRICS = (
     *(PROMPT_TOKENS, PROMPT_CACHED, OUTPUT_TOKENS, FINISHED, MOVED, TTFT, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),
     *(INFERENCE, REQUEST_PROMPT, REQUEST_OUTPUT, PARAMS_N, PARAMS_MAX_TOKENS),
 )
-FRONT_METRICS = (HTTP_REQUESTS, HTTP_SECONDS, REFUSED, CONNECTIONS, READERS_PAUSED, READERS_DROPPED, FRONT_MEMORY)
+FRONT_METRICS = (
+    *(HTTP_REQUESTS, HTTP_SECONDS, REFUSED, IGNORED, CONNECTIONS, READERS_PAUSED, READERS_DROPPED, FRONT_MEMORY),
+)
 HUB_METRICS = (FRONTS, FRONTS_LOST)
 ALL_METRICS = ENGINE_METRICS + REQUEST_METRICS + FRONT_METRICS + HUB_METRICS
 BY_NAME = {metric.name: metric for metric in ALL_METRICS}

@@ -215,6 +215,7 @@ def _front() -> Row:
             Panel("Requests by status", "reqps", (_rate(catalog.HTTP_REQUESTS, "status"),), stacked=True),
             _distribution("Seconds a request", catalog.HTTP_SECONDS, "s"),
             Panel("Refused, by reason", "reqps", (_rate(catalog.REFUSED, "reason"),), stacked=True),
+            Panel("Fields that change nothing", "reqps", (_rate(catalog.IGNORED, "field"),), stacked=True),
             Panel("Open connections", "short", (_now(catalog.CONNECTIONS, legend="connections"),)),
             Panel("Front processes", "short", fronts, "Only where a server has several."),
             Panel("Slow readers", "short", readers),

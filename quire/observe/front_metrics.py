@@ -19,6 +19,7 @@ class FrontMetrics:
         self._requests: dict[Labels, float] = {}
         self._seconds: dict[Labels, Histogram] = {}
         self._refused: dict[Labels, float] = {}
+        self._ignored: dict[Labels, float] = {}
         self.connections = 0
         self.readers_paused = 0
         self.readers_dropped = 0
@@ -40,6 +41,10 @@ class FrontMetrics:
         labels = bounded(catalog.REFUSED, self._refused, (reason,))
         self._refused[labels] = self._refused.get(labels, 0) + 1
 
+    def ignored(self, field: str) -> None:
+        labels = bounded(catalog.IGNORED, self._ignored, (field,))
+        self._ignored[labels] = self._ignored.get(labels, 0) + 1
+
     def samples(self) -> Samples:
         """As it is now."""
         alone = {
@@ -51,5 +56,6 @@ class FrontMetrics:
         numbers: dict[str, dict[Labels, float]] = {metric.name: {(): number} for metric, number in alone.items()}
         numbers[catalog.HTTP_REQUESTS.name] = self._requests.copy()
         numbers[catalog.REFUSED.name] = self._refused.copy()
+        numbers[catalog.IGNORED.name] = self._ignored.copy()
         seconds = {labels: histogram.copy() for labels, histogram in self._seconds.items()}
         return Samples(numbers, {catalog.HTTP_SECONDS.name: seconds})

@@ -73,6 +73,10 @@ class Metrics:
         self._front.refused(reason)
         self._rates.refused()
 
+    def ignored(self, field: str) -> None:
+        """A request has a field that changes no answer."""
+        self._front.ignored(field)
+
     def connections(self, count: int) -> None:
         """How many client connections are open."""
         self._front.connections = count

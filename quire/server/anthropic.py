@@ -12,6 +12,7 @@ from quire.protocol.ids import new_id
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.ignored import ignored_header
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 
@@ -24,8 +25,8 @@ COUNT_TOKENS = "/v1/messages/count_tokens"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /v1/messages, ready to run."""
-    asked = read_messages_body(body)
-    serving.check_model(asked.conversation.model, caller)
+    asked = read_messages_body(body, serving.new_ignored())
+    model = serving.check_model(asked.conversation.model, caller)
     note_labels(asked.labels, caller)
     conversation = asked.conversation
     text, prompt = await _prompt(conversation, serving)
@@ -35,12 +36,15 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     assert asked.params.max_tokens is not None
     writer = MessagesWriter(
         new_id("msg_"),
-        serving.names[0],
+        model,
         prompt_tokens=len(prompt),
         max_tokens=asked.params.max_tokens,
         reading=reading,
     )
-    return Call(MESSAGES, [prompt], [text], params, "tools", asked.stream, writer)
+    structured_field = "tools" if asked.params.structured is None else "output_config.format"
+    return Call(
+        MESSAGES, [prompt], [text], params, structured_field, asked.stream, writer, ignored=asked.conversation.ignored
+    )
 
 
 async def _create(request: Request) -> Response:
@@ -51,10 +55,11 @@ async def _create(request: Request) -> Response:
 
 async def _count(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    conversation = read_count_body(await read_json(request))
+    conversation = read_count_body(await read_json(request), serving.new_ignored())
     serving.check_model(conversation.model, request.state.caller)
     _, prompt = await _prompt(conversation, serving)
-    return JSONResponse({"input_tokens": len(prompt)})
+    serving.note_ignored(conversation.ignored)
+    return JSONResponse({"input_tokens": len(prompt)}, headers=ignored_header(conversation.ignored))
 
 
 async def _prompt(conversation: Conversation, serving: "Serving") -> tuple[str, list[int]]:

@@ -1,11 +1,13 @@
 """Call: a body as the engine runs it and as its client reads the answer. Every API ends here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from quire.core.beams import BeamOptions
 from quire.core.sampling_params import SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.writer import Writer
+from quire.serving.validated import SchemaCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +28,7 @@ class Call:
     """Search for the most likely sequences instead of drawing tokens."""
     framing: Literal["events", "lines"] = "events"
     """How a stream is cut into messages: server-sent events, or a line of JSON each."""
+    schema: SchemaCheck | None = None
+    """What finished texts are validated by, where their grammar holds only a part of it."""
+    ignored: Ignored = field(default_factory=Ignored)
+    """What of the body changes nothing."""

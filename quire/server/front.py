@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
+from quire.config.server import ANY_NAME
 from quire.core.stats import FinishedRequest
 from quire.observe.traces import make_tracer
 from quire.server.gate.key_source import KeySource
@@ -161,7 +162,9 @@ def _reload(keys: KeySource, llm: AsyncLLM, runner: "Batches | None") -> None:
 
 def _names(config: EngineConfig) -> tuple[str, ...]:
     """What clients may call the model: what was said, or what it was started by."""
-    return config.server.names() or (config.model.model,)
+    given = config.server.names()
+    own = () if any(name != ANY_NAME for name in given) else (config.model.model,)
+    return (*own, *given)
 
 
 def _store_folder(asked: str | None) -> Path:

@@ -27,8 +27,8 @@ INFILL = "/infill"
 
 async def read_completion(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /completion, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_completion_body(body)
-    serving.check_model(asked.asked.model, caller)
+    asked = read_completion_body(body, serving.new_ignored())
+    model = serving.check_model(asked.asked.model, caller)
     first, *others = asked.prompt
     tokens = [
         *(await serving.encode_all([first], add_special_tokens=True))[0],
@@ -37,13 +37,13 @@ async def read_completion(body: object, serving: "Serving", caller: Caller) -> C
     if not tokens:
         raise InvalidRequest("prompt is empty, and there is nothing to continue; give some text", field="prompt")
     text = first if isinstance(first, str) and not others else None
-    return _call(COMPLETION, asked.asked, asked.asked.params, tokens, text, serving)
+    return _call(COMPLETION, asked.asked, model, asked.asked.params, tokens, text, serving)
 
 
 async def read_infill(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /infill, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_infill_body(body)
-    serving.check_model(asked.asked.model, caller)
+    asked = read_infill_body(body, serving.new_ignored())
+    model = serving.check_model(asked.asked.model, caller)
     markers = FillInMiddle.of(serving.tokenizer)
     if markers is None:
         raise InvalidRequest(
@@ -61,14 +61,20 @@ async def read_infill(body: object, serving: "Serving", caller: Caller) -> Call:
             context += tokens if markers.file is None else [markers.file, *tokens]
     prompt = markers.prompt(before, after, begun, context)
     params = msgspec.structs.replace(asked.asked.params, stop_token_ids=markers.ends)
-    return _call(INFILL, asked.asked, params, prompt, None, serving)
+    return _call(INFILL, asked.asked, model, params, prompt, None, serving)
 
 
 def _call(
-    endpoint: str, asked: Asked, params: SamplingParams, tokens: list[int], text: str | None, serving: "Serving"
+    endpoint: str,
+    asked: Asked,
+    model: str,
+    params: SamplingParams,
+    tokens: list[int],
+    text: str | None,
+    serving: "Serving",
 ) -> Call:
     writer = CompletionWriter(
-        serving.names[0],
+        model,
         params,
         serving.tokenizer,
         prompt=text,
@@ -76,7 +82,8 @@ def _call(
         context=serving.max_model_len,
         wants_tokens=asked.tokens,
     )
-    return Call(endpoint, [tokens], [text], params, asked.structured_field, asked.stream, writer)
+    field = asked.structured_field
+    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, ignored=asked.ignored)
 
 
 async def _complete(request: Request) -> Response:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from quire.protocol.ignored import HEADER
 from quire.server.operation import Operation, Schema
 
 Body = dict[str, Any]
@@ -56,7 +57,8 @@ def openapi_document(operations: Sequence[Operation], version: str) -> Body:
         "info": {
             "title": "quire",
             "version": version,
-            "description": "OpenAI-compatible serving of language models. A field is honoured or refused with 400.",
+            "description": "OpenAI-compatible serving of language models. What changes an answer is honoured or "
+            f"refused with 400; the header {HEADER} names fields that change none.",
         },
         "paths": paths,
         "components": {
@@ -96,7 +98,11 @@ def _good(operation: Operation) -> Body:
         return operation.answer if kind.endswith("json") else {"type": "string"}
 
     content = {kind: {"schema": schema(kind)} for kind in operation.answer_types}
-    return {"description": operation.summary} | ({"content": content} if content else {})
+    good: Body = {"description": operation.summary} | ({"content": content} if content else {})
+    if operation.body_type == "application/json" and operation.body is not None:
+        names = {"description": "The body's fields that changed nothing.", "schema": {"type": "string"}}
+        good["headers"] = {HEADER: names}
+    return good
 
 
 def _error(status: int) -> Body:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
+from quire.config.server import ANY_NAME
 from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
@@ -18,6 +19,7 @@ from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
+from quire.protocol.ignored import Ignored, IgnoredLog
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -28,6 +30,7 @@ from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
+from quire.server.ignored import ignored_header
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
@@ -35,6 +38,7 @@ from quire.server.store.store import Store
 from quire.server.streams import EventStream, LineStream, TextStream, until_gone
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.running import Running
+from quire.serving.validated import SchemaCheck, Validated
 from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
@@ -55,10 +59,12 @@ class Serving:
         start_seconds: Parts,
         hub: Peer | None = None,
     ) -> None:
-        """`names` are what clients may call the model; answers carry the first. `start_seconds` may still grow. `hub`
-        is where this front asks about the others, if there are any."""
+        """`names` are what clients may call the model, * among them any; the first is the model's own. `start_seconds`
+        may still grow. `hub` is where this front asks about the others, if there are any."""
         self.llm = llm
-        self.names = names
+        self.names = tuple(name for name in names if name != ANY_NAME)
+        self._any_name = ANY_NAME in names
+        self._ignored_log = IgnoredLog()
         self.store = store
         self.drain = drain
         self.start_seconds = start_seconds
@@ -117,12 +123,25 @@ class Serving:
         """Seconds since 1970, as answers carry them."""
         return int(time.time())
 
-    def check_model(self, name: str | None, caller: Caller) -> None:
-        """Raise UnknownModel unless the caller may use a model by this name; None is the one there is."""
-        if name is not None and name not in self.names:
+    def check_model(self, name: str | None, caller: Caller) -> str:
+        """What the answer calls the model: as the client did. Raises UnknownModel unless it may; None is the one there
+        is.
+        """
+        if name is not None and name not in self.names and not self._any_name:
             raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self.names[0]!r} does.")
         if caller.models is not None and not caller.models & set(self.names):
             raise UnknownModel(f"this key may not use the model {self.names[0]!r}; ask for a key that may.")
+        return self.names[0] if name is None else name
+
+    def new_ignored(self) -> Ignored:
+        """For one body: takes what changes no answer, or refuses it where the server is strict."""
+        return Ignored(strict=self.config.server.strict_api)
+
+    def note_ignored(self, ignored: Ignored) -> None:
+        """Count what was ignored of a body that is being answered; the log has each name once."""
+        self._ignored_log.note(ignored)
+        for name in ignored:
+            self.metrics.ignored(name)
 
     async def overview(self, tenant: str | None = None) -> Overview:
         """Of all fronts; of requests, those of one tenant or of all."""
@@ -174,6 +193,21 @@ class Serving:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, SchemaCheck | None]:
+        """Parameters whose schema a grammar can hold, and the schema itself where that is only a part of it. `field`
+        is what the body calls it.
+        """
+        structured = params.structured
+        if structured is None or structured.strict or structured.json is None:
+            return params, None
+        try:
+            found = await self.llm.loosened(structured)
+        except InvalidRequest as error:
+            error.field = field
+            raise
+        check = SchemaCheck(structured.json, found.left_out) if found.left_out else None
+        return msgspec.structs.replace(params, structured=found.structured), check
+
     async def respond(self, request: Request, call: Call) -> Response:
         """Run a call for a client over HTTP."""
         caller: Caller = request.state.caller
@@ -184,13 +218,15 @@ class Serving:
         try:
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return self._with_load(request, json_response(call.writer.whole(outputs)))
+                return self._with_load(request, json_response(call.writer.whole(outputs), notes(call)))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
             raise
         kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
-        return self._with_load(request, kind(generation, call.writer, caller.request_id))
+        stream = kind(generation, call.writer, caller.request_id)
+        stream.headers.update(notes(call))
+        return self._with_load(request, stream)
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
         """Run a call to its end; whoever stops waiting ends it."""
@@ -205,10 +241,11 @@ class Serving:
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
         params = _as_the_caller_may(call.params, caller)
+        self.note_ignored(call.ignored)
         try:
             await self.llm.check(params)
             start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
-            return start(
+            running = start(
                 caller.request_id,
                 list(zip(call.prompts, call.texts, strict=True)),
                 params,
@@ -217,6 +254,7 @@ class Serving:
                 charge=caller.account.charge,
                 traceparent=traceparent,
             )
+            return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:
             self.metrics.refused("overloaded")
             raise
@@ -276,6 +314,11 @@ class Serving:
         except Overloaded:
             self.metrics.refused("overloaded")
             raise
+
+
+def notes(call: Call) -> dict[str, str]:
+    """Headers about what of a body changes nothing, and what of its schema no grammar holds."""
+    return ignored_header(call.ignored) | ({} if call.schema is None else call.schema.header())
 
 
 def wants_text(accept: str) -> bool:

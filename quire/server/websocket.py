@@ -4,11 +4,12 @@ A client sends one JSON object a frame:
   {"type": "start", "id": "a", "url": "/v1/chat/completions", "body": {...}, "window": 8}
   {"type": "more", "id": "a", "count": 8}      lets the server send so many frames more (where a window was given)
   {"type": "cancel", "id": "a"}
-and gets, for each generation, `event` frames with the events of its API, then one `done`, `cancelled` or `error`.
+and gets, for each generation, `event` frames with the events of its API, then one `done`, `cancelled` or `error`. The
+first `event` has `ignored`, the names of the body's fields that change no answer, where there are any.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quire.core.errors import InvalidRequest, Overloaded, QuireError
 from quire.protocol.openai.fields import Fields, refuse
-from quire.protocol.writer import Event
+from quire.protocol.writer import Event, Writer
 from quire.server.body import parse_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import error_object
+from quire.serving.running import Running
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -187,27 +189,19 @@ class StreamSocket:
         generation = await self._serving.open(call, caller)
         task = self._running[identity].task
         generation.on_drop = lambda: _stop(task)
-        writer = call.writer
+        ignored = list(call.ignored)
+        first = {"ignored": ignored} if ignored else {}
         try:
             await generation.accepted()
-            for event in writer.opening():
-                await self._event(identity, event, window)
-            async for deltas in generation.deltas():
-                for event in (event for delta in deltas for event in writer.piece(delta)):
-                    await self._event(identity, event, window)
-            for event in writer.closing(generation.outputs()):
-                await self._event(identity, event, window)
+            async for event in _events(generation, call.writer):
+                if isinstance(event.data, str):  # [DONE], which the last frame says here
+                    continue
+                await window.take()
+                named = {} if event.name is None else {"event": event.name}
+                await self._send({"type": "event", "id": identity, "data": event.data, **named, **first})
+                first = {}
         finally:
             generation.cancel()
-
-    async def _event(self, identity: str, event: Event, window: _Window) -> None:
-        if isinstance(event.data, str):  # [DONE], which the last frame says here
-            return
-        await window.take()
-        frame: dict[str, Any] = {"type": "event", "id": identity, "data": event.data}
-        if event.name is not None:
-            frame["event"] = event.name
-        await self._send(frame)
 
     async def _send(self, frame: dict[str, Any]) -> None:
         async with self._sending:
@@ -215,6 +209,16 @@ class StreamSocket:
 
     def _told(self, error: QuireError) -> dict[str, Any]:
         return error_object(error, self._caller.request_id)
+
+
+async def _events(generation: Running, writer: Writer) -> AsyncIterator[Event]:
+    for event in writer.opening():
+        yield event
+    async for deltas in generation.deltas():
+        for event in (event for delta in deltas for event in writer.piece(delta)):
+            yield event
+    for event in writer.closing(generation.outputs()):
+        yield event
 
 
 def _stop(task: "asyncio.Task[None]") -> None:

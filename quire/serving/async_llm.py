@@ -20,6 +20,7 @@ from quire.core.pooling_params import PoolingParams
 from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
+from quire.core.structured import Loosened, StructuredOutput
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.metrics import Metrics
@@ -162,6 +163,21 @@ class AsyncLLM:
         checker = self._requests.grammars
         if tools.are_constrained and checker is not None:
             await self.texts.in_turn(partial(check_schemas, tools, checker.check))
+
+    async def loosened(self, structured: StructuredOutput) -> Loosened:
+        """A schema that is not strict as engines take it, and what was left out. Raises InvalidRequest."""
+        assert self._requests is not None, "start() comes first"
+        checker = self._requests.grammars
+        assert checker is not None, "a server has a tokenizer"
+        if checker.is_known(structured):
+            return checker.check(structured)
+        return await self.texts.in_turn(partial(checker.check, structured))
+
+    async def validate(self, schema: str, text: str) -> str | None:
+        """What is wrong with a finished text by a JSON schema, if anything."""
+        assert self._requests is not None, "start() comes first"
+        assert self._requests.grammars is not None, "a server has a tokenizer"
+        return await self.texts.in_turn(partial(self._requests.grammars.validate, schema, text))
 
     async def check(self, params: SamplingParams) -> None:
         """Look at what takes too long to look at in `open`: grammars. Raises InvalidRequest."""

@@ -52,7 +52,7 @@ class TokenizerService:
         self._rendering = ThreadPoolExecutor(SIZE, thread_name_prefix="quire-template")
         self._turns = ThreadPoolExecutor(1, thread_name_prefix="quire-grammar")
         self._num_waiting = 0
-        if template_file is not None:
+        if template_file is not None or parsers.tool_template not in ("auto", "none"):
             self.load_template()  # what is wrong with a file that was named is known before anything is served
 
     def load_template(self) -> ChatTemplate:
@@ -60,7 +60,11 @@ class TokenizerService:
         with self._loading:
             if self._template is None:
                 self._template = load_chat_template(
-                    self._path, self.tokenizer, self._renderers, file=self._template_file
+                    self._path,
+                    self.tokenizer,
+                    self._renderers,
+                    file=self._template_file,
+                    tools=self._parsers.tools_shown,
                 )
         return self._template
 
@@ -72,7 +76,7 @@ class TokenizerService:
         """How the model writes its answers."""
         if self._style is None:
             template = await _in(self._rendering, self.load_template)
-            self._style = AnswerStyle(template.text, self.tokenizer, self._parsers)
+            self._style = AnswerStyle(template.signs, self.tokenizer, self._parsers)
         return self._style
 
     async def template_text(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.nearest import did_you_mean
 from quire.text.template_pool import TemplateFailed, TemplatePool
+from quire.text.tool_template import ToolTemplate
 
 DEFAULT = "default"
 TOOL_USE = "tool_use"
@@ -24,22 +25,40 @@ class ChatTemplate:
     """The templates of one model, by name, with its special tokens. Threads may share it."""
 
     def __init__(
-        self, templates: Mapping[str, str], tokens: Mapping[str, str], pool: TemplatePool, *, source: str
+        self,
+        templates: Mapping[str, str],
+        tokens: Mapping[str, str],
+        pool: TemplatePool,
+        *,
+        source: str,
+        tool_template: ToolTemplate | None = None,
     ) -> None:
-        """Compiles every template, so that a broken one is known at once; `source` names them in errors."""
+        """Compiles every template, so that a broken one is known at once; `source` names them in errors.
+        `tool_template` writes tools into turns where no template has a place for them.
+        """
         self._templates = dict(templates)
         self._tokens = dict(tokens)
         self._pool = pool
         self._source = source
         self._names = {name: self._asked_for(name, template) for name, template in templates.items()}
+        has_place = any("tools" in names for names in self._names.values())
+        self._tool_template = None if has_place or not templates else tool_template
+        self._has_system: bool | None = None
 
     @property
     def text(self) -> str:
-        """The templates themselves, for whoever looks for signs of how the model writes."""
+        """The templates themselves."""
         return "\n".join(self._templates.values())
+
+    @property
+    def signs(self) -> str:
+        """All that the model is shown, for whoever looks for signs of how it writes."""
+        return self.text if self._tool_template is None else f"{self.text}\n{self._tool_template.text}"
 
     def accepts(self, variable: str, name: str | None = None) -> bool:
         """Whether a template looks at a variable, such as tools; of all templates where none is named."""
+        if variable == "tools" and self._tool_template is not None:
+            return True
         named = self._names.values() if name is None else [self._names.get(name, frozenset())]
         return any(variable in names for names in named)
 
@@ -61,6 +80,9 @@ class ChatTemplate:
         extras = dict(variables or {})
         _check(messages, add_generation_prompt, continue_final_message, extras)
         template = self._chosen(name, tools)
+        if self._tool_template is not None and (tools or any(map(_is_about_tools, messages))):
+            messages = self._tool_template.turns(messages, tools, has_system=self._reads_system(template))
+            tools = None
         chat = [_as_read_by(template, _with_reasoning(message)) for message in messages]
         final = _open_final(chat) if continue_final_message else None
         text = self._rendered(
@@ -75,6 +97,17 @@ class ChatTemplate:
             },
         )
         return text if final is None else _cut_behind(text, final)
+
+    def _reads_system(self, template: str) -> bool:
+        """Whether the template takes a system's turn, and shows it."""
+        if self._has_system is None:
+            chat = [{"role": "system", "content": _CUT_HERE.strip()}, {"role": "user", "content": ""}]
+            try:
+                text = self._pool.render(template, {**self._tokens, "messages": chat, "add_generation_prompt": True})
+                self._has_system = _CUT_HERE.strip() in text
+            except TemplateFailed:
+                self._has_system = False
+        return self._has_system
 
     def _chosen(self, name: str | None, tools: object) -> str:
         if not self._templates:
@@ -142,6 +175,10 @@ def _check(messages: Sequence[Message], add_prompt: bool, continue_final: bool, 
             f"{', '.join(taken)} cannot be given as a template variable; use the field of that name.",
             field="chat_template_kwargs",
         )
+
+
+def _is_about_tools(message: Message) -> bool:
+    return message.get("role") == "tool" or bool(message.get("tool_calls"))
 
 
 def _with_reasoning(message: Message) -> dict[str, Any]:

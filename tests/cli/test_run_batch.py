@@ -43,7 +43,7 @@ def test_a_file_of_requests(capsys: pytest.CaptureFixture[str], tmp_path: Path, 
 
 
 def test_failures_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path, run_tiny: list[str]) -> None:
-    source = write(tmp_path / "in.jsonl", {"prompt": "x", "frobnicate": 1}, {"prompt": "x", "max_tokens": 1})
+    source = write(tmp_path / "in.jsonl", {"prompt": "x", "suffix": "y"}, {"prompt": "x", "max_tokens": 1})
     assert main(["run-batch", source, str(tmp_path / "out.jsonl"), *run_tiny]) == 1
     assert "1 answered, 1 failed" in capsys.readouterr().err
 

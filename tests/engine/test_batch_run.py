@@ -95,9 +95,17 @@ def test_chats_are_rendered_and_answered(run: Run) -> None:
         assert bytes(top[0]["bytes"]).decode(errors="replace") == top[0]["token"]
 
 
+def test_what_changes_nothing_is_logged_once(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "quire.protocol.ignored"):
+        found = run(*(line(name, COMPLETIONS, prompt="the quick", max_tokens=2, frobnicate=1) for name in "ab"))
+    assert [body_of(found[name])["object"] for name in "ab"] == ["text_completion"] * 2
+    (told,) = [record.getMessage() for record in caplog.records if "frobnicate" in record.getMessage()]
+    assert "changes no answer" in told
+
+
 def test_what_is_refused_stops_nothing(run: Run) -> None:
     found = run(
-        line("unknown", COMPLETIONS, prompt="x", frobnicate=1),
+        line("suffix", COMPLETIONS, prompt="x", suffix="y"),
         line("long", COMPLETIONS, prompt="x y " * 400),
         line("half", COMPLETIONS, prompt=["x", [10**6]]),
         line("stream", COMPLETIONS, prompt="x", stream=True),
@@ -107,7 +115,7 @@ def test_what_is_refused_stops_nothing(run: Run) -> None:
         b"nonsense",
         line("good", COMPLETIONS, prompt="the quick", max_tokens=2),
     )
-    assert body_of(found["unknown"], 400)["error"]["param"] == "frobnicate"
+    assert body_of(found["suffix"], 400)["error"]["param"] == "suffix"
     assert "the context holds 256" in body_of(found["long"], 400)["error"]["message"]
     assert body_of(found["half"], 400)["error"]["param"] == "prompt"
     assert body_of(found["stream"], 400)["error"]["param"] == "stream"
@@ -147,7 +155,7 @@ def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_pool: Templ
     asked = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools, "temperature": 0, "max_tokens": 120}
     lines = [
         line("called", CHAT, **asked, tool_choice="required", parallel_tool_calls=False, thinking_token_budget=2),
-        line("refused", CHAT, **asked, reasoning_effort="low"),
+        line("hinted", CHAT, **asked, reasoning_effort="low"),
     ]
     with ResultFile(tmp_path / "out.jsonl") as results:
         runner = BatchRunner(engine, lambda: template, results, ("tiny",), ParserConfig())
@@ -161,5 +169,5 @@ def test_tools_and_thinking(tmp_path: Path, engine: Engine, template_pool: Templ
     choice = body_of(found["called"])["choices"][0]
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "now", "arguments": "{}"}
     assert choice["finish_reason"] == "tool_calls"
-    assert body_of(found["refused"], 400)["error"]["param"] == "reasoning_effort"
+    assert body_of(found["hinted"])["choices"]
     assert body_of(found["unread"], 400)["error"]["param"] == "tools"

@@ -66,6 +66,6 @@ def test_what_cannot_be_honoured_is_refused(llm: LLM) -> None:
     with pytest.raises(InvalidRequest, match="no tools"):
         llm.chat(QUESTION, tool_choice="required", use_tqdm=False)
     with pytest.raises(InvalidRequest, match="reasoning_effort"):
-        llm.chat(QUESTION, reasoning_effort="low", use_tqdm=False)
+        llm.chat(QUESTION, reasoning_effort="some", use_tqdm=False)
     with pytest.raises(InvalidRequest, match="name"):
         llm.chat(QUESTION, tools=[{"type": "function", "function": {}}], use_tqdm=False)

@@ -52,6 +52,7 @@ def busy_metrics() -> Metrics:
     metrics.request_finished(finished())
     metrics.http("/v1/completions", "POST", 200, 0.4)
     metrics.refused("overloaded")
+    metrics.ignored("store")
     metrics.connections(7)
     metrics.slow_reader_paused()
     metrics.slow_reader_dropped()

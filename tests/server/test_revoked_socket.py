@@ -41,7 +41,7 @@ class Endless:
 
 
 async def read_call(body: object, serving: Any, caller: Caller) -> Call:
-    return SimpleNamespace(writer=SimpleNamespace(opening=list))  # type: ignore[return-value]
+    return SimpleNamespace(writer=SimpleNamespace(opening=list), ignored=())  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -139,3 +139,12 @@ def test_closing_the_socket_ends_what_it_started(live_server):
             break
         time.sleep(0.01)
     assert live_server.get("/stats")["requests"] == []
+
+
+def test_the_first_event_names_what_is_ignored(socket):
+    say(socket, type="start", id="a", url=COMPLETIONS, body=body("The word", 4, num_ctx=8, provider={}))
+    frames = [hear(socket)]
+    while frames[-1]["type"] == "event":
+        frames.append(hear(socket))
+    assert [frame.get("ignored") for frame in frames] == [["num_ctx", "provider"], *[None] * (len(frames) - 1)]
+    assert frames[-1]["type"] == "done"

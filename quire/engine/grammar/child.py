@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +21,9 @@ import msgspec
 
 from quire.core.errors import QuireError
 from quire.core.structured import StructuredOutput
+from quire.engine.grammar.messages import Question, Validate, Verdict
 from quire.sampling.grammar.compile import check_first_mask, compile_matcher
+from quire.sampling.grammar.loosening import loosened
 from quire.sampling.grammar.vocabulary import GrammarVocabulary, open_vocabulary
 
 _LENGTH = struct.Struct("<I")
@@ -28,44 +31,67 @@ _COMPILE_STACK = 16 << 20
 """Bytes: a quarter of what an engine compiles the same grammar with."""
 _MASK_STACK = 1 << 20
 """Half of what the threads have that compute an engine's masks."""
+_VALIDATION = "quire.engine.grammar.validation"
+"""Loaded when a text is to be validated, which few servers are asked for."""
 _WALL_FACTOR = 10
 """Seconds of the clock for one of the processor, on a machine that is busy."""
 
 
-def check(request: StructuredOutput, vocabulary: Any) -> str | None:
-    """What is wrong with a grammar, if anything."""
+def answer(question: Question, vocabulary: Any) -> Verdict:
+    """What is wrong with a grammar or a text, if anything."""
     try:
-        matcher = _on_stack(_COMPILE_STACK, lambda: compile_matcher(request, vocabulary))
-        _on_stack(_MASK_STACK, lambda: check_first_mask(request, matcher))
+        if isinstance(question, Validate):
+            return Verdict(_validated(question))
+        if question.structured.strict:
+            _check(question.structured, vocabulary)
+            return Verdict()
+        return Verdict(loosened=loosened(question.structured, lambda structured: _check(structured, vocabulary)))
     except QuireError as error:
-        return str(error)
+        return Verdict(str(error))
     except (MemoryError, RecursionError) as error:
-        return f"the grammar is too large or too deep ({type(error).__name__}); simplify it"
-    return None
+        return Verdict(f"the grammar is too large or too deep ({type(error).__name__}); simplify it")
 
 
-def checked_in_fork(request: StructuredOutput, vocabulary: Any, cpu_seconds: float, memory_bytes: int) -> str | None:
-    """The same in a process of its own: if that does not finish, the grammar is at fault."""
+def _check(structured: StructuredOutput, vocabulary: Any) -> None:
+    matcher = _on_stack(_COMPILE_STACK, lambda: compile_matcher(structured, vocabulary))
+    _on_stack(_MASK_STACK, lambda: check_first_mask(structured, matcher))
+
+
+def _validated(question: Validate) -> str | None:
+    try:
+        found: str | None = import_module(_VALIDATION).problem_of(question.schema, question.text)
+        return found
+    except Exception as error:  # whatever a schema does to the validator, its client is to know
+        return f"the text cannot be validated: {type(error).__name__}: {str(error)[:200]}"
+
+
+def answered_in_fork(question: Question, vocabulary: Any, cpu_seconds: float, memory_bytes: int) -> Verdict:
+    """The same in a process of its own: if that does not finish, the grammar or the schema is at fault."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(reader)
             _bound(cpu_seconds, memory_bytes)
-            os.write(writer, msgspec.msgpack.encode(check(request, vocabulary)))
+            with os.fdopen(writer, "wb") as file:
+                file.write(msgspec.msgpack.encode(answer(question, vocabulary)))
         finally:
             os._exit(0)
     os.close(writer)
-    answer = _read_all(reader, time.monotonic() + _WALL_FACTOR * cpu_seconds)
+    found = _read_all(reader, time.monotonic() + _WALL_FACTOR * cpu_seconds)
     os.close(reader)
     os.kill(pid, signal.SIGKILL)  # it may have ended already; it is waited for below
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if answer:
-        found: str | None = msgspec.msgpack.decode(answer)
-        return found
+    if found:
+        return msgspec.msgpack.decode(found, type=Verdict)
+    if isinstance(question, Validate):
+        return Verdict(f"the text cannot be validated: it takes more than {cpu_seconds:g} s")
     if status in (-signal.SIGPROF, -signal.SIGKILL):
-        return f"the grammar takes more than {cpu_seconds:g} s to compile; simplify it"
-    return "the grammar is too large or nested too deep to compile; simplify it"
+        return Verdict(
+            f"the grammar takes more than {cpu_seconds:g} s to compile, the most there is time for; simplify it: fewer "
+            "properties and alternatives, smaller bounds on lengths and numbers of items"
+        )
+    return Verdict("the grammar is too large or nested too deep to compile; simplify it")
 
 
 def _bound(cpu_seconds: float, memory_bytes: int) -> None:
@@ -115,13 +141,15 @@ def serve(requests: BinaryIO, answers: BinaryIO, cpu_seconds: float, memory_byte
     except QuireError as error:
         problem = str(error)
     while data := _frame(requests):
+        question = msgspec.msgpack.decode(data, type=Question)
+        if isinstance(question, Validate):
+            import_module(_VALIDATION)  # here, so that no fork has to
         if problem is None:
-            request = msgspec.msgpack.decode(data, type=StructuredOutput)
-            found = checked_in_fork(request, vocabulary, cpu_seconds, memory_bytes)
+            verdict = answered_in_fork(question, vocabulary, cpu_seconds, memory_bytes)
         else:
-            found = problem
-        answer = msgspec.msgpack.encode(found)
-        answers.write(_LENGTH.pack(len(answer)) + answer)
+            verdict = Verdict(problem)
+        frame = msgspec.msgpack.encode(verdict)
+        answers.write(_LENGTH.pack(len(frame)) + frame)
         answers.flush()
 
 

@@ -1,4 +1,6 @@
-"""Bodies of Anthropic's Messages API as a conversation and sampling parameters. Every field is honoured or refused.
+"""Bodies of Anthropic's Messages API as a conversation and sampling parameters.
+
+What changes an answer is honoured or refused.
 
 `cache_control` needs nothing done for it: every prefix is cached, wherever a client marks one.
 """
@@ -8,30 +10,27 @@ from dataclasses import dataclass
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS, SamplingParams
+from quire.protocol.anthropic.output_config import read_output_format
 from quire.protocol.anthropic.tools import read_reasoning_options, read_tools
 from quire.protocol.anthropic.turns import Message, check_cache_control, joined, read_text, read_turn
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.messages import MOST_MESSAGES
 from quire.protocol.openai.options import LONGEST_IDENTIFIER, LONGEST_MODEL
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Tools
 
-COUNT_FIELDS = (
-    *("model", "messages", "system", "thinking", "tools", "tool_choice"),
-    *("cache_control", "speed"),
-)
 MESSAGE_FIELDS = (
-    *(*COUNT_FIELDS, "max_tokens", "metadata", "service_tier", "stop_sequences", "stream"),
-    *("temperature", "top_k", "top_p"),
+    *("model", "messages", "system", "thinking", "tools", "tool_choice"),
+    *("cache_control", "speed", "output_config", "output_format", "chat_template_kwargs", "enable_thinking"),
+    *("max_tokens", "metadata", "service_tier", "stop_sequences", "stream", "temperature", "top_k", "top_p"),
 )
 _UNSUPPORTED = {
     "container": "there are no containers here; leave it out",
-    "context_management": "the conversation is taken as it is; leave it out",
-    "diagnostics": "usage.cache_read_input_tokens says what the cache held; leave it out",
-    "inference_geo": "the model runs in one place; leave it out",
     "mcp_servers": "quire calls no servers; give their functions as tools",
-    "output_config": "neither effort nor output formats are supported; leave it out",
 }
+"""Fields that would change the answer."""
+_TIERS = ("auto", "standard_only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,8 @@ class Conversation:
     """Whether the last message is the beginning of the answer."""
     tools: Tools
     reasoning_options: ReasoningOptions
+    ignored: Ignored
+    """What of the body changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,50 +58,57 @@ class MessagesBody:
     """What the client calls its user; for the log."""
 
 
-def read_messages_body(values: object) -> MessagesBody:
+def read_messages_body(values: object, ignored: Ignored | None = None) -> MessagesBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
     most = body.whole("max_tokens", 1, MAX_TOKENS)
     if most is None:
         raise InvalidRequest("max_tokens is missing; say how many tokens the answer may have", field="max_tokens")
-    # Two words for the only tier there is.
-    body.one_of("service_tier", ("auto", "standard_only"))
-    metadata = Fields(body.object("metadata") or {}, known=("user_id",), where="metadata.")
+    body.text("service_tier")
+    body.hint("service_tier", *_TIERS)
+    metadata = body.inside("metadata", body.object("metadata") or {}, ("user_id",))
     user = metadata.text("user_id", longest=LONGEST_IDENTIFIER)
     return MessagesBody(
         conversation=_conversation(body),
         params=SamplingParams(
-            **body.present("temperature", "top_p", "top_k"), max_tokens=most, stop=_stop_sequences(body)
+            **body.present("temperature", "top_p", "top_k"),
+            max_tokens=most,
+            stop=_stop_sequences(body),
+            structured=read_output_format(body),
         ),
         stream=body.flag("stream"),
         labels={} if user is None else {"metadata.user_id": user},
     )
 
 
-def read_count_body(values: object) -> Conversation:
-    """A body of /v1/messages/count_tokens."""
-    return _conversation(Fields(object_of(values), known=COUNT_FIELDS, unsupported=_UNSUPPORTED))
+def read_count_body(values: object, ignored: Ignored | None = None) -> Conversation:
+    """A body of /v1/messages/count_tokens; clients may send all that they would send to have it answered."""
+    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
+    return _conversation(body)
 
 
 def _conversation(body: Fields) -> Conversation:
     model = body.text("model", longest=LONGEST_MODEL)
     if model is None:
         raise InvalidRequest("model is missing; /v1/models lists the names there are", field="model")
-    body.only("speed", "standard")
-    check_cache_control(body.get("cache_control"), "cache_control")
+    body.hint("speed", "standard")
+    check_cache_control(body, "cache_control")
     given = body.list("messages", MOST_MESSAGES)
     if not given:
         raise refuse("messages", given, "a list of at least one message")
-    read = [read_turn(each, f"messages[{place}]", is_last=place == len(given) - 1) for place, each in enumerate(given)]
+    read = [
+        read_turn(body, each, f"messages[{place}]", is_last=place == len(given) - 1) for place, each in enumerate(given)
+    ]
     turns = [turn for several in read for turn in several]
     prefilled = turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]
     if prefilled and not turns[-1]["content"]:
         turns, prefilled = turns[:-1], False
-    system = read_text(body.get("system"), "system", may_be_empty=True) if "system" in body else ""
+    system = read_text(body, body.get("system"), "system", may_be_empty=True) if "system" in body else ""
     opening = [{"role": "system", "content": system}] if system else []
     if not turns:
         raise refuse("messages", given, "a list with a message that is not empty")
-    return Conversation(model, joined([*opening, *turns]), prefilled, read_tools(body), read_reasoning_options(body))
+    tools, reasoning_options = read_tools(body), read_reasoning_options(body)
+    return Conversation(model, joined([*opening, *turns]), prefilled, tools, reasoning_options, body.ignored)
 
 
 def _stop_sequences(body: Fields) -> tuple[str, ...]:

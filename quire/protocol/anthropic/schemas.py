@@ -4,19 +4,20 @@ from typing import Any
 
 from quire.core.checks import MAX_TOKENS
 from quire.core.sampling_params import MAX_STOP_LENGTH, MAX_STOP_STRINGS
+from quire.protocol.anthropic.output_config import OUTPUT_FIELDS
 from quire.protocol.anthropic.tools import tool_fields
 from quire.protocol.anthropic.turns import LONGEST_ID, ROLES
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.protocol.openai.options import LONGEST_IDENTIFIER, LONGEST_MODEL
 from quire.protocol.openai.sampling_fields import SAMPLING
-from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, whole, words
+from quire.protocol.openai.schema import Schema, body, either, flag, items, text, whole
 
 
 def message_body() -> Schema:
     fields = _shared() | {
         "max_tokens": whole(1, MAX_TOKENS, description="Tokens of the answer at most."),
         "metadata": either(body({"user_id": text(LONGEST_IDENTIFIER)}), _NULL, description="Written to the log."),
-        "service_tier": words("auto", "standard_only"),
+        "service_tier": {"type": ["string", "null"]},
         "stop_sequences": items(_STOP, MAX_STOP_STRINGS),
         "stream": flag(description="Send the answer in pieces, as server-sent events."),
         **{name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")},
@@ -25,7 +26,7 @@ def message_body() -> Schema:
 
 
 def count_body() -> Schema:
-    return body(_shared(), required=("model", "messages"))
+    return body({**message_body()["properties"], "max_tokens": whole(1, MAX_TOKENS)}, required=("model", "messages"))
 
 
 def message_answer() -> Schema:
@@ -72,7 +73,8 @@ def _shared() -> dict[str, Schema]:
         "system": either(*content["anyOf"], _NULL),
         **tool_fields(_CACHE_CONTROL),
         "cache_control": _CACHE_CONTROL,
-        "speed": only("standard"),
+        "speed": {"type": ["string", "null"]},
+        **OUTPUT_FIELDS,
     }
 
 
@@ -80,7 +82,7 @@ _NULL: Schema = {"type": "null"}
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
 _STOP: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_LENGTH}
 _CACHE_CONTROL: dict[str, Any] = either(
-    body({"type": {"const": "ephemeral"}, "ttl": words("5m", "1h")}, required=("type",)),
+    body({"type": {"const": "ephemeral"}}, required=("type",)),
     _NULL,
     description="Needs nothing done: every prefix is cached.",
 )
@@ -89,7 +91,6 @@ _BLOCK: Schema = body(
         "type": {"const": "text"},
         "text": {**_TEXT, "minLength": 1},
         "cache_control": _CACHE_CONTROL,
-        "citations": only([]),
     },
     required=("type", "text"),
 )
@@ -111,7 +112,6 @@ _CALL: Schema = body(
         "name": _ID,
         "input": {"type": "object"},
         "cache_control": _CACHE_CONTROL,
-        "caller": only({"type": "direct"}),
     },
     required=("type", "id", "name", "input"),
 )

@@ -19,31 +19,31 @@ _BLOCKS: dict[str, tuple[str, ...]] = {
 _UNSUPPORTED = ("image", "document", "search_result", "server_tool_use", "web_search_tool_result")
 
 
-def read_turn(given: object, where: str, *, is_last: bool) -> list[Message]:
+def read_turn(request: Fields, given: object, where: str, *, is_last: bool) -> list[Message]:
     """A message as one turn, or as several: results of calls are turns of their own."""
     if not isinstance(given, dict):
         raise refuse(where, given, "an object with a role and content")
-    message = Fields(given, known=("role", "content"), where=f"{where}.")
+    message = request.inside(where, given, ("role", "content", "cache_control"))
     role = message.one_of("role", ROLES)
     if role is None:
         raise refuse(f"{where}.role", role, f"one of {', '.join(ROLES)}")
     content, may_be_empty = message.get("content"), is_last and role == "assistant"
     if not isinstance(content, list):
-        return [{"role": role, "content": read_text(content, f"{where}.content", may_be_empty=may_be_empty)}]
+        return [{"role": role, "content": read_text(message, content, f"{where}.content", may_be_empty=may_be_empty)}]
     if len(content) > MOST_PARTS:
         raise refuse(f"{where}.content", f"a list of {len(content)}", f"a list of at most {MOST_PARTS} blocks")
-    turn = _Turn(role)
+    turn = _Turn(message, role)
     for place, block in enumerate(content):
         turn.take(block, f"{where}.content[{place}]")
     return turn.messages(f"{where}.content", may_be_empty=may_be_empty)
 
 
-def read_text(given: object, where: str, *, may_be_empty: bool) -> str:
+def read_text(inside: Fields, given: object, where: str, *, may_be_empty: bool) -> str:
     """Text, or blocks of nothing else."""
     if isinstance(given, list):
         if len(given) > MOST_PARTS:
             raise refuse(where, f"a list of {len(given)}", f"a list of at most {MOST_PARTS} blocks")
-        text = "\n".join(_text_block(block, f"{where}[{place}]") for place, block in enumerate(given))
+        text = "\n".join(_text_block(inside, block, f"{where}[{place}]") for place, block in enumerate(given))
     elif isinstance(given, str):
         text = given
     else:
@@ -55,15 +55,15 @@ def read_text(given: object, where: str, *, may_be_empty: bool) -> str:
     return text
 
 
-def check_cache_control(given: object, where: str) -> None:
+def check_cache_control(inside: Fields, where: str) -> None:
+    """Of `inside`; it needs nothing done, for every prefix is cached."""
+    given = inside.object("cache_control")
     if given is None:
         return
-    if not isinstance(given, dict):
-        raise refuse(where, given, '{"type": "ephemeral"}')
-    control = Fields(given, known=("type", "ttl"), where=f"{where}.")
+    control = inside.inside(where, given, ("type", "ttl"))
     if control.one_of("type", ("ephemeral",)) is None:
         raise refuse(f"{where}.type", None, "ephemeral")
-    control.one_of("ttl", ("5m", "1h"))
+    control.hint("ttl", "5m", "1h")
 
 
 def joined(messages: list[Message]) -> list[Message]:
@@ -81,7 +81,8 @@ def joined(messages: list[Message]) -> list[Message]:
 class _Turn:
     """The blocks of one message, sorted by what templates do with them."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, message: Fields, role: str) -> None:
+        self._message = message
         self._role = role
         self._texts: list[str] = []
         self._thoughts: list[str] = []
@@ -101,18 +102,18 @@ class _Turn:
         if not isinstance(given, dict) or kind not in allowed:
             raise refuse(where, given, '{"type": "text", "text": ...} or another block')
         if kind == "text":
-            self._texts.append(_text_block(given, where))
+            self._texts.append(_text_block(self._message, given, where))
         elif kind == "thinking":
-            block = Fields(given, known=("type", "thinking", "signature"), where=f"{where}.")
+            block = self._message.inside(where, given, ("type", "thinking", "signature", "cache_control"))
             self._thoughts.append(block.text("thinking", longest=LONGEST_CONTENT) or "")
             block.text("signature")  # it proves nothing here, and clients send it back as it came
         elif kind == "redacted_thinking":
             # encrypted for somebody else, and by Anthropic's rules only to be sent back
-            Fields(given, known=("type", "data"), where=f"{where}.").text("data")
+            self._message.inside(where, given, ("type", "data", "cache_control")).text("data")
         elif kind == "tool_use":
-            self._calls.append(_call(given, where))
+            self._calls.append(_call(self._message, given, where))
         else:
-            self._results.append(_result(given, where))
+            self._results.append(_result(self._message, given, where))
 
     def messages(self, where: str, *, may_be_empty: bool) -> list[Message]:
         text = "\n".join(self._texts)
@@ -130,9 +131,9 @@ class _Turn:
         return [*self._results, message]
 
 
-def _call(given: dict[str, Any], where: str) -> Message:
-    block = Fields(given, known=("type", "id", "name", "input", "cache_control", "caller"), where=f"{where}.")
-    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
+def _call(message: Fields, given: dict[str, Any], where: str) -> Message:
+    block = message.inside(where, given, ("type", "id", "name", "input", "cache_control", "caller"))
+    check_cache_control(block, f"{where}.cache_control")
     identity, name = (
         block.text("id", longest=LONGEST_ID, shortest=1),
         block.text("name", longest=LONGEST_ID, shortest=1),
@@ -140,24 +141,33 @@ def _call(given: dict[str, Any], where: str) -> Message:
     arguments = block.object("input")
     if identity is None or name is None or arguments is None:
         raise refuse(where, given, '{"type": "tool_use", "id": ..., "name": ..., "input": {...}}')
-    if block.get("caller") not in (None, {"type": "direct"}):
-        raise refuse(f"{where}.caller", block.get("caller"), '{"type": "direct"}')
+    block.hint("caller", {"type": "direct"})
     check_free_form(f"{where}.input", arguments)
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _result(given: dict[str, Any], where: str) -> Message:
-    block = Fields(given, known=("type", "tool_use_id", "content", "is_error", "cache_control"), where=f"{where}.")
-    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
+def _result(message: Fields, given: dict[str, Any], where: str) -> Message:
+    block = message.inside(where, given, ("type", "tool_use_id", "content", "is_error", "cache_control"))
+    check_cache_control(block, f"{where}.cache_control")
     identity = block.text("tool_use_id", longest=LONGEST_ID, shortest=1)
     if identity is None:
         raise refuse(f"{where}.tool_use_id", None, "the id of a tool_use block")
-    text = read_text(block.get("content"), f"{where}.content", may_be_empty=True) if "content" in block else ""
+    content = block.get("content")
+    if isinstance(content, list):
+        content = [_found_tool(part) for part in content]
+    text = "" if content is None else read_text(block, content, f"{where}.content", may_be_empty=True)
     # templates have no word for a failure
     return {"role": "tool", "tool_call_id": identity, "content": f"Error: {text}" if block.flag("is_error") else text}
 
 
-def _text_block(given: object, where: str) -> str:
+def _found_tool(part: object) -> object:
+    """A tool that a search found, as text: it is among the tools already, for none is loaded later."""
+    if isinstance(part, dict) and part.get("type") == "tool_reference" and isinstance(part.get("tool_name"), str):
+        return {"type": "text", "text": f"The tool {part['tool_name']} is available."}
+    return part
+
+
+def _text_block(inside: Fields, given: object, where: str) -> str:
     kind = given.get("type") if isinstance(given, dict) else None
     if kind in _UNSUPPORTED:
         raise InvalidRequest(
@@ -165,10 +175,9 @@ def _text_block(given: object, where: str) -> str:
         )
     if not isinstance(given, dict) or kind != "text":
         raise refuse(where, given, '{"type": "text", "text": ...}')
-    block = Fields(given, known=("type", "text", "cache_control", "citations"), where=f"{where}.")
-    check_cache_control(block.get("cache_control"), f"{where}.cache_control")
-    if block.get("citations") not in (None, []):
-        raise refuse(f"{where}.citations", block.get("citations"), "empty or left out, for citations are not supported")
+    block = inside.inside(where, given, ("type", "text", "cache_control", "citations"))
+    check_cache_control(block, f"{where}.cache_control")
+    block.hint("citations", [])
     text = block.text("text")
     if not text:
         raise refuse(f"{where}.text", text, "text that is not empty")

@@ -61,12 +61,12 @@ class MessagesWriter(Writer):
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         sequence, blocks, parser = outputs[0].outputs[0], Blocks(), self._reading.parser(0)
-        blocks.take([*parser.push(sequence.text), *parser.finish()])
+        blocks.take([*parser.push(sequence.text), *parser.finish(sequence.finish_reason or "stop")])
         return self._message(blocks.whole(), *self._stopped(sequence, blocks), _usage_of(outputs[0]))
 
     def _parts(self, delta: Delta) -> list[Part]:
         parts = self._parser.push(delta.text)
-        return parts if delta.finish_reason is None else [*parts, *self._parser.finish()]
+        return parts if delta.finish_reason is None else [*parts, *self._parser.finish(delta.finish_reason)]
 
     def _message(self, content: list[Body], reason: str | None, stop_sequence: str | None, usage: Body) -> Body:
         return {

@@ -1,6 +1,7 @@
-"""Bodies of llama.cpp's own API: /completion and /infill. A field is honoured or refused."""
+"""Bodies of llama.cpp's own API: /completion and /infill."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGIT_BIAS, MAX_LOGPROBS, SamplingParams
 from quire.core.structured import MAX_GRAMMAR_LENGTH, StructuredOutput
+from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.closed_schema import closed
 from quire.protocol.ollama.options import OPTIONS, read_length
 from quire.protocol.openai.fields import Fields, object_of, refuse
@@ -35,22 +37,20 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "lora": ([],),
 }
 """Samplers and limits that there are not here, and the values that turn them off."""
-_HINTS = (
-    *(
-        "id_slot",
-        "n_keep",
-        "n_cache_reuse",
-        "n_discard",
-        "min_keep",
-        "samplers",
-        "timings_per_token",
-        "return_progress",
-    ),
-    *("mirostat_tau", "mirostat_eta", "dynatemp_exponent", "xtc_threshold", "penalize_nl", "n_threads"),
-    *("dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
-)
-"""About speed and slots, and settings of samplers that are off."""
-_FREE: Schema = {"description": "It changes nothing here."}
+_SAMPLERS: dict[str, dict[str, Any]] = {
+    "penalties": {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+    "temperature": {"temperature": 1.0},
+}
+"""What turns each of them off."""
+_LETTERS = {"e": "penalties", "k": "top_k", "p": "top_p", "m": "min_p", "t": "temperature"}
+_UNSUPPORTED = {
+    "image_data": "the model reads text only; leave it out",
+    "n_cmpl": "one answer is given; use n with /v1/completions",
+    "grammar_lazy": "a grammar holds from the first token on; leave it out",
+}
 _TOKENS: Schema = {"type": "array", "items": TOKEN_ID, "minItems": 1, "maxItems": MOST_TOKENS}
 _MIXED: Schema = {"type": "array", "items": either(TEXT, TOKEN_ID), "minItems": 1, "maxItems": MOST_TOKENS}
 COMMON_FIELDS: dict[str, Schema] = {
@@ -69,8 +69,10 @@ COMMON_FIELDS: dict[str, Schema] = {
     ),
     "grammar": text(MAX_GRAMMAR_LENGTH, description="In GBNF, or in the notation of Lark."),
     "json_schema": free_object(10_000),
+    "samplers": either(
+        items(text(64), 64), text(64), description="Those left out are off. They are applied in an order of our own."
+    ),
     **{name: only(*allowed) for name, allowed in _NEUTRAL.items()},
-    **dict.fromkeys(_HINTS, _FREE),
 }
 COMPLETION_BODY: Schema = body({"prompt": either(TEXT, _TOKENS, _MIXED), **COMMON_FIELDS}, required=("prompt",))
 _EXTRA: Schema = body({"filename": text(4096), "text": TEXT}, required=("text",))
@@ -93,6 +95,8 @@ class Asked:
     structured_field: str
     tokens: bool
     """Token ids of the answer are wanted."""
+    ignored: Ignored
+    """What of the body changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +121,15 @@ class InfillBody:
     """Names and texts of other files."""
 
 
-def read_completion_body(values: object) -> CompletionBody:
+def read_completion_body(values: object, ignored: Ignored | None = None) -> CompletionBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=("prompt", *COMMON_FIELDS))
+    given = _fields(values, ("prompt",), ignored)
     return CompletionBody(_asked(given), _prompt(given.get("prompt")))
 
 
-def read_infill_body(values: object) -> InfillBody:
+def read_infill_body(values: object, ignored: Ignored | None = None) -> InfillBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=(*INFILL_FIELDS, *COMMON_FIELDS))
+    given = _fields(values, INFILL_FIELDS, ignored)
     for name in ("input_prefix", "input_suffix"):
         if name not in given:
             raise InvalidRequest(f"{name} is missing; give what stands around the gap, empty at an end", field=name)
@@ -134,8 +138,17 @@ def read_infill_body(values: object) -> InfillBody:
         given.text("input_prefix", longest=MOST_CHARACTERS) or "",
         given.text("input_suffix", longest=MOST_CHARACTERS) or "",
         given.text("prompt", longest=MOST_CHARACTERS) or "",
-        [_file(each, f"input_extra[{place}]") for place, each in enumerate(given.list("input_extra", 1024) or [])],
+        [
+            _file(given, each, f"input_extra[{place}]")
+            for place, each in enumerate(given.list("input_extra", 1024) or [])
+        ],
     )
+
+
+def _fields(values: object, known: Iterable[str], ignored: Ignored | None) -> Fields:
+    """Hints about slots and speed, and settings of samplers that are off, are noted as any unknown field is."""
+    known = (*known, *COMMON_FIELDS)
+    return Fields(object_of(values), known=known, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
 
 
 def _asked(given: Fields) -> Asked:
@@ -151,6 +164,7 @@ def _asked(given: Fields) -> Asked:
         found |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
     elif penalty:
         found["repetition_penalty"] = penalty
+    found |= _left_out(given.get("samplers"))
     probs = given.whole("n_probs", 0, MAX_LOGPROBS)
     structured, field = _structured(given)
     params = SamplingParams(
@@ -160,7 +174,17 @@ def _asked(given: Fields) -> Asked:
         structured=structured,
         use_prefix_cache=given.flag("cache_prompt", True),
     )
-    return Asked(given.text("model"), params, given.flag("stream"), field, given.flag("return_tokens"))
+    return Asked(given.text("model"), params, given.flag("stream"), field, given.flag("return_tokens"), given.ignored)
+
+
+def _left_out(samplers: object) -> dict[str, Any]:
+    """What turns off the samplers that a list does not name; text names each by a letter."""
+    if samplers is None:
+        return {}
+    named = [_LETTERS.get(letter, letter) for letter in samplers] if isinstance(samplers, str) else samplers
+    if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+        raise refuse("samplers", samplers, f"a list of names, such as {', '.join(_SAMPLERS)}")
+    return {name: value for each, neutral in _SAMPLERS.items() if each not in named for name, value in neutral.items()}
 
 
 def _structured(given: Fields) -> tuple[StructuredOutput | None, str]:
@@ -223,10 +247,10 @@ def _logit_bias(given: object) -> dict[int, float] | None:
     return found
 
 
-def _file(given: object, where: str) -> tuple[str, str]:
+def _file(body: Fields, given: object, where: str) -> tuple[str, str]:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object with a filename and a text")
-    file = Fields(given, known=("filename", "text"), where=f"{where}.")
+    file = body.inside(where, given, ("filename", "text"))
     content = file.text("text", longest=MOST_CHARACTERS)
     if content is None:
         raise refuse(f"{where}.text", None, "the text of a file")

@@ -1,4 +1,4 @@
-"""Bodies of Ollama's API: chats, completions and embeddings. A field is honoured or refused."""
+"""Bodies of Ollama's API: chats, completions and embeddings."""
 
 import json
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from quire.core.structured import StructuredOutput
+from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.closed_schema import closed
 from quire.protocol.ollama.options import read_options
 from quire.protocol.openai.embedding_body import MOST_DIMENSIONS
@@ -16,7 +17,7 @@ from quire.protocol.openai.messages import MOST_MESSAGES, read_messages
 from quire.protocol.openai.options import LONGEST_MODEL
 from quire.protocol.openai.prompts import read_texts, read_tokens
 from quire.protocol.openai.structured_fields import DEEPEST_SCHEMA, MOST_SCHEMA_VALUES
-from quire.protocol.openai.tools import read_tools
+from quire.protocol.openai.tools import MOST_TOOLS, read_tools
 from quire.protocol.parsers.tools import Tools
 from quire.text.tokenizer import MOST_CHARACTERS
 
@@ -74,34 +75,29 @@ class EmbedBody:
     dimensions: int | None
 
 
-def read_chat_body(values: object) -> ChatBody:
+def read_chat_body(values: object, ignored: Ignored | None = None) -> ChatBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=CHAT_FIELDS)
+    given = Fields(object_of(values), known=CHAT_FIELDS, ignored=ignored or Ignored())
     messages = [
         _openai_message(each, f"messages[{place}]")
         for place, each in enumerate(given.list("messages", MOST_MESSAGES) or [])
     ]
-    tools = [{"type": "function", **each} if isinstance(each, dict) else each for each in given.get("tools") or []]
-    return ChatBody(
-        _asked(given),
-        read_messages(messages) if messages else [],
-        read_tools(Fields({"tools": tools or None}, known=("tools", "tool_choice", "parallel_tool_calls"))),
-    )
+    tools = [
+        {"type": "function", **each} if isinstance(each, dict) else each
+        for each in given.list("tools", MOST_TOOLS) or []
+    ]
+    as_openai = Fields({"messages": messages, "tools": tools}, known=("messages", "tools"), ignored=given.ignored)
+    return ChatBody(_asked(given), read_messages(as_openai) if messages else [], read_tools(as_openai))
 
 
-def read_generate_body(values: object) -> GenerateBody:
+def read_generate_body(values: object, ignored: Ignored | None = None) -> GenerateBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     given = Fields(
         object_of(values),
         known=GENERATE_FIELDS,
         unsupported={"template": "templates from requests are off; use raw, or start quire with --chat-template FILE"},
+        ignored=ignored or Ignored(),
     )
-    if given.text("template"):
-        raise InvalidRequest(
-            "template is given, and templates from requests are off; set raw to true and write the prompt as the model "
-            "reads it, or start quire with --chat-template FILE",
-            field="template",
-        )
     _refuse_images(given.get("images"), "images")
     return GenerateBody(
         asked=_asked(given),
@@ -113,11 +109,12 @@ def read_generate_body(values: object) -> GenerateBody:
     )
 
 
-def read_embed_body(values: object) -> EmbedBody:
+def read_embed_body(values: object, ignored: Ignored | None = None) -> EmbedBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=EMBED_FIELDS)
+    given = Fields(object_of(values), known=EMBED_FIELDS, ignored=ignored or Ignored())
+    given.hint("keep_alive")
     texts = given.get("input")
-    read_options(given.object("options"))
+    read_options(given)
     return EmbedBody(
         model=read_model(given),
         inputs=[] if texts in ([], "", None) else read_texts("input", texts),
@@ -147,8 +144,9 @@ def _asked(given: Fields) -> Asked:
         raise refuse("think", think, f"true, false or one of {', '.join(EFFORTS)}")
     top = given.whole("top_logprobs", 0, MAX_LOGPROBS)
     logprobs = (top or 0) if given.flag("logprobs") else None
-    options = read_options(given.object("options"))
-    params = SamplingParams(**options, logprobs=logprobs, structured=_format(given.get("format")))
+    for name in ("keep_alive", "truncate", "shift"):
+        given.hint(name)  # the model stays loaded, and a prompt that is too long is refused whatever they say
+    params = SamplingParams(**read_options(given), logprobs=logprobs, structured=_format(given.get("format")))
     return Asked(read_model(given), params, given.flag("stream", True), think)
 
 

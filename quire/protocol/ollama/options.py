@@ -1,6 +1,6 @@
 """Ollama's `options` as sampling parameters.
 
-What only says how a model is loaded (num_ctx, num_gpu …) changes nothing here: the server's own settings decide that.
+What only says how a model is loaded (num_ctx, num_gpu …) changes nothing here: it is noted as any unknown option is.
 """
 
 from typing import Any
@@ -14,14 +14,7 @@ from quire.protocol.openai.schema import Schema, either, items, number, only, wh
 _DEFAULTS: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """Ollama's own. Its usual repeat_penalty is left out: it is about the last 64 tokens, ours about all of a text."""
 _SAME = ("temperature", "top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty")
-_LOADING = (
-    *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "draft_num_predict"),
-    *("numa", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mmap", "use_mlock", "embedding_only"),
-    *("penalize_newline", "mirostat_tau", "mirostat_eta"),
-)
-"""Hints about memory and speed, and settings of samplers that are off."""
 _STOP: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_LENGTH}
-_HINT: Schema = {"type": ["integer", "number", "boolean", "null"], "description": "The server's own settings decide."}
 OPTIONS: dict[str, Schema] = {
     **{name: SAMPLING[name] for name in _SAME},
     "seed": {**SAMPLING["seed"], "description": "Negative: another one every time."},
@@ -32,13 +25,12 @@ OPTIONS: dict[str, Schema] = {
     "mirostat": only(0),
     "tfs_z": only(1),
     "typical_p": only(1),
-    **dict.fromkeys(_LOADING, _HINT),
 }
 
 
-def read_options(values: dict[str, Any] | None) -> dict[str, Any]:
+def read_options(body: Fields) -> dict[str, Any]:
     """Arguments of SamplingParams. Raises an InvalidRequest that names the option."""
-    given = Fields(values or {}, known=OPTIONS, where="options.")
+    given = body.inside("options", body.object("options") or {}, OPTIONS)
     for name, neutral in (("mirostat", 0), ("tfs_z", 1), ("typical_p", 1)):
         given.only(name, neutral)
     found = {**_DEFAULTS, **given.present(*_SAME), "max_tokens": read_length(given, "num_predict")}

@@ -56,9 +56,10 @@ GENERATE_BODY: Schema = body(
     }
 )
 EMBED_BODY: Schema = body(
-    {**_SHARED, "input": TEXTS, "truncate": flag(), "dimensions": whole(1, MOST_DIMENSIONS)}, required=("input",)
+    {**_SHARED, "input": either(TEXTS, _NULL), "truncate": flag(), "dimensions": whole(1, MOST_DIMENSIONS)},
+    description="Without a text it asks for the model to be there.",
 )
-EMBEDDINGS_BODY: Schema = body({**_SHARED, "prompt": TEXT}, required=("prompt",))
+EMBEDDINGS_BODY: Schema = body({**_SHARED, "prompt": {**TEXT, "type": ["string", "null"]}})
 SHOW_BODY: Schema = body({"model": _SHARED["model"], "name": _SHARED["name"], "verbose": flag()})
 
 _STRING: Schema = {"type": "string"}

@@ -73,13 +73,13 @@ class OllamaWriter(Writer):
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         (output,) = outputs
         (sequence,) = output.outputs
-        message = self._reading.message(0, sequence.text)
+        message = self._reading.message(0, sequence.text, sequence.finish_reason)
         return self._head() | self._spoken(message) | self._about(sequence) | self._end(output)
 
     def _take(self, delta: Delta) -> None:
         add_parts(self._said, self._parser.push(delta.text))
         if delta.finish_reason is not None:
-            add_parts(self._said, self._parser.finish())
+            add_parts(self._said, self._parser.finish(delta.finish_reason))
 
     def _head(self) -> Body:
         return {"model": self._model, "created_at": self._now()}

@@ -76,7 +76,7 @@ class ChatAnswer:
 
     def pieces(self, index: int, delta: Delta) -> list[Body]:
         """The chunks for what was said: one, or several where it is of several kinds."""
-        said = chat_deltas(self.parts(index, delta))
+        said = chat_deltas(self.parts(index, delta), legacy=self._options.legacy_calls)
         about = self._about(delta)
         if not said and not (delta.logprobs or (self._options.token_ids and delta.token_ids)):
             return []
@@ -92,7 +92,7 @@ class ChatAnswer:
 
     def last(self, index: int, delta: Delta) -> Body:
         """The chunk that ends a message."""
-        end = _end(delta, called=index in self._has_calls)
+        end = _end(delta, called=self._called if index in self._has_calls else None)
         return self.chunk({"index": index, "delta": {}, "logprobs": None, **end})
 
     def parts(self, index: int, delta: Delta) -> list[Part]:
@@ -102,21 +102,25 @@ class ChatAnswer:
             parser = self._parsers[index] = self._reading.parser(index)
         parts = parser.push(delta.text)
         if delta.finish_reason is not None:
-            parts += parser.finish()
+            parts += parser.finish(delta.finish_reason)
         if any(part.kind == "call" for part in parts):
             self._has_calls.add(index)
         return parts
 
     def _choice(self, index: int, sequence: CompletionOutput) -> Body:
-        message = self._reading.message(index, sequence.text)
+        message = self._reading.message(index, sequence.text, sequence.finish_reason)
         message.content = self._echoed + message.content
         return {
             "index": index,
-            "message": chat_message(message),
+            "message": chat_message(message, legacy=self._options.legacy_calls),
             "token_ids": None,
             **self._about(sequence),
-            **_end(sequence, called=bool(message.calls)),
+            **_end(sequence, called=self._called if message.calls else None),
         }
+
+    @property
+    def _called(self) -> str:
+        return "function_call" if self._options.legacy_calls else "tool_calls"
 
     def _about(self, said: CompletionOutput | Delta) -> Body:
         found = None if said.logprobs is None else self._logprobs.chat(said.token_ids, said.logprobs, self._top)
@@ -236,6 +240,17 @@ def of_prompt(output: RequestOutput, options: AnswerOptions) -> Body:
     }
 
 
+def schema_errors(outputs: Sequence[RequestOutput], n: int) -> Body:
+    """A field for choices whose texts fall short of their schema; nothing where there are none."""
+    found = [
+        {"index": place * n + index, "message": sequence.schema_error}
+        for place, output in enumerate(outputs)
+        for index, sequence in enumerate(output.outputs)
+        if sequence.schema_error is not None
+    ]
+    return {"schema_errors": found} if found else {}
+
+
 def usage(
     outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None, details: bool = True
 ) -> Body:
@@ -267,6 +282,7 @@ def _open(index: int, said: Body) -> Body:
     return {"index": index, **said, "finish_reason": None}
 
 
-def _end(said: CompletionOutput | Delta, *, called: bool = False) -> Body:
-    reason = "tool_calls" if called and said.finish_reason == "stop" else said.finish_reason
+def _end(said: CompletionOutput | Delta, *, called: str | None = None) -> Body:
+    """`called` is the word for an answer that ended with a call."""
+    reason = called if called is not None and said.finish_reason == "stop" else said.finish_reason
     return {"finish_reason": reason, "stop_reason": said.stop_reason}

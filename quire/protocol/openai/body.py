@@ -1,6 +1,7 @@
 """OpenAI's request bodies as what the engine runs: a conversation or prompts, and sampling parameters.
 
-Every field is honoured or refused by name; a batch file and the HTTP server read bodies by these same functions.
+What changes an answer is honoured or refused by name; a batch file and the HTTP server read bodies by these same
+functions.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +12,16 @@ from quire.core.beams import BeamOptions
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.beam_fields import BEAM_FIELDS, read_beams
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.free_form import check_free_form
+from quire.protocol.openai.legacy_calls import LEGACY_FIELDS, read_legacy_tools
 from quire.protocol.openai.messages import MESSAGES, read_messages
 from quire.protocol.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
 from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
 from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_params
-from quire.protocol.openai.schema import Schema, either, flag, free_object, items, only, whole, words
+from quire.protocol.openai.schema import Schema, either, flag, items, only, whole, words
 from quire.protocol.openai.structured_fields import STRUCTURED, read_structured
 from quire.protocol.openai.structured_fields import UNSUPPORTED as UNSUPPORTED_STRUCTURED
 from quire.protocol.openai.thinking_fields import THINKING_FIELDS, read_reasoning_options
@@ -32,7 +35,6 @@ CHAT = "/v1/chat/completions"
 MOST_SEQUENCES = 4096
 """Answers that one body may ask for: its prompts times what is generated from each."""
 MOST_DOCUMENTS = 1024
-MOST_VARIABLES = 256
 
 TRUNCATE: Schema = either(
     {"const": -1},
@@ -53,17 +55,17 @@ CHAT_FIELDS: dict[str, Schema] = {
     "messages": MESSAGES,
     **_BOTH,
     "max_tokens": whole(1, MAX_TOKENS),
-    "max_completion_tokens": whole(1, MAX_TOKENS, description="As max_tokens; give one of them."),
+    "max_completion_tokens": whole(1, MAX_TOKENS, description="As max_tokens."),
     "logprobs": either(flag(), {"enum": ["true", "false"]}),
     "top_logprobs": whole(0, MAX_LOGPROBS, description="Only with logprobs."),
     **TOOL_FIELDS,
+    **LEGACY_FIELDS,
     "modalities": only(["text"]),
     "echo": flag(description="What the last message says, if it is the assistant's, stands before the answer."),
     **THINKING_FIELDS,
     "add_generation_prompt": flag(),
     "continue_final_message": flag(),
     "add_special_tokens": flag(description="False unless given: chat templates write them."),
-    "chat_template_kwargs": free_object(MOST_VARIABLES, description="Variables the chat template reads."),
     "documents": items({"type": "object"}, MOST_DOCUMENTS, description="Where the chat template knows them."),
 }
 """Every field of a chat body, and what may stand in it."""
@@ -77,17 +79,28 @@ COMPLETION_FIELDS: dict[str, Schema] = {
     "add_special_tokens": flag(),
 }
 """Every field of a completion body, and what may stand in it."""
-_NOT_YET = "it is not built yet; leave it out"
+_ELSEWHERE = "its name here is"
 _UNSUPPORTED = {
     "suffix": "text is only generated behind a prompt; leave it out",
     "chat_template": "templates from requests are off; start quire with --chat-template FILE",
     "audio": "answers are text; leave it out",
-    "functions": f"{_NOT_YET}, and its successor is tools",
-    "function_call": f"{_NOT_YET}, and its successor is tool_choice",
-    "prediction": _NOT_YET,
-    "web_search_options": "quire reaches no web; leave it out",
+    "logits_processors": "code from requests is not run; leave it out",
+    "prompt_embeds": "prompts are text or token ids; give prompt or messages",
+    "mirostat": "it is not built; leave it out, or use min_p",
+    "repeat_penalty": f"{_ELSEWHERE} repetition_penalty",
+    "grammar": f"{_ELSEWHERE} structured_outputs.grammar",
+    "ebnf": f"{_ELSEWHERE} structured_outputs.grammar",
+    "regex": f"{_ELSEWHERE} structured_outputs.regex",
+    "json_schema": f"{_ELSEWHERE} response_format",
     **UNSUPPORTED_STRUCTURED,
 }
+_UNSUPPORTED_IN_CHATS = {
+    **_UNSUPPORTED,
+    "best_of": "it is for /v1/completions; use n",
+    "prompt": "it is for /v1/completions; give messages",
+}
+_UNSUPPORTED_IN_COMPLETIONS = {**_UNSUPPORTED, "messages": "they are for /v1/chat/completions; give a prompt"}
+"""Fields that would change the answer, under names that clients of other servers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,6 @@ class ChatBody:
     continue_final_message: bool = False
     add_special_tokens: bool = False
     """The template writes them itself."""
-    template_variables: dict[str, Any] = field(default_factory=dict)
     documents: list[dict[str, Any]] | None = None
     truncate_prompt_tokens: int | None = None
     keeps_start: bool = False
@@ -114,18 +126,14 @@ class ChatBody:
     reasoning_options: ReasoningOptions = field(default_factory=ReasoningOptions)
     options: AnswerOptions = field(default_factory=AnswerOptions)
     labels: dict[str, str] = field(default_factory=dict)
+    ignored: Ignored = field(default_factory=Ignored)
+    """What of the body changes nothing."""
 
     def rendering(self, accepts: Callable[[str], bool]) -> dict[str, Any]:
         """The options of `ChatTemplate.render`; refuses what the template would not look at.
 
         `accepts` says of a variable whether it does.
         """
-        for name in self.template_variables:
-            if not accepts(name):
-                raise InvalidRequest(
-                    f"the model's chat template does not read {name[:64]!r}; leave it out of the request",
-                    field="chat_template_kwargs",
-                )
         if self.documents is not None and not accepts("documents"):
             raise InvalidRequest("the model's chat template reads no documents; leave them out", field="documents")
         check_tools(self.tools, accepts)
@@ -134,7 +142,7 @@ class ChatBody:
             "documents": self.documents,
             "add_generation_prompt": self.add_generation_prompt,
             "continue_final_message": self.continue_final_message,
-            "variables": {**self.reasoning_options.variables(accepts), **self.template_variables},
+            "variables": self.reasoning_options.variables(accepts),
         }
 
 
@@ -155,18 +163,21 @@ class CompletionBody:
     beams: BeamOptions | None = None
     options: AnswerOptions = field(default_factory=AnswerOptions)
     labels: dict[str, str] = field(default_factory=dict)
+    ignored: Ignored = field(default_factory=Ignored)
+    """What of the body changes nothing."""
 
 
-def read_chat_body(values: object) -> ChatBody:
+def read_chat_body(values: object, ignored: Ignored | None = None) -> ChatBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=CHAT_FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(object_of(values), known=CHAT_FIELDS, unsupported=_UNSUPPORTED_IN_CHATS, ignored=ignored or Ignored())
     body.only("modalities", ["text"])
     structured, structured_field = read_structured(body)
     params = read_params(body, max_tokens=_chat_length(body), logprobs=_chat_logprobs(body), structured=structured)
     _check_stream(body, params)
+    legacy = read_legacy_tools(body)
     return ChatBody(
         model=body.text("model", longest=LONGEST_MODEL),
-        messages=read_messages(body.get("messages")),
+        messages=read_messages(body),
         params=params,
         structured_field=structured_field,
         stream=body.flag("stream"),
@@ -174,21 +185,26 @@ def read_chat_body(values: object) -> ChatBody:
         add_generation_prompt=body.flag("add_generation_prompt", not body.flag("continue_final_message")),
         continue_final_message=body.flag("continue_final_message"),
         add_special_tokens=body.flag("add_special_tokens"),
-        template_variables=_template_variables(body),
         documents=_documents(body),
         truncate_prompt_tokens=read_truncation(body),
         keeps_start=body.one_of("truncation_side", _SIDES) == "right",
         beams=read_beams(body, params),
-        tools=read_tools(body),
+        tools=read_tools(body) if legacy is None else legacy,
         reasoning_options=read_reasoning_options(body),
-        options=read_options(body, echo=body.flag("echo")),
+        options=read_options(body, echo=body.flag("echo"), legacy_calls=legacy is not None),
         labels=read_labels(body),
+        ignored=body.ignored,
     )
 
 
-def read_completion_body(values: object) -> CompletionBody:
+def read_completion_body(values: object, ignored: Ignored | None = None) -> CompletionBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=COMPLETION_FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(
+        object_of(values),
+        known=COMPLETION_FIELDS,
+        unsupported=_UNSUPPORTED_IN_COMPLETIONS,
+        ignored=ignored or Ignored(),
+    )
     prompts, echo = read_prompts("prompt", body.get("prompt")), body.flag("echo")
     lengths = body.present("max_tokens")
     prompt_only = echo and body.whole("max_tokens") == 0
@@ -215,6 +231,7 @@ def read_completion_body(values: object) -> CompletionBody:
         beams=read_beams(body, params),
         options=read_options(body, echo=echo, prompt_only=prompt_only),
         labels=read_labels(body),
+        ignored=body.ignored,
     )
 
 
@@ -226,12 +243,13 @@ def read_truncation(body: Fields) -> int | None:
 
 
 def _chat_length(body: Fields) -> int | None:
-    if "max_tokens" in body and "max_completion_tokens" in body:
+    new, old = body.whole("max_completion_tokens"), body.whole("max_tokens")
+    if None not in (new, old) and new != old:
         raise InvalidRequest(
-            "max_tokens and max_completion_tokens are both given, and they mean the same; leave one out",
+            f"max_tokens is {old} and max_completion_tokens {new}, and they mean the same; leave one out",
             field="max_completion_tokens",
         )
-    return body.whole("max_completion_tokens") if "max_completion_tokens" in body else body.whole("max_tokens")
+    return old if new is None else new
 
 
 def _chat_logprobs(body: Fields) -> int | None:
@@ -239,7 +257,7 @@ def _chat_logprobs(body: Fields) -> int | None:
     word = body.get("logprobs") if body.get("logprobs") in ("true", "false") else None
     asked = body.flag("logprobs") if word is None else word == "true"
     top = body.whole("top_logprobs", 0, MAX_LOGPROBS)
-    if top is not None and not asked:
+    if top and not asked:
         raise refuse("top_logprobs", top, "left out unless logprobs is true")
     return (top or 0) if asked else None
 
@@ -266,19 +284,6 @@ def _check_stream(body: Fields, params: SamplingParams) -> None:
         raise refuse("best_of", params.best_of, f"n, which is {params.n}, when stream is true")
     if params.prompt_logprobs is not None:
         raise refuse("prompt_logprobs", params.prompt_logprobs, "left out when stream is true")
-
-
-def _template_variables(body: Fields) -> dict[str, Any]:
-    variables = dict(body.object("chat_template_kwargs") or {})
-    if len(variables) > MOST_VARIABLES:
-        raise refuse("chat_template_kwargs", f"{len(variables)} variables", f"at most {MOST_VARIABLES} variables")
-    check_free_form("chat_template_kwargs", variables)
-    effort = body.get("reasoning_effort")
-    if effort is not None and variables.get("reasoning_effort", effort) != effort:
-        raise InvalidRequest(
-            "reasoning_effort is given, and chat_template_kwargs has another; leave one out", field="reasoning_effort"
-        )
-    return variables
 
 
 def _documents(body: Fields) -> list[dict[str, Any]] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quire.core.outputs import Delta, RequestOutput
-from quire.protocol.openai.answers import ChatAnswer, CompletionAnswer, tokens_used
+from quire.protocol.openai.answers import ChatAnswer, CompletionAnswer, schema_errors, tokens_used
 from quire.protocol.openai.options import AnswerOptions
 from quire.protocol.writer import Body, Event, Writer
 
@@ -50,16 +50,19 @@ class OpenAIWriter(Writer):
         return self._answer.plain_text(delta)
 
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
+        errors = schema_errors(outputs, self._n)
         last: list[Event] = []
         if self._options.include_usage:
-            last = [Event(self._answer.chunk() | {"usage": self._answer.usage(outputs)})]
+            last = [Event(self._answer.chunk() | {"usage": self._answer.usage(outputs)} | errors)]
+        elif errors:
+            last = [Event(self._answer.chunk() | errors)]
         return [*last, Event(DONE)]
 
     def failure(self, error: Body) -> list[Event]:
         return [Event({"error": error}), Event(DONE)]
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
-        return self._answer.whole(outputs)
+        return self._answer.whole(outputs) | schema_errors(outputs, self._n)
 
     def _event(self, chunk: Body) -> Event:
         if self._options.continuous_usage:

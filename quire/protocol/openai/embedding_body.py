@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import POOLINGS, Pooling
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import read_truncation
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import IDENTIFIERS as _IDENTIFIERS
@@ -59,6 +60,14 @@ SCORE_FIELDS: dict[str, Schema] = {
 """Every field of a score body, and what may stand in it."""
 
 
+UNSUPPORTED_OF_TEXTS = {
+    "messages": "texts are read as they are; give them as input",
+    "embed_dtype": "numbers are float32; leave it out",
+    "endianness": "base64 holds the lowest byte first; leave it out",
+}
+"""Fields that would change what is read, or how it is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingBody:
     """A body of /v1/embeddings."""
@@ -92,9 +101,11 @@ class ScoreBody:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def read_embedding_body(values: object) -> EmbeddingBody:
+def read_embedding_body(values: object, ignored: Ignored | None = None) -> EmbeddingBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=EMBEDDING_FIELDS)
+    body = Fields(
+        object_of(values), known=EMBEDDING_FIELDS, unsupported=UNSUPPORTED_OF_TEXTS, ignored=ignored or Ignored()
+    )
     body.one_of("pooling", POOLINGS)
     return EmbeddingBody(
         model=body.text("model", longest=LONGEST_MODEL),
@@ -110,9 +121,9 @@ def read_embedding_body(values: object) -> EmbeddingBody:
     )
 
 
-def read_score_body(values: object) -> ScoreBody:
+def read_score_body(values: object, ignored: Ignored | None = None) -> ScoreBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=SCORE_FIELDS)
+    body = Fields(object_of(values), known=SCORE_FIELDS, ignored=ignored or Ignored())
     left, first = _texts(body, "text_1", "queries")
     right, second = _texts(body, "text_2", "documents")
     if len(first) not in {1, len(second)}:

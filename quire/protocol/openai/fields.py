@@ -1,17 +1,23 @@
-"""The fields of a request body, taken out one by one: each is of its type, and none is left over unread."""
+"""The fields of a request body, taken out one by one: each is of its type, and what is left over unread is noted.
+
+What changes an answer is honoured or refused; what does not is taken and named in `Ignored`.
+"""
 
 import reprlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from quire.core.errors import InvalidRequest
 from quire.core.nearest import did_you_mean
+from quire.protocol.ignored import Ignored
 
 _WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", dict: "an object", list: "a list"}
 _SHOW = 60
 _LONGEST_NAME = 64
 """Of a field that is repeated in an error."""
 _LARGEST = (1 << 63) - 1
+_NOTHING: tuple[Any, ...] = (False, "", [], {})
 _T = TypeVar("_T")
 
 
@@ -33,19 +39,34 @@ class Fields:
         known: Iterable[str],
         where: str = "",
         unsupported: Mapping[str, str] | None = None,
+        ignored: Ignored | None = None,
     ) -> None:
-        """Refuses a field that is not `known`: it would be ignored. `where` is put before names in errors.
+        """Notes fields that are not `known` in `ignored`; without one it refuses them. `where` is put before names.
 
-        `unsupported` gives the reason for fields that clients may well expect.
+        `unsupported` are fields that would change the answer, with the reason why they are refused. An empty value
+        asks for nothing.
         """
-        self._values = {name: as_whole(value) for name, value in values.items() if value is not None}
+        self.ignored = Ignored(strict=True) if ignored is None else ignored
         self._where = where
-        known = frozenset(known)
-        for name, value in self._values.items():
+        self._values: dict[str, Any] = {}
+        known, unsupported = frozenset(known), unsupported or {}
+        for name, given in values.items():
+            if given is None or (name in unsupported and given in _NOTHING):
+                continue
+            if name in unsupported:
+                raise InvalidRequest(f"{where}{name} is not supported: {unsupported[name]}", field=name)
             if name not in known:
-                raise self._unknown(name, known, unsupported or {})
+                self.ignored.note(where + name, partial(self._unknown, name, known))
+                continue
+            value = self._values[name] = as_whole(given)
             if isinstance(value, int) and abs(value) > _LARGEST:
                 raise refuse(where + name, value, "a number that fits 64 bits")
+
+    def inside(
+        self, where: str, values: Mapping[str, Any], known: Iterable[str], unsupported: Mapping[str, str] | None = None
+    ) -> "Fields":
+        """An object within this one, read in the same way; `where` is its whole name."""
+        return Fields(values, known=known, where=f"{where}.", unsupported=unsupported, ignored=self.ignored)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -88,21 +109,31 @@ class Fields:
 
     def only(self, name: str, *allowed: Any) -> None:
         """A field that is known, and of which nothing but `allowed` can be done."""
-        if name not in self._values:
-            return
-        given = self._values[name]
-        # true equals 1 to Python but not to a client
-        if not any(given == each and isinstance(given, bool) == isinstance(each, bool) for each in allowed):
-            words = " or ".join("left out" if each is None else str(each).lower() for each in allowed)
-            raise refuse(self._where + name, given, f"{words}, for nothing else is supported")
+        error = self._beside(name, allowed)
+        if error is not None:
+            raise error
+
+    def hint(self, name: str, *allowed: Any) -> None:
+        """As `only`, of a field that changes no answer: another value is taken, and noted."""
+        error = self._beside(name, allowed)
+        if error is not None:
+            self.ignored.note(self._where + name, lambda: error)
 
     def present(self, *names: str) -> dict[str, Any]:
         """Those of `names` that were given, as they came."""
         return {name: self._values[name] for name in names if name in self._values}
 
-    def _unknown(self, name: str, known: Iterable[str], unsupported: Mapping[str, str]) -> InvalidRequest:
-        if name in unsupported:
-            return InvalidRequest(f"{self._where}{name} is not supported: {unsupported[name]}", field=name)
+    def _beside(self, name: str, allowed: tuple[Any, ...]) -> InvalidRequest | None:
+        if name not in self._values:
+            return None
+        given = self._values[name]
+        # true equals 1 to Python but not to a client
+        if any(given == each and isinstance(given, bool) == isinstance(each, bool) for each in allowed):
+            return None
+        words = " or ".join([*(str(each).lower() for each in allowed), "left out"])
+        return refuse(self._where + name, given, f"{words}, for nothing else is supported")
+
+    def _unknown(self, name: str, known: Iterable[str]) -> InvalidRequest:
         short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
         short = short.encode(errors="backslashreplace").decode()
         return InvalidRequest(

@@ -1,4 +1,7 @@
-"""The messages of a chat request as chat templates read them."""
+"""The messages of a chat request as chat templates read them.
+
+Assistants' messages come back with whatever another server put into them: what no template reads is noted.
+"""
 
 from typing import Any
 
@@ -6,7 +9,8 @@ import msgspec
 
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.free_form import check_free_form
-from quire.protocol.openai.schema import Schema, body, items, text
+from quire.protocol.openai.legacy_calls import as_tool_turns
+from quire.protocol.openai.schema import Schema, body, either, items, text
 
 MOST_MESSAGES = 2048
 MOST_PARTS = 1024
@@ -14,126 +18,172 @@ MOST_TOOL_CALLS = 128
 LONGEST_CONTENT = 4_000_000
 """Characters; a tokenizer takes no more."""
 _LONGEST_NAME = 256
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_WITHOUT_CONTENT = ("assistant", "tool", "function")
+"""Who may say nothing: with null, and without the field."""
 _REASONING = ("reasoning_content", "reasoning", "thinking")
-_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", *_REASONING)
+_FIELDS = (
+    *("role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "cache_control"),
+    *_REASONING,
+)
+_TEXT_PARTS = ("text", "input_text", "output_text")
+"""The last two are the Responses API's words, which some clients use here too."""
+_CALL_FIELDS = ("name", "arguments")
 
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
-_PART: Schema = body({"type": {"const": "text"}, "text": _TEXT}, required=("type", "text"))
+_PARTS: Schema = {
+    "anyOf": [
+        body({"type": {"enum": list(_TEXT_PARTS)}, "text": _TEXT}, required=("type", "text")),
+        body({"type": {"const": "refusal"}, "refusal": _TEXT}, required=("type", "refusal")),
+        body({"type": {"const": "thinking"}, "thinking": _TEXT}, required=("type", "thinking")),
+    ]
+}
 _FUNCTION: Schema = body(
     {
         "name": {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME},
-        "arguments": {"type": "string", "maxLength": LONGEST_CONTENT, "contentMediaType": "application/json"},
+        "arguments": {
+            "anyOf": [
+                {"type": "string", "maxLength": LONGEST_CONTENT, "contentMediaType": "application/json"},
+                {"type": "object"},
+            ]
+        },
     },
     required=("name", "arguments"),
 )
 _TOOL_CALL: Schema = body(
     {"id": text(_LONGEST_NAME), "type": {"const": "function"}, "function": _FUNCTION}, required=("function",)
 )
-_CONTENT: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _PART, "maxItems": MOST_PARTS}]}
+_CONTENT: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _PARTS, "maxItems": MOST_PARTS}]}
 _ABOUT: dict[str, Schema] = {
     "name": text(_LONGEST_NAME),
     "tool_call_id": text(_LONGEST_NAME),
+    "tool_calls": items(_TOOL_CALL, MOST_TOOL_CALLS),
+    "refusal": text(LONGEST_CONTENT, description="What is said where content is null."),
     **{name: text(LONGEST_CONTENT) for name in _REASONING},
 }
 _SPEAKING: Schema = body(
-    {
-        "role": {"enum": list(_ROLES)},
-        "content": _CONTENT,
-        "tool_calls": items(_TOOL_CALL, MOST_TOOL_CALLS),
-        **_ABOUT,
-    },
+    {"role": {"enum": list(_ROLES)}, "content": _CONTENT, **_ABOUT},
     required=("role", "content"),
 )
-_CALLING: Schema = body(
+_SILENT: Schema = body(
     {
-        "role": {"const": "assistant"},
+        "role": {"enum": list(_WITHOUT_CONTENT)},
         "content": {"type": "null"},
-        "tool_calls": items(_TOOL_CALL, MOST_TOOL_CALLS, least=1),
+        "function_call": either(_FUNCTION, {"type": "null"}, description="tool_calls' predecessor."),
         **_ABOUT,
     },
-    required=("role", "tool_calls"),
+    required=("role",),
 )
 MESSAGES: Schema = {
     "type": "array",
-    "items": {"anyOf": [_SPEAKING, _CALLING]},
+    "items": {"anyOf": [_SPEAKING, _SILENT]},
     "minItems": 1,
     "maxItems": MOST_MESSAGES,
 }
 
 
-def read_messages(given: object) -> list[dict[str, Any]]:
+def read_messages(request: Fields) -> list[dict[str, Any]]:
     """Each message checked, its parts of text put together."""
+    given = request.get("messages")
     if not isinstance(given, list) or not given:
         raise refuse("messages", given, "a list of at least one message")
     if len(given) > MOST_MESSAGES:
         raise refuse("messages", f"a list of {len(given)}", f"a list of at most {MOST_MESSAGES} messages")
-    return [_message(message, f"messages[{place}]") for place, message in enumerate(given)]
+    return as_tool_turns([_message(request, message, f"messages[{place}]") for place, message in enumerate(given)])
 
 
-def _message(given: object, where: str) -> dict[str, Any]:
+def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object with a role and content")
-    message = Fields(given, known=_FIELDS, where=f"{where}.")
+    message = request.inside(where, given, _FIELDS)
     role = message.text("role")
     if role not in _ROLES:
         raise refuse(f"{where}.role", role, f"one of {', '.join(_ROLES)}")
     content, calls = message.get("content"), message.list("tool_calls", MOST_TOOL_CALLS)
-    if content is None and not (role == "assistant" and calls):
+    if content is None and role not in _WITHOUT_CONTENT:
         raise refuse(f"{where}.content", content, "text or a list of parts")
-    found: dict[str, Any] = {"role": role, "content": _text(content, f"{where}.content")}
+    said, thoughts = _content(message, content, f"{where}.content")
+    refusal = message.text("refusal", longest=LONGEST_CONTENT)
+    found: dict[str, Any] = {"role": role, "content": refusal if said is None else said}
     for name in ("name", "tool_call_id"):
         found[name] = message.text(name, longest=_LONGEST_NAME)
     for name in _REASONING:
         found[name] = message.text(name, longest=LONGEST_CONTENT)
+    if thoughts and not any(found[name] for name in _REASONING):
+        found[_REASONING[0]] = thoughts
     if calls is not None:
-        found["tool_calls"] = [_tool_call(call, f"{where}.tool_calls[{place}]") for place, call in enumerate(calls)]
+        found["tool_calls"] = [
+            _tool_call(message, call, f"{where}.tool_calls[{place}]") for place, call in enumerate(calls)
+        ]
+    legacy = message.object("function_call")
+    if legacy is not None:
+        found["function_call"] = _called(message.inside(f"{where}.function_call", legacy, _CALL_FIELDS), where)
+    elif found["content"] is None and not calls:
+        found["content"] = ""
     return {name: value for name, value in found.items() if value is not None or name == "content"}
 
 
-def _text(content: object, where: str) -> str | None:
+def _content(message: Fields, content: object, where: str) -> tuple[str | None, str | None]:
+    """What is said, and what is thought."""
     if content is None:
-        return None
+        return None, None
     if isinstance(content, str):
-        if len(content) > LONGEST_CONTENT:
-            raise refuse(where, f"a text of {len(content)} characters", f"at most {LONGEST_CONTENT} characters long")
-        return content
+        return _bounded(content, where), None
     if not isinstance(content, list) or len(content) > MOST_PARTS:
         raise refuse(where, content, f"text or a list of at most {MOST_PARTS} parts")
-    return "\n".join(_part(part, f"{where}[{place}]") for place, part in enumerate(content))
+    parts = [_part(message, part, f"{where}[{place}]") for place, part in enumerate(content)]
+    said = [text for kind, text in parts if kind != "thinking"]
+    thoughts = [text for kind, text in parts if kind == "thinking"]
+    return _bounded("\n".join(said), where), "\n".join(thoughts) or None
 
 
-def _part(given: object, where: str) -> str:
-    if not isinstance(given, dict) or given.get("type") != "text" or not isinstance(given.get("text"), str):
+def _part(message: Fields, given: object, where: str) -> tuple[str, str]:
+    """The kind of a part, and its text."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    field = "text" if kind in _TEXT_PARTS else kind
+    if not isinstance(given, dict) or field not in ("text", "refusal", "thinking"):
         raise refuse(where, given, '{"type": "text", "text": ...}, for nothing else is supported')
-    Fields(given, known=("type", "text"), where=f"{where}.")
-    return _text(given["text"], where) or ""
+    text = message.inside(where, given, ("type", field, "cache_control")).text(field)
+    if text is None:
+        raise refuse(f"{where}.{field}", None, "text")
+    return field, text
 
 
-def _tool_call(given: object, where: str) -> dict[str, Any]:
+def _bounded(text: str, where: str) -> str:
+    if len(text) > LONGEST_CONTENT:
+        raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
+    return text
+
+
+def _tool_call(message: Fields, given: object, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object with a function")
-    call = Fields(given, known=("id", "type", "function"), where=f"{where}.")
+    call = message.inside(where, given, ("id", "type", "function", "cache_control"))
     call.only("type", "function")
-    function = Fields(call.object("function") or {}, known=("name", "arguments"), where=f"{where}.function.")
-    name = function.text("name", longest=_LONGEST_NAME, shortest=1)
-    if name is None:
-        raise refuse(f"{where}.function.name", None, "the name of a function")
+    spoken = _called(call.inside(f"{where}.function", call.object("function") or {}, _CALL_FIELDS), f"{where}.function")
     identity = call.text("id", longest=_LONGEST_NAME)
-    spoken = {"name": name, "arguments": _arguments(function, f"{where}.function.arguments")}
     return ({} if identity is None else {"id": identity}) | {"type": "function", "function": spoken}
 
 
+def _called(function: Fields, where: str) -> dict[str, Any]:
+    name = function.text("name", longest=_LONGEST_NAME, shortest=1)
+    if name is None:
+        raise refuse(f"{where}.name", None, "the name of a function")
+    return {"name": name, "arguments": _arguments(function, f"{where}.arguments")}
+
+
 def _arguments(function: Fields, where: str) -> dict[str, Any]:
-    """As an object, which is how templates read them; clients send them as JSON text."""
-    spoken = function.text("arguments", longest=LONGEST_CONTENT)
-    if spoken is None:
-        raise refuse(where, None, "a JSON object as text")
-    try:
-        values = msgspec.json.decode(spoken.strip() or "{}")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        values = None
+    """As an object, which is how templates read them; clients send them as JSON text, Ollama's as they are."""
+    values = function.get("arguments")
     if not isinstance(values, dict):
-        raise refuse(where, spoken, "a JSON object as text")
+        spoken = function.text("arguments", longest=LONGEST_CONTENT)
+        if spoken is None:
+            raise refuse(where, None, "a JSON object as text")
+        try:
+            values = msgspec.json.decode(spoken.strip() or "{}")
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise refuse(where, spoken, "a JSON object as text")
     check_free_form(where, values)
     return values

@@ -1,17 +1,21 @@
 """What a body says about its answer and its sender rather than about tokens; the same for chats and completions."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.openai.fields import Fields, refuse
-from quire.protocol.openai.schema import Schema, body, either, flag, only, text, words
+from quire.protocol.openai.schema import Schema, body, either, flag, only, text
 
 LONGEST_MODEL = 512
 LONGEST_IDENTIFIER = 512
 MOST_METADATA = 16
 LONGEST_KEY = 64
 LONGEST_VALUE = 512
+TIERS = ("auto", "default")
+"""Both of OpenAI's words mean the only tier there is."""
 _REQUEST_ID = r"^[A-Za-z0-9_.:\-]{1,128}$"
 
 _STREAM_OPTIONS: dict[str, Schema] = {
@@ -19,7 +23,7 @@ _STREAM_OPTIONS: dict[str, Schema] = {
     "continuous_usage_stats": flag(
         description="With include_usage: every chunk says how many tokens were used so far."
     ),
-    "include_obfuscation": only(False),
+    "include_obfuscation": flag(description="Nothing is padded here."),
 }
 IDENTIFIERS: dict[str, Schema] = {
     "user": text(LONGEST_IDENTIFIER, description="The client's name for its user; it is written to the log."),
@@ -28,8 +32,7 @@ IDENTIFIERS: dict[str, Schema] = {
         "type": ["object", "null"],
         "maxProperties": MOST_METADATA,
         "propertyNames": {"maxLength": LONGEST_KEY},
-        "additionalProperties": {"type": "string", "maxLength": LONGEST_VALUE},
-        "description": "Written to the log with the request.",
+        "description": f"Texts of at most {LONGEST_VALUE} characters, written to the log with the request.",
     },
 }
 MODEL: Schema = text(LONGEST_MODEL, description="A name from /v1/models; left out: the model that runs.")
@@ -38,8 +41,8 @@ OPTIONS: dict[str, Schema] = {
     "stream": flag(description="Send the answer in pieces, as server-sent events."),
     "stream_options": either(body(_STREAM_OPTIONS), {"type": "null"}, description="Only with stream."),
     **IDENTIFIERS,
-    "store": only(False),
-    "service_tier": words("auto", "default"),
+    "store": flag(description="Chats are not stored; responses are."),
+    "service_tier": text(LONGEST_IDENTIFIER, description="There is one tier, called default."),
     "return_token_ids": flag(description="Give the token ids of prompt and answer too."),
     "return_tokens_as_token_ids": flag(description="Name tokens of logprobs as token_id:5."),
     "spaces_between_special_tokens": only(True),
@@ -70,18 +73,19 @@ class AnswerOptions:
     """The prompt stands before the answer."""
     prompt_only: bool = False
     """The prompt is all that is wanted (max_tokens is 0): what was generated is left out."""
+    legacy_calls: bool = False
+    """A call is told as `function_call`, as OpenAI's first clients read it."""
 
 
-def read_options(given: Fields, *, echo: bool = False, prompt_only: bool = False) -> AnswerOptions:
-    given.only("store", False)
+def read_options(
+    given: Fields, *, echo: bool = False, prompt_only: bool = False, legacy_calls: bool = False
+) -> AnswerOptions:
+    given.flag("store")
+    given.hint("store", False)
     given.only("spaces_between_special_tokens", True)
-    stream = given.object("stream_options")
-    if stream is not None and not given.flag("stream"):
-        raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
-    wanted = Fields(stream or {}, known=_STREAM_OPTIONS, where="stream_options.")
-    wanted.only("include_obfuscation", False)
-    # both of OpenAI's words mean the only tier there is
-    tier = given.one_of("service_tier", ("auto", "default"))
+    wanted = read_stream_options(given, _STREAM_OPTIONS)
+    tier = given.text("service_tier", longest=LONGEST_IDENTIFIER)
+    given.hint("service_tier", *TIERS)
     return AnswerOptions(
         include_usage=wanted.flag("include_usage"),
         continuous_usage=wanted.flag("continuous_usage_stats") and wanted.flag("include_usage"),
@@ -92,22 +96,51 @@ def read_options(given: Fields, *, echo: bool = False, prompt_only: bool = False
         request_id=_request_id(given),
         echo=echo,
         prompt_only=prompt_only,
+        legacy_calls=legacy_calls,
     )
 
 
+def read_stream_options(given: Fields, known: Iterable[str]) -> Fields:
+    """How a stream is to be sent; of an answer that is none, it says nothing."""
+    options = given.object("stream_options")
+    if options is not None and not given.flag("stream"):
+        given.ignored.note("stream_options", _no_stream)
+        options = None
+    wanted = given.inside("stream_options", options or {}, known)
+    wanted.flag("include_obfuscation")
+    wanted.hint("include_obfuscation", False)
+    return wanted
+
+
+def _no_stream() -> InvalidRequest:
+    return InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
+
+
 def read_labels(given: Fields) -> dict[str, str]:
-    """The client's own identifiers: user, safety_identifier, and metadata as metadata.<key>."""
+    """The client's own identifiers: user, safety_identifier, and metadata as metadata.<key>. They are for the log."""
     labels = {name: given.text(name, longest=LONGEST_IDENTIFIER) for name in ("user", "safety_identifier")}
+    named = {name: value for name, value in labels.items() if value is not None}
+    return named | {f"metadata.{key}": value for key, value in read_metadata(given).items()}
+
+
+def read_metadata(given: Fields) -> dict[str, str]:
+    """What of `metadata` is as OpenAI has it."""
     metadata = given.object("metadata") or {}
     if len(metadata) > MOST_METADATA:
         raise refuse("metadata", f"an object of {len(metadata)}", f"an object of at most {MOST_METADATA}")
+    found: dict[str, str] = {}
     for key, value in metadata.items():
         if len(key) > LONGEST_KEY:
             raise refuse("metadata", key, f"an object with keys of at most {LONGEST_KEY} characters")
-        if not isinstance(value, str) or len(value) > LONGEST_VALUE:
-            raise refuse(f"metadata[{key}]", value, f"text of at most {LONGEST_VALUE} characters")
-    named = {name: value for name, value in labels.items() if value is not None}
-    return named | {f"metadata.{key}": value for key, value in metadata.items()}
+        if isinstance(value, str) and len(value) <= LONGEST_VALUE:
+            found[key] = value
+        else:
+            given.ignored.note(f"metadata.{key}", partial(_no_label, key, value))
+    return found
+
+
+def _no_label(key: str, value: object) -> InvalidRequest:
+    return refuse(f"metadata[{key}]", value, f"text of at most {LONGEST_VALUE} characters")
 
 
 def _request_id(given: Fields) -> str | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from quire.core.pooling import POOLING_TASKS, POOLINGS, Pooling, PoolingTask
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import read_truncation
 from quire.protocol.openai.embedding_body import (
     ACTIVATION,
@@ -10,6 +11,7 @@ from quire.protocol.openai.embedding_body import (
     LONGEST_PROMPT_NAME,
     MOST_DIMENSIONS,
     SHARED,
+    UNSUPPORTED_OF_TEXTS,
     VECTOR_FIELDS,
     read_flag,
 )
@@ -32,13 +34,11 @@ POOLING_FIELDS: dict[str, Schema] = {
 }
 """Every field of a pooling body, and what may stand in it."""
 _UNSUPPORTED = {
-    "messages": "texts are read as they are; give them as input",
-    "priority": "texts are read in the order they come; leave it out",
+    **UNSUPPORTED_OF_TEXTS,
     "activation": "it is called use_activation here",
     "softmax": "it is called use_activation here",
-    "embed_dtype": "numbers are float32; leave it out",
-    "endianness": "base64 holds the lowest byte first; leave it out",
 }
+_UNSUPPORTED_OF_CLASSES = {**_UNSUPPORTED, "prompt_name": "classifiers read texts as they are; leave it out"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,11 @@ class PoolingBody:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def read_classify_body(values: object) -> ClassifyBody:
+def read_classify_body(values: object, ignored: Ignored | None = None) -> ClassifyBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=CLASSIFY_FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(
+        object_of(values), known=CLASSIFY_FIELDS, unsupported=_UNSUPPORTED_OF_CLASSES, ignored=ignored or Ignored()
+    )
     return ClassifyBody(
         model=body.text("model", longest=LONGEST_MODEL),
         inputs=read_prompts("input", body.get("input")),
@@ -84,9 +86,9 @@ def read_classify_body(values: object) -> ClassifyBody:
     )
 
 
-def read_pooling_body(values: object) -> PoolingBody:
+def read_pooling_body(values: object, ignored: Ignored | None = None) -> PoolingBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=POOLING_FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(object_of(values), known=POOLING_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
     body.one_of("task", POOLING_TASKS)
     body.one_of("pooling", POOLINGS)
     return PoolingBody(

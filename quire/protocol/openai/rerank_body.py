@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import read_truncation
 from quire.protocol.openai.embedding_body import ACTIVATION, SHARED, read_flag
 from quire.protocol.openai.fields import Fields, object_of, refuse
@@ -30,7 +31,6 @@ RERANK_FIELDS: dict[str, Schema] = {
 _UNSUPPORTED = {
     "rank_fields": "documents are ranked by their text; write the fields into it",
     "max_chunks_per_doc": "a document is read as one; cut it with max_tokens_per_doc",
-    "priority": "texts are read in the order they come; leave it out",
 }
 
 
@@ -50,9 +50,9 @@ class RerankBody:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def read_rerank_body(values: object) -> RerankBody:
+def read_rerank_body(values: object, ignored: Ignored | None = None) -> RerankBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=RERANK_FIELDS, unsupported=_UNSUPPORTED)
+    given = Fields(object_of(values), known=RERANK_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
     query = given.get("query")
     if not isinstance(query, str):
         raise refuse("query", query, "text")
@@ -80,4 +80,4 @@ def _documents(given: Fields) -> list[str]:
 def _text(document: object) -> object:
     if not isinstance(document, dict):
         return document
-    return Fields(document, known=_DOCUMENT, where="documents[].").get("text")
+    return Fields(document, known=_DOCUMENT, where="documents[].").get("text")  # more of it would be ranked by

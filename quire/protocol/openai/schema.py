@@ -47,11 +47,15 @@ def free_object(most: int, **more: Any) -> Schema:
     return {"type": ["object", "null"], "maxProperties": most, **more}
 
 
-def body(fields: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
-    """An object of these fields and no others; what is required may not be null either."""
+def body(fields: Mapping[str, Schema], required: Sequence[str] = (), *, closed: bool = False, **more: Any) -> Schema:
+    """An object of these fields; what is required may not be null either. Others change nothing, unless it is `closed`:
+    there they are refused.
+    """
     properties = {name: _not_null(schema) if name in required else schema for name, schema in fields.items()}
-    found: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    return found | ({"required": list(required)} if required else {})
+    found: Schema = {"type": "object", "properties": properties, **more}
+    return (
+        found | ({"required": list(required)} if required else {}) | ({"additionalProperties": False} if closed else {})
+    )
 
 
 def _not_null(schema: Schema) -> Schema:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import msgspec
+
 from quire.core.errors import InvalidRequest
 from quire.core.structured import MAX_CHOICES, MAX_GRAMMAR_LENGTH, StructuredOutput
 from quire.protocol.openai.fields import Fields, refuse
@@ -25,7 +27,10 @@ NAMED_SCHEMA: dict[str, Schema] = {
     "name": text(LONGEST_NAME, description="The client's own; it changes nothing."),
     "description": text(LONGEST_DESCRIPTION),
     "schema": free_object(MOST_KEYS),
-    "strict": flag(description="The answer always satisfies the schema; what cannot be honoured of it is refused."),
+    "strict": flag(
+        description="True: what no grammar can say of the schema is refused. False, which is the default: the finished "
+        "answer is validated instead, and schema_errors says where it falls short."
+    ),
 }
 """OpenAI's json_schema object."""
 _TAG: dict[str, Schema] = {"type": {"const": "structural_tag"}, "format": free_object(MOST_KEYS)}
@@ -35,11 +40,15 @@ _OLDER_TAG: dict[str, Schema] = {
     "triggers": items({"type": "string", "minLength": 1, "maxLength": 1024}, 256, least=1),
 }
 RESPONSE_FORMAT: Schema = either(
-    body({"type": {"const": "text"}}, required=("type",)),
-    body({"type": {"const": "json_object"}}, required=("type",)),
-    body({"type": {"const": "json_schema"}, "json_schema": body(NAMED_SCHEMA)}, required=("type", "json_schema")),
-    body(_TAG, required=("type", "format")),
-    body(_OLDER_TAG, required=("type", "structures", "triggers")),
+    body({"type": {"const": "text"}}, required=("type",), closed=True),
+    body({"type": {"const": "json_object"}, "schema": free_object(MOST_KEYS)}, required=("type",), closed=True),
+    body(
+        {"type": {"const": "json_schema"}, "json_schema": body(NAMED_SCHEMA, closed=True)},
+        required=("type", "json_schema"),
+        closed=True,
+    ),
+    body(_TAG, required=("type", "format"), closed=True),
+    body(_OLDER_TAG, required=("type", "structures", "triggers"), closed=True),
     {"type": "null"},
     description="A language that the answer belongs to, whatever the model would have said.",
 )
@@ -54,7 +63,7 @@ _OUTPUTS: dict[str, Schema] = {
 }
 STRUCTURED: dict[str, Schema] = {
     "response_format": RESPONSE_FORMAT,
-    "structured_outputs": either(body(_OUTPUTS), {"type": "null"}, description="Exactly one language."),
+    "structured_outputs": either(body(_OUTPUTS, closed=True), {"type": "null"}, description="Exactly one language."),
     "guided_json": _JSON_SCHEMA,
     "guided_regex": _GRAMMAR,
     "guided_choice": _CHOICE,
@@ -62,7 +71,6 @@ STRUCTURED: dict[str, Schema] = {
 }
 """At most one of them may be given."""
 UNSUPPORTED = {
-    "guided_decoding_backend": "there is one way to follow grammars; leave it out",
     "guided_whitespace_pattern": "JSON is laid out as Python's json.dumps does; leave it out",
 }
 
@@ -107,19 +115,26 @@ def _response_format(body_fields: Fields) -> StructuredOutput | None:
     if values is None:
         return None
     where = "response_format"
-    given = Fields(values, known=("type", "json_schema", *_TAG_PARTS), where=f"{where}.")
+    # what it says of the answer's language is never left out: no `ignored`
+    given = Fields(values, known=("type", "json_schema", "schema", *_TAG_PARTS), where=f"{where}.")
     kind = given.one_of("type", FORMATS)
     if kind is None:
         raise refuse(f"{where}.type", None, f"one of {', '.join(FORMATS)}")
     if kind == "structural_tag":
-        _refuse_others(given, where, ("json_schema",))
+        _refuse_others(given, where, ("json_schema", "schema"))
         return _structural_tag(values, given, where)
     _refuse_others(given, where, _TAG_PARTS)
+    schema = given.object("schema")
+    if kind == "json_object" and schema is not None:  # as llama.cpp and Together write a schema
+        _refuse_others(given, where, ("json_schema",))
+        return read_schema(schema, f"{where}.schema")
+    _refuse_others(given, where, ("schema",))
     if kind == "json_schema":
         named = given.object("json_schema")
         if named is None:
             raise refuse(f"{where}.json_schema", None, "an object with a schema")
-        return _named_schema(Fields(named, known=NAMED_SCHEMA, where=f"{where}.json_schema."), f"{where}.json_schema")
+        where = f"{where}.json_schema"
+        return _named_schema(Fields(named, known=NAMED_SCHEMA, where=f"{where}."), where)
     _refuse_others(given, where, ("json_schema",))
     return StructuredOutput(json_object=True) if kind == "json_object" else None
 
@@ -146,8 +161,7 @@ def _structured_outputs(body_fields: Fields) -> StructuredOutput | None:
 def _named_schema(given: Fields, where: str) -> StructuredOutput:
     given.text("name", longest=LONGEST_NAME)
     given.text("description", longest=LONGEST_DESCRIPTION)
-    given.flag("strict")
-    return _of_schema(given.object("schema") or {}, f"{where}.schema")
+    return read_schema(given.object("schema") or {}, f"{where}.schema", strict=given.flag("strict"))
 
 
 def _guided_json(given: Fields, name: str, where: str = "") -> StructuredOutput | None:
@@ -156,14 +170,15 @@ def _guided_json(given: Fields, name: str, where: str = "") -> StructuredOutput 
         return _text(given, name, "json")
     if not isinstance(value, dict):
         raise refuse(where + name, value, "a JSON schema, as an object or as JSON text")
-    return _of_schema(value, where + name)
+    return read_schema(value, where + name)
 
 
-def _of_schema(schema: dict[str, Any], where: str) -> StructuredOutput:
+def read_schema(schema: dict[str, Any], where: str, *, strict: bool = True) -> StructuredOutput:
+    """A JSON schema within its bounds, as the engine takes it. Not `strict`: what no grammar can say is left out."""
     if len(schema) > MOST_KEYS:
         raise refuse(where, f"an object of {len(schema)} keys", f"an object of at most {MOST_KEYS} keys")
     check_free_form(where, schema, most=MOST_SCHEMA_VALUES, deepest=DEEPEST_SCHEMA)
-    return _with_text(where, "json", json.dumps(schema))
+    return msgspec.structs.replace(_with_text(where, "json", json.dumps(schema)), strict=strict)
 
 
 def _text(given: Fields, name: str, language: str) -> StructuredOutput | None:

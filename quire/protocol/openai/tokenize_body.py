@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import CHAT_FIELDS, ChatBody, read_chat_body
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import LONGEST_MODEL, MODEL
@@ -11,7 +12,8 @@ from quire.protocol.openai.schema import TOKEN_ID, Schema, flag, only
 
 _OF_CHATS = (
     *("model", "messages", "add_generation_prompt", "continue_final_message", "add_special_tokens"),
-    *("chat_template_kwargs", "documents", "reasoning_effort", "tools", "tool_choice", "parallel_tool_calls"),
+    *("chat_template_kwargs", "enable_thinking", "documents", "reasoning_effort", "tools", "tool_choice"),
+    *("functions", "function_call", "parallel_tool_calls"),
 )
 _STRINGS: dict[str, Schema] = {"return_token_strs": flag(description="Also how the vocabulary spells each token.")}
 TOKENIZE_TEXT_FIELDS: dict[str, Schema] = {"model": MODEL, "prompt": TEXT, "add_special_tokens": flag(), **_STRINGS}
@@ -58,13 +60,13 @@ class DetokenizeBody:
     tokens: list[int]
 
 
-def read_tokenize_body(values: object) -> TokenizeBody | ContentBody:
+def read_tokenize_body(values: object, ignored: Ignored | None = None) -> TokenizeBody | ContentBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = dict(object_of(values))
+    given, ignored = dict(object_of(values)), ignored or Ignored()
     if given.get("content") is not None:
-        return _read_content(given)
+        return _read_content(given, ignored)
     if given.get("messages") is None:
-        body = Fields(given, known=TOKENIZE_TEXT_FIELDS)
+        body = Fields(given, known=TOKENIZE_TEXT_FIELDS, ignored=ignored)
         if "prompt" not in body:
             raise refuse("prompt", None, "text, unless messages are given")
         if not isinstance(body.get("prompt"), str):
@@ -74,13 +76,13 @@ def read_tokenize_body(values: object) -> TokenizeBody | ContentBody:
         return TokenizeBody(body.text("model", longest=LONGEST_MODEL), prompt, special, spelled)
     if given.get("prompt") is not None:
         raise InvalidRequest("prompt and messages are both given; leave one out", field="prompt")
-    spelled = Fields(given, known=(*TOKENIZE_CHAT_FIELDS, "prompt")).flag("return_token_strs")
-    chat = read_chat_body({name: value for name, value in given.items() if name in _OF_CHATS})
+    spelled = Fields(given, known=(*TOKENIZE_CHAT_FIELDS, "prompt"), ignored=ignored).flag("return_token_strs")
+    chat = read_chat_body({name: value for name, value in given.items() if name in _OF_CHATS}, ignored)
     return TokenizeBody(chat.model, chat, chat.add_special_tokens, spelled)
 
 
-def _read_content(given: dict[str, object]) -> ContentBody:
-    body = Fields(given, known=TOKENIZE_CONTENT_FIELDS)
+def _read_content(given: dict[str, object], ignored: Ignored) -> ContentBody:
+    body = Fields(given, known=TOKENIZE_CONTENT_FIELDS, ignored=ignored)
     body.only("parse_special", True)
     if not isinstance(body.get("content"), str):
         raise refuse("content", body.get("content"), "text")
@@ -88,7 +90,7 @@ def _read_content(given: dict[str, object]) -> ContentBody:
     return ContentBody(content, body.flag("add_special"), body.flag("with_pieces"))
 
 
-def read_detokenize_body(values: object) -> DetokenizeBody:
+def read_detokenize_body(values: object, ignored: Ignored | None = None) -> DetokenizeBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=DETOKENIZE_FIELDS)
+    body = Fields(object_of(values), known=DETOKENIZE_FIELDS, ignored=ignored or Ignored())
     return DetokenizeBody(body.text("model", longest=LONGEST_MODEL), read_tokens("tokens", body.get("tokens")))

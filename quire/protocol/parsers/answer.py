@@ -7,6 +7,7 @@ whose function is not known yet, and it never fails: what turns out to be no cal
 from collections.abc import Callable
 from dataclasses import replace
 
+from quire.core.status import FinishReason
 from quire.protocol.parsers.call_format import CallFormat
 from quire.protocol.parsers.parts import Malformed, Part, Reader, changed
 from quire.protocol.parsers.source import Source
@@ -39,7 +40,7 @@ class AnswerParser:
         self._tools = tools
         self._hidden = hidden
         self._identities = identities
-        self._source = Source()
+        self._source = Source(hidden)
         self._spacing = Spacing()
         self._number = -1
         self._reader = self._answer()
@@ -51,9 +52,11 @@ class AnswerParser:
         self._source.push(text)
         return self._read()
 
-    def finish(self) -> list[Part]:
-        """What was held back, when no more text comes."""
-        self._source.close()
+    def finish(self, reason: FinishReason = "stop") -> list[Part]:
+        """What was held back, when no more text comes. Anything but a stop has cut the text off: half a marker, or half
+        a call whose function is not known, is left out.
+        """
+        self._source.close(is_cut=reason != "stop")
         return [*self._read(), *self._spacing.end()]
 
     def _read(self) -> list[Part]:
@@ -110,6 +113,8 @@ class AnswerParser:
             yield from changed(form.read(self._source, opening, self._tools), take)
         except Malformed:
             if not is_read:
+                if self._source.is_cut_off:
+                    return
                 if self._source.is_read_out:
                     # what reached the end without being a call is not searched for others: each might reach it again
                     self._form = None
@@ -133,16 +138,18 @@ class AnswerParser:
             self._take_back()
 
     def _take_back(self) -> None:
-        """Go on reading from the mark."""
+        """Go on reading from the mark; what the text was cut off in is left out."""
         assert self._source.mark is not None
-        self._source.at, self._source.mark = self._source.mark, None
+        if not self._source.is_cut_off:
+            self._source.at = self._source.mark
+        self._source.mark = None
 
     def _numbered(self, part: Part) -> Part | None:
         """A part of a call with its number; None for one of a call too many."""
         if part.kind not in ("call", "arguments"):
             return part
         self._number += part.kind == "call"
-        if self._number > 0 and not self._tools.parallel:
+        if self._number > 0 and not self._tools.may_be_several:
             return None
         identity = self._identities(self._number) if part.kind == "call" else ""
         return replace(part, number=self._number, identity=identity)

@@ -65,7 +65,7 @@ class CallFormat(ABC):
         section, opening = lark.rule("section", self.section(lark, tools)), self._opening(lark)
         if not tools.must_be_called:
             return self.free(lark, section)
-        more = f" ( {lark.quoted(self.between)} {opening} {section} )*" if tools.parallel and self.between else ""
+        more = f" ( {lark.quoted(self.between)} {opening} {section} )*" if tools.may_be_several and self.between else ""
         return f"{opening} {section}{more}"
 
     def _opening(self, lark: Lark) -> str:
@@ -85,4 +85,4 @@ def json_section(lark: Lark, tools: Tools, arguments: str = "arguments") -> str:
 def json_list(lark: Lark, tools: Tools) -> str:
     """Calls as a JSON list of objects."""
     call = json_section(lark, tools)
-    return f'"[" {call} ( ", " {call} )* "]"' if tools.parallel else f'"[" {call} "]"'
+    return f'"[" {call} ( ", " {call} )* "]"' if tools.may_be_several else f'"[" {call} "]"'

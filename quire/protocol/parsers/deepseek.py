@@ -50,7 +50,7 @@ class DeepSeek(CallFormat):
             said = f"{kind} {sep} {name} {around[0]}" if self.fenced else f"{name} {sep}"
             calls.append(f"{call} {said} {schema} {around[1]} {end}")
         one = lark.rule("call", lark.either(calls))
-        more = f'( "\\n"? {one} )*' if tools.parallel else ""
+        more = f'( "\\n"? {one} )*' if tools.may_be_several else ""
         return f"{one} {more} {lark.marker(_CALLS_END)}"
 
     def _call(self, source: Source) -> Reader[None]:

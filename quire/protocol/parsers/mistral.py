@@ -60,4 +60,4 @@ class MistralNamed(Mistral):
 
     def grammar(self, lark: Lark, tools: Tools) -> str:
         one = super().grammar(lark, tools)
-        return f"( {one} )+" if tools.must_be_called and tools.parallel else one
+        return f"( {one} )+" if tools.must_be_called and tools.may_be_several else one

@@ -37,7 +37,7 @@ class Pythonic(CallFormat):
 
     def section(self, lark: Lark, tools: Tools) -> str:
         call = lark.rule("call", lark.either(_function(lark, tools, each) for each in tools.callable()))
-        return f'"[" {call} ( ", " {call} )* "]"' if tools.parallel else f'"[" {call} "]"'
+        return f'"[" {call} ( ", " {call} )* "]"' if tools.may_be_several else f'"[" {call} "]"'
 
     def free(self, lark: Lark, section: str) -> str:
         return f"{section} | /[^\\[\\s](.|\\n)*/"

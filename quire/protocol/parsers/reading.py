@@ -7,6 +7,7 @@ from functools import partial
 
 from quire.core.message import AnswerMessage
 from quire.core.reasoning import ReasoningPart
+from quire.core.status import FinishReason
 from quire.protocol.parsers.answer import AnswerParser
 from quire.protocol.parsers.call_format import CallFormat
 from quire.protocol.parsers.parts import add_parts
@@ -50,11 +51,11 @@ class Reading:
             identities=partial(self._identity, index),
         )
 
-    def message(self, index: int, text: str) -> AnswerMessage:
-        """A whole answer."""
+    def message(self, index: int, text: str, reason: FinishReason | None = "stop") -> AnswerMessage:
+        """A whole answer, which ended for this reason."""
         parser, message = self.parser(index), AnswerMessage()
         add_parts(message, parser.push(text))
-        add_parts(message, parser.finish())
+        add_parts(message, parser.finish(reason or "stop"))
         return message
 
     def thinking_tokens(self, tokens: list[int]) -> int:

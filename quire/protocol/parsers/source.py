@@ -13,11 +13,14 @@ _BLANK = " \t\r\n"
 class Source:
     """The unread text. `at` is where reading goes on; `mark`, where it may be taken back to."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: frozenset[str] = frozenset()) -> None:
+        """`whole` are markers that are one token each, so that no text ends within one."""
         self.text = ""
         self.at = 0
         self.mark: int | None = None
+        self._whole = whole
         self._is_over = False
+        self._is_cut = False
 
     def push(self, text: str) -> None:
         """More text has come."""
@@ -27,14 +30,20 @@ class Source:
         if self.mark is not None:
             self.mark -= kept
 
-    def close(self) -> None:
-        """No more text will come."""
+    def close(self, *, is_cut: bool) -> None:
+        """No more text will come. `is_cut`: there would have been more, so that a marker may have been cut in two."""
         self._is_over = True
+        self._is_cut = is_cut
 
     @property
     def is_read_out(self) -> bool:
         """Whether all text has come and was read."""
         return self._is_over and self.at >= len(self.text)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether all text was read, and the rest of what it began is missing."""
+        return self._is_cut and self.is_read_out
 
     def more(self) -> Reader[bool]:
         """Wait for a character; false when there is none left."""
@@ -53,14 +62,18 @@ class Source:
         return found
 
     def accept(self, *wanted: str) -> Reader[str | None]:
-        """Read one of `wanted` where it is next; none may be the beginning of another."""
+        """Read one of `wanted` where it is next; none may be the beginning of another. One that is cut in two is read
+        too, and is nothing."""
         while True:
             left = self.text[self.at : self.at + max(map(len, wanted))]
             for each in wanted:
                 if left.startswith(each):
                     self.at += len(each)
                     return each
-            if self._is_over or not any(each.startswith(left) for each in wanted):
+            is_begun = any(each.startswith(left) for each in wanted)
+            if self._is_over and self._is_cut and is_begun:
+                self.at = len(self.text)
+            if self._is_over or not is_begun:
                 return None
             yield None
 
@@ -85,8 +98,7 @@ class Source:
         """Pass text on up to the first of `markers`, and read that; None where the text ends without one."""
         while True:
             start, marker = self._first(markers)
-            # nobody can do anything with half a marker at the end of arguments; in content it is text like any other
-            held = 0 if self._is_over and kind != "arguments" else _beginning(self.text, self.at, markers)
+            held = self._held(markers, kind)
             # a marker that may have begun earlier, and is not complete, comes before one that is
             certain = min(start, len(self.text) - held)
             if certain > self.at:
@@ -99,6 +111,13 @@ class Source:
                 self.at = len(self.text)
                 return None
             yield None
+
+    def _held(self, markers: Sequence[str], kind: Kind) -> int:
+        """How many of the last characters are not passed on."""
+        if not self._is_over or kind == "arguments":  # nobody can do anything with half a marker among those
+            return _beginning(self.text, self.at, markers)
+        # where a model ended by itself, half a marker is text like any other
+        return _beginning(self.text, self.at, [each for each in markers if each not in self._whole] * self._is_cut)
 
     def _first(self, markers: Sequence[str]) -> tuple[int, str | None]:
         places = [(place, marker) for marker in markers if (place := self.text.find(marker, self.at)) >= 0]

@@ -62,11 +62,7 @@ class AnswerStyle:
                 field="tools",
             )
         if reasoning_options.budget is not None and self.thinking is None:
-            raise InvalidRequest(
-                "a budget for thinking is given, and the model does not think as far as its chat template shows; "
-                "leave it out, or start quire with --reasoning-parser",
-                field="thinking_token_budget",
-            )
+            reasoning_options.note_budget()
 
     def _part(self, prompt: str, reasoning_options: ReasoningOptions) -> ReasoningPart | None:
         if self.thinking is None or self.thinking.is_over(prompt):

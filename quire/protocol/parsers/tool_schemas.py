@@ -8,7 +8,7 @@ from quire.core.structured import StructuredOutput
 from quire.protocol.parsers.tools import Tools
 
 
-def check_schemas(tools: Tools, check: Callable[[StructuredOutput], None]) -> None:
+def check_schemas(tools: Tools, check: Callable[[StructuredOutput], object]) -> None:
     """Raises what `check` finds wrong with the parameters of a tool whose calls are bound by a grammar."""
     if not tools.are_constrained:
         return

@@ -6,6 +6,14 @@ from typing import Any, Literal
 
 Choice = Literal["none", "auto", "required"]
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+INPUT = "input"
+TEXT_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {INPUT: {"type": "string"}},
+    "required": [INPUT],
+    "additionalProperties": False,
+}
+"""Of a function that takes free text: models write calls with named arguments, so it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +26,15 @@ class Function:
     """The JSON schema of its arguments; None where it takes none."""
     strict: bool = False
     """Whether its arguments must be as the schema says."""
+    namespace: str | None = None
+    """What its client groups it under; its name begins with it."""
+    is_text: bool = False
+    """Whether its client knows it as a function of free text rather than of named arguments."""
+
+    @property
+    def own_name(self) -> str:
+        """Without the namespace."""
+        return self.name if self.namespace is None else self.name.removeprefix(f"{self.namespace}.")
 
     def for_template(self) -> dict[str, Any]:
         """As chat templates read it: in OpenAI's shape."""
@@ -45,7 +62,7 @@ class Tools:
     named: str | None = None
     """The one function that must be called."""
     parallel: bool = True
-    """Whether one answer may have several calls."""
+    """What the request says of several calls in one answer."""
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -61,6 +78,11 @@ class Tools:
     @property
     def must_be_called(self) -> bool:
         return self.choice == "required"
+
+    @property
+    def may_be_several(self) -> bool:
+        """Whether one answer may have several calls: a function that is asked for by its name is called once."""
+        return self.parallel and self.named is None
 
     @property
     def are_constrained(self) -> bool:

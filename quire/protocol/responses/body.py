@@ -1,17 +1,27 @@
-"""Bodies of OpenAI's Responses API as items and sampling parameters. Every field is honoured or refused.
+"""Bodies of OpenAI's Responses API as items and sampling parameters. What changes an answer is honoured or refused.
 
 `prompt_cache_key` helps OpenAI find the machine that has a prefix; here requests go where their prefix is anyway.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
-from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
-from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, LONGEST_MODEL, read_labels
+from quire.protocol.openai.options import (
+    IDENTIFIERS,
+    LONGEST_IDENTIFIER,
+    LONGEST_MODEL,
+    TIERS,
+    read_labels,
+    read_metadata,
+    read_stream_options,
+)
 from quire.protocol.openai.sampling_fields import SAMPLING, read_params
+from quire.protocol.openai.thinking_fields import VARIABLES
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Tools
 from quire.protocol.responses.items import Item, read_input
@@ -20,6 +30,8 @@ from quire.protocol.responses.tools import echoed, read_reasoning_options, read_
 from quire.text.tokenizer import MOST_CHARACTERS
 
 LOGPROBS = "message.output_text.logprobs"
+SEALED = "reasoning.encrypted_content"
+INCLUDED = (LOGPROBS, SEALED)
 LONGEST_ID = 128
 MOST_INCLUDED = 16
 
@@ -29,17 +41,15 @@ FIELDS = (
     *("input", "instructions", "model", "previous_response_id", "store", "stream", "stream_options"),
     *("max_output_tokens", "top_logprobs", "include", "truncation", "text", "reasoning", "background"),
     *("tools", "tool_choice", "parallel_tool_calls", "service_tier", "prompt_cache_key", "prompt_cache_retention"),
-    *(*IDENTIFIERS, *SAMPLING_FIELDS, "logit_bias"),
+    *(*IDENTIFIERS, *SAMPLING_FIELDS, "logit_bias", *VARIABLES),
 )
 _UNSUPPORTED = {
     "conversation": "use previous_response_id to go on with a stored response",
-    "context_management": 'truncation "auto" drops the oldest messages; leave it out',
-    "max_tool_calls": "it is about tools of the server's own, and there are none; leave it out",
-    "moderation": "nothing is moderated here; leave it out",
+    "messages": "they are for /v1/chat/completions; give input",
     "n": "a response is one answer; send the request again for another",
     "prompt": "there are no stored prompts; write it into input",
-    "prompt_cache_options": "every prefix is cached; leave it out",
 }
+"""Fields that would change the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +71,28 @@ class ResponseBody:
     reasoning_options: ReasoningOptions
     echo: dict[str, Any]
     """Fields that the answer repeats."""
+    seal: bool
+    """Whether thinking is also given sealed, to be sent back by a client that nothing is stored for."""
+    ignored: Ignored
+    """What of the body changes nothing."""
 
 
-def read_response_body(values: object) -> ResponseBody:
+def read_response_body(values: object, ignored: Ignored | None = None) -> ResponseBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=FIELDS, unsupported=_UNSUPPORTED)
+    body = Fields(_of_one(object_of(values)), known=FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
     _check_what_is_fixed(body)
-    top, most = _top_logprobs(body), body.whole("max_output_tokens", 1, MAX_TOKENS)
+    included = read_include(body.list("include", MOST_INCLUDED) or [], body.ignored)
+    top, most = _top_logprobs(body, LOGPROBS in included), body.whole("max_output_tokens", 1, MAX_TOKENS)
     if most is not None and (body.whole("min_tokens") or 0) > most:
         raise refuse("min_tokens", body.get("min_tokens"), f"at most max_output_tokens, which is {most}")
     structured, text = read_text(body)
     params, labels = read_params(body, max_tokens=most, logprobs=top, structured=structured), read_labels(body)
     tools, reasoning_options = read_tools(body), read_reasoning_options(body)
+    items = read_input(body)
     echo = _echo(body, labels) | echoed(body, tools) | {"top_logprobs": top or 0, "text": text}
     return ResponseBody(
         model=body.text("model", longest=LONGEST_MODEL),
-        items=read_input(body.get("input")),
+        items=items,
         instructions=echo["instructions"],
         previous=echo["previous_response_id"],
         params=params,
@@ -87,6 +103,8 @@ def read_response_body(values: object) -> ResponseBody:
         tools=tools,
         reasoning_options=reasoning_options,
         echo=echo | {"temperature": params.temperature, "top_p": params.top_p},
+        seal=SEALED in included,
+        ignored=body.ignored,
     )
 
 
@@ -94,7 +112,7 @@ def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
     return {
         "instructions": body.text("instructions", longest=MOST_CHARACTERS),
         "max_output_tokens": body.get("max_output_tokens"),
-        "metadata": body.object("metadata") or {},
+        "metadata": read_metadata(body),
         "previous_response_id": body.text("previous_response_id", longest=LONGEST_ID),
         "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
         "safety_identifier": labels.get("safety_identifier"),
@@ -105,26 +123,31 @@ def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def read_include(given: object) -> tuple[str, ...]:
-    """What an answer is to hold beside the usual."""
-    if not isinstance(given, list) or len(given) > MOST_INCLUDED or any(each != LOGPROBS for each in given):
-        raise refuse("include", given, f'a list of nothing but "{LOGPROBS}", for nothing else is supported')
+def read_include(given: list[Any], ignored: Ignored) -> tuple[str, ...]:
+    """What an answer is to hold beside the usual. What is said of tools that a server has itself is about nothing."""
+    allowed = f"a list of nothing but {' and '.join(INCLUDED)}"
+    if len(given) > MOST_INCLUDED or not all(isinstance(each, str) for each in given):
+        raise refuse("include", given, allowed)
+    for each in given:
+        if each not in INCLUDED:
+            ignored.note(f"include.{each}", lambda: refuse("include", given, allowed))
     return tuple(given)
 
 
-def _top_logprobs(body: Fields) -> int | None:
+def _of_one(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One answer is what a response is anyway."""
+    return {name: value for name, value in values.items() if name != "n"} if values.get("n") == 1 else values
+
+
+def _top_logprobs(body: Fields, included: bool) -> int | None:
     """Either field asks for them."""
-    included = LOGPROBS in read_include(body.list("include", MOST_INCLUDED) or [])
     top = body.whole("top_logprobs", 0, MAX_LOGPROBS) or 0
     return top if included or top else None
 
 
 def _check_what_is_fixed(body: Fields) -> None:
     body.only("background", False)
-    body.only("prompt_cache_retention", "in_memory")
-    # Two words for the only tier there is.
-    body.one_of("service_tier", ("auto", "default"))
-    options = body.object("stream_options")
-    if options is not None and not body.flag("stream"):
-        raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
-    Fields(options or {}, known=("include_obfuscation",), where="stream_options.").only("include_obfuscation", False)
+    body.hint("prompt_cache_retention", "in_memory")
+    body.text("service_tier", longest=LONGEST_IDENTIFIER)
+    body.hint("service_tier", *TIERS)
+    read_stream_options(body, ("include_obfuscation",))

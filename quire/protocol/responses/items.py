@@ -8,21 +8,45 @@ from quire.core.errors import InvalidRequest
 from quire.protocol.ids import is_id, new_id
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
-from quire.protocol.responses.call_items import KINDS, LONGEST_ITEM_ID, STATUSES, arguments_of, read_call_item
+from quire.protocol.responses.call_items import (
+    CALLS,
+    KINDS,
+    LONGEST_ITEM_ID,
+    OUTPUTS,
+    STATUSES,
+    arguments_of,
+    read_call_item,
+)
+from quire.protocol.responses.tools import full_name
 
 Item = dict[str, Any]
 Message = dict[str, Any]
 
 ROLES = ("user", "assistant", "system", "developer")
-_FIELDS = ("type", "id", "role", "content", "status")
-_OUTPUT_ONLY = ("annotations", "logprobs")
-_PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
+REFERENCE = "item_reference"
+"""An item that stands for one of a stored response."""
+_FIELDS = ("type", "id", "role", "content", "status", "cache_control")
+_OF_PARTS = ("text", "refusal", "annotations", "logprobs", "cache_control")
+_SERVER_ITEMS = (
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools"),
+    *("mcp_call", "mcp_approval_request", "mcp_approval_response", "tool_search_call", "tool_search_output"),
+)
+"""What tools of another server's own left behind."""
+_PREFIXES = {
+    "message": "msg_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco_",
+    "reasoning": "rs_",
+}
 _TEMPLATE_ROLES = {"developer": "system"}
 """OpenAI's new word for the old role; templates know the old one."""
 
 
-def read_input(given: object) -> list[Item]:
-    """The input of a body as items, each with an id."""
+def read_input(request: Fields) -> list[Item]:
+    """The input of a body as items, each with an id; references are still to be looked up."""
+    given = request.get("input")
     if isinstance(given, str):
         return [_item("user", [_part("user", _checked(given, "input"))], new_id("msg_"))]
     if not isinstance(given, list) or not given:
@@ -30,7 +54,8 @@ def read_input(given: object) -> list[Item]:
     if len(given) > MOST_MESSAGES:
         raise refuse("input", f"a list of {len(given)}", f"a list of at most {MOST_MESSAGES} items")
     taken: set[str] = set()
-    return [_read_item(each, f"input[{place}]", taken) for place, each in enumerate(given)]
+    read = [_read_item(request, each, f"input[{place}]", taken) for place, each in enumerate(given)]
+    return [item for item in read if item is not None]
 
 
 def output_item(identity: str, text: str, status: str, logprobs: Sequence[Item] = ()) -> Item:
@@ -52,9 +77,9 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[Message
         kind, last = item["type"], turns[-1] if turns else {}
         if kind == "reasoning":
             thoughts += [part["text"] for part in item["content"] or item["summary"]]
-        elif kind == "function_call_output":
+        elif kind in OUTPUTS:
             turns.append({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]})
-        elif kind == "function_call":
+        elif kind in CALLS:
             if last.get("role") != "assistant" or thoughts:
                 turns.append({"role": "assistant", "content": None, **_thought(thoughts)})
             turns[-1].setdefault("tool_calls", []).append(_spoken_call(item))
@@ -80,28 +105,35 @@ def _spoken_call(item: Item) -> Message:
     return {
         "id": item["call_id"],
         "type": "function",
-        "function": {"name": item["name"], "arguments": arguments_of(item)},
+        "function": {"name": full_name(item["name"], item.get("namespace")), "arguments": arguments_of(item)},
     }
 
 
-def _read_item(given: object, where: str, taken: set[str]) -> Item:
+def _read_item(request: Fields, given: object, where: str, taken: set[str]) -> Item | None:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object, such as a message with a role and content")
-    if given.get("type") in KINDS:
-        known, call = read_call_item(given, where)
-        return {"id": _identity(known, given["type"], taken), **call}
-    if given.get("type") not in (None, "message"):
-        raise InvalidRequest(
-            f"{where} is an item of type {str(given['type'])[:40]!r}; only message, {', '.join(KINDS)} are supported",
-            field="input",
-        )
-    item = Fields(given, known=_FIELDS, where=f"{where}.")
+    kind = given.get("type")
+    if kind in KINDS:
+        known, call = read_call_item(request, given, where)
+        return {"id": _identity(known, kind, taken), **call}
+    if kind == REFERENCE:
+        return {"type": REFERENCE, "id": request.inside(where, given, ("type", "id")).text("id") or ""}
+    error = InvalidRequest(
+        f"{where} is an item of type {str(kind)[:40]!r}; only message, {', '.join((*KINDS, REFERENCE))} are supported",
+        field="input",
+    )
+    if kind in _SERVER_ITEMS:
+        request.ignored.note(f"{where}.{kind}", lambda: error)
+        return None
+    if kind not in (None, "message"):
+        raise error
+    item = request.inside(where, given, _FIELDS)
     role = item.one_of("role", ROLES)
     if role is None:
         raise refuse(f"{where}.role", None, f"one of {', '.join(ROLES)}")
     status = item.one_of("status", STATUSES) or "completed"
     identity = _identity(item.text("id", longest=LONGEST_ITEM_ID), "message", taken)
-    return _item(role, _read_content(item.get("content"), role, f"{where}.content"), identity, status)
+    return _item(role, _read_content(item, role, f"{where}.content"), identity, status)
 
 
 def _identity(known: str | None, kind: str, taken: set[str]) -> str:
@@ -112,27 +144,31 @@ def _identity(known: str | None, kind: str, taken: set[str]) -> str:
     return known
 
 
-def _read_content(given: object, role: str, where: str) -> list[Item]:
+def _read_content(item: Fields, role: str, where: str) -> list[Item]:
+    given = item.get("content")
     if isinstance(given, str):
         return [_part(role, _checked(given, where))]
+    if given in (None, []) and role == "assistant":
+        return [_part(role, "")]
     if not isinstance(given, list) or not 0 < len(given) <= MOST_PARTS:
         raise refuse(where, given, f"text or a list of 1 to {MOST_PARTS} parts")
-    return [_part(role, _read_part(part, role, f"{where}[{place}]")) for place, part in enumerate(given)]
+    return [_part(role, _read_part(item, part, role, f"{where}[{place}]")) for place, part in enumerate(given)]
 
 
-def _read_part(given: object, role: str, where: str) -> str:
-    kinds = ("output_text", "input_text") if role == "assistant" else ("input_text",)
+def _read_part(item: Fields, given: object, role: str, where: str) -> str:
+    kinds = ("output_text", "input_text", "text", "refusal") if role == "assistant" else ("input_text", "text")
     kind = given.get("type") if isinstance(given, dict) else None
     if not isinstance(given, dict) or kind not in kinds:
-        wanted = " or ".join(f'{{"type": "{kind}", "text": ...}}' for kind in kinds)
+        wanted = f'{{"type": "{kinds[0]}", "text": ...}}'
         raise refuse(where, given, f"{wanted}, for nothing else is supported")
-    part = Fields(given, known=("type", "text", *(_OUTPUT_ONLY if kind == "output_text" else ())), where=f"{where}.")
-    part.list("logprobs", MAX_TOKENS)  # what a client got with an answer it may send back with it
-    if part.list("annotations", MAX_TOKENS):
-        raise refuse(f"{where}.annotations", part.get("annotations"), "empty, for nothing else is supported")
-    text = part.text("text")
+    # what a client got with an answer it may send back with it: logprobs and annotations too
+    part = item.inside(where, given, ("type", *_OF_PARTS))
+    name = "refusal" if kind == "refusal" else "text"
+    text = part.text(name)
     if text is None:
-        raise refuse(f"{where}.text", None, "text")
+        raise refuse(f"{where}.{name}", None, "text")
+    part.list("logprobs", MAX_TOKENS)
+    part.hint("annotations", [])
     return _checked(text, where)
 
 

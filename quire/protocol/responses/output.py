@@ -1,32 +1,46 @@
 """The output of a response as it grows: items of thinking, messages and calls, and the events that tell of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from quire.protocol.ids import new_id
 from quire.protocol.parsers.parts import Part
+from quire.protocol.parsers.tools import INPUT, Tools
+from quire.protocol.responses.call_items import CALLS
 from quire.protocol.responses.items import Item, output_item, output_part
 
 Step = tuple[str, dict[str, Any]]
 """The type of an event and its fields."""
 
 
+Seal = Callable[[str], str]
+
+
 class Output:
     """Items so far. What it gives out are events, in the order in which they are sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Tools, seal: Seal | None = None) -> None:
+        """`tools` say how calls are told; `seal` makes of thinking what a client may send back unread."""
         self.items: list[Item] = []
+        self._tools = tools
+        self._seal = seal
         self._is_open = False
+        self._arguments = ""
+        """Of the call that is open."""
 
     def take(self, parts: Sequence[Part], logprobs: Sequence[Item] = ()) -> list[Step]:
         """More of the answer; `logprobs` are those of its text."""
         steps: list[Step] = []
         for part in parts:
             if part.kind == "call":
-                steps += self._begin(_call(part))
+                steps += self._begin(self._call(part))
             elif part.kind == "arguments":
-                self.items[-1]["arguments"] += part.text
-                steps.append(self._step("function_call_arguments.delta", delta=part.text))
+                self._arguments += part.text
+                if self.items[-1]["type"] == "function_call":
+                    self.items[-1]["arguments"] += part.text
+                    steps.append(self._step("function_call_arguments.delta", delta=part.text))
             elif part.kind == "reasoning":
                 steps += self._say("reasoning", "reasoning_text.delta", part.text, {})
             else:
@@ -49,12 +63,18 @@ class Output:
         if item["type"] == "function_call":
             done = {"arguments": item["arguments"], "name": item["name"]}
             steps.append(self._step("function_call_arguments.done", **done))
+        elif item["type"] == "custom_tool_call":
+            item["input"] = _free_text(self._arguments)
+            steps.append(self._step("custom_tool_call_input.delta", delta=item["input"]))
+            steps.append(self._step("custom_tool_call_input.done", input=item["input"]))
         else:
             part = item["content"][0]
             kind = "reasoning_text.done" if item["type"] == "reasoning" else "output_text.done"
             more = {"logprobs": part["logprobs"]} if item["type"] == "message" else {}
             steps.append(self._step(kind, content_index=0, text=part["text"], **more))
             steps.append(self._step("content_part.done", content_index=0, part=dict(part)))
+            if item["type"] == "reasoning" and self._seal is not None:
+                item["encrypted_content"] = self._seal(part["text"])
         return [*steps, self._step_of_item("output_item.done")]
 
     def _say(self, kind: str, event: str, text: str, more: dict[str, Any]) -> list[Step]:
@@ -72,12 +92,23 @@ class Output:
         steps = self.close() if self._is_open else []
         self.items.append(item)
         self._is_open = True
-        if item["type"] == "function_call":
+        self._arguments = ""
+        if item["type"] in CALLS:
             return [*steps, self._step_of_item("output_item.added")]
         part = output_part("") if item["type"] == "message" else {"type": "reasoning_text", "text": ""}
         added = self._step_of_item("output_item.added")
         added[1]["item"]["content"] = []
         return [*steps, added, self._step("content_part.added", content_index=0, part=part)]
+
+    def _call(self, part: Part) -> Item:
+        function = self._tools.get(part.text)
+        is_text = function is not None and function.is_text
+        kind, prefix = ("custom_tool_call", "ctc_") if is_text else ("function_call", "fc_")
+        about: Item = {"id": new_id(prefix), "type": kind, "status": "in_progress", "call_id": part.identity}
+        about["name"] = part.text if function is None else function.own_name
+        if function is not None and function.namespace is not None:
+            about["namespace"] = function.namespace
+        return about | ({"input": ""} if is_text else {"arguments": ""})
 
     def _step_of_item(self, kind: str) -> Step:
         return f"response.{kind}", {"output_index": len(self.items) - 1, "item": dict(self.items[-1])}
@@ -87,9 +118,14 @@ class Output:
         return f"response.{kind}", {**about, **fields}
 
 
-def _call(part: Part) -> Item:
-    about = {"call_id": part.identity, "name": part.text, "arguments": ""}
-    return {"id": new_id("fc_"), "type": "function_call", "status": "in_progress", **about}
+def _free_text(arguments: str) -> str:
+    """The one argument of a custom tool; as it stands where the model wrote it otherwise."""
+    try:
+        found = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    given = found.get(INPUT) if isinstance(found, dict) else None
+    return given if isinstance(given, str) else arguments
 
 
 def _reasoning() -> Item:

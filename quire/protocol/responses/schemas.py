@@ -3,25 +3,23 @@
 from quire.core.checks import MAX_TOKENS
 from quire.core.sampling_params import MAX_LOGPROBS
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
-from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL
+from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL, OPTIONS
 from quire.protocol.openai.paging import page_schema
 from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING
 from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, whole, words
-from quire.protocol.responses.body import LOGPROBS, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
+from quire.protocol.responses.body import INCLUDED, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
 from quire.protocol.responses.call_items import CALL_ITEMS, LONGEST_ITEM_ID
-from quire.protocol.responses.items import ROLES
+from quire.protocol.responses.items import REFERENCE, ROLES
 from quire.protocol.responses.query import MOST_ITEMS
 from quire.protocol.responses.text_format import TEXT
 from quire.protocol.responses.tools import TOOL_FIELDS
+from quire.protocol.schemas.answers import SCHEMA_ERRORS
 from quire.text.tokenizer import MOST_CHARACTERS
 
 _NULL: Schema = {"type": "null"}
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
 _INPUT_PART: Schema = body({"type": {"const": "input_text"}, "text": _TEXT}, required=("type", "text"))
-_OUTPUT_PART: Schema = body(
-    {"type": {"const": "output_text"}, "text": _TEXT, "annotations": only([]), "logprobs": {}},
-    required=("type", "text"),
-)
+_OUTPUT_PART: Schema = body({"type": {"const": "output_text"}, "text": _TEXT}, required=("type", "text"))
 
 
 def create_body() -> Schema:
@@ -32,17 +30,17 @@ def create_body() -> Schema:
         "previous_response_id": text(LONGEST_ID, description="The stored response to go on with."),
         "store": flag(description="Keep the response, so that it can be read and gone on with; true if left out."),
         "stream": flag(description="Send the answer in pieces, as server-sent events."),
-        "stream_options": either(body({"include_obfuscation": only(False)}), _NULL, description="Only with stream."),
+        "stream_options": either(body({"include_obfuscation": flag()}), _NULL, description="Only with stream."),
         "max_output_tokens": whole(1, MAX_TOKENS, description="Left out: as many as the context holds."),
         "top_logprobs": whole(0, MAX_LOGPROBS),
-        "include": items({"const": LOGPROBS}, MOST_INCLUDED),
+        "include": items({"type": "string"}, MOST_INCLUDED, description=f"Of use: {' and '.join(INCLUDED)}."),
         "truncation": words("auto", "disabled", description="auto drops the oldest messages where all do not fit."),
         "text": TEXT,
         "background": only(False),
         **TOOL_FIELDS,
-        "service_tier": words("auto", "default"),
+        "service_tier": OPTIONS["service_tier"],
         "prompt_cache_key": text(LONGEST_IDENTIFIER, description="Needs nothing done: requests go to their prefix."),
-        "prompt_cache_retention": only("in_memory"),
+        "prompt_cache_retention": {"type": ["string", "null"]},
         **IDENTIFIERS,
         **{name: SAMPLING[name] for name in SAMPLING_FIELDS},
         "logit_bias": LOGIT_BIAS,
@@ -62,7 +60,8 @@ def _item() -> Schema:
         },
         required=("role", "content"),
     )
-    return either(message, *CALL_ITEMS)
+    reference = body({"type": {"const": REFERENCE}, "id": {"type": "string"}}, required=("type", "id"))
+    return either(message, *CALL_ITEMS, reference)
 
 
 RESPONSE_ANSWER: Schema = {
@@ -75,6 +74,7 @@ RESPONSE_ANSWER: Schema = {
         "model": {"type": "string"},
         "output": {"type": "array", "items": {"type": "object"}},
         "usage": {"type": ["object", "null"]},
+        **SCHEMA_ERRORS,
     },
     "required": ["id", "object", "created_at", "status", "model", "output"],
 }
@@ -90,7 +90,7 @@ COUNT_ANSWER: Schema = {
 }
 ITEMS_ANSWER: Schema = page_schema({"type": "object"})
 INCLUDE_QUERY: dict[str, Schema] = {
-    "include": {"type": "array", "items": {"const": LOGPROBS}, "maxItems": MOST_INCLUDED},
+    "include": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_INCLUDED},
     "stream": {"const": "false"},
 }
 PAGE_QUERY: dict[str, Schema] = {

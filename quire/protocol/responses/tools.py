@@ -1,87 +1,180 @@
-"""Tools and thinking as OpenAI's Responses API asks for them."""
+"""Tools and thinking as OpenAI's Responses API asks for them.
+
+A namespace groups functions, and a custom tool takes free text. Models know neither, so they see functions: those of
+a namespace as `namespace.name`, a custom tool with one argument. Answers are told in the client's words again.
+"""
 
 from typing import Any
 
 from quire.protocol.openai.fields import Fields, refuse
-from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, words
-from quire.protocol.openai.thinking_fields import EFFORTS
-from quire.protocol.openai.tools import LONGEST_DESCRIPTION, MOST_TOOLS, NAME, PARAMETERS, make_tools, read_function
+from quire.protocol.openai.schema import Schema, body, either, flag, items, text, words
+from quire.protocol.openai.thinking_fields import EFFORTS, VARIABLES, read_variables
+from quire.protocol.openai.tools import (
+    CHOICES,
+    FUNCTION_FIELDS,
+    LONGEST_DESCRIPTION,
+    MODES,
+    MOST_TOOLS,
+    NAME,
+    PARAMETERS,
+    SERVER_TOOL,
+    allowed_tools,
+    leaves_out,
+    make_tools,
+    read_function,
+)
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
-from quire.protocol.parsers.tools import Choice, Function, Tools
+from quire.protocol.parsers.tools import TEXT_PARAMETERS, Function, Tools
 
-_CHOICES: dict[str, Choice] = {"none": "none", "auto": "auto", "required": "required"}
+LONGEST_GRAMMAR = 65_536
 _NULL: Schema = {"type": "null"}
-_TOOL: Schema = body(
+_DESCRIBED: dict[str, Schema] = {"name": NAME, "description": text(LONGEST_DESCRIPTION)}
+_FUNCTION: Schema = body(
+    {"type": {"const": "function"}, **_DESCRIBED, "parameters": PARAMETERS, "strict": flag()}, required=("type", "name")
+)
+_GRAMMAR: dict[str, Schema] = {
+    "type": words("text", "grammar"),
+    "syntax": words("lark", "regex"),
+    "definition": text(LONGEST_GRAMMAR),
+}
+_CUSTOM: Schema = body(
     {
-        "type": {"const": "function"},
-        "name": NAME,
-        "description": text(LONGEST_DESCRIPTION),
-        "parameters": PARAMETERS,
-        "strict": flag(),
+        "type": {"const": "custom"},
+        **_DESCRIBED,
+        "format": either(body(_GRAMMAR), _NULL, description="The model is shown it, and not held to it."),
     },
     required=("type", "name"),
+    description="A function of free text.",
 )
+_NAMESPACE: Schema = body(
+    {
+        "type": {"const": "namespace"},
+        **_DESCRIBED,
+        "tools": {"type": "array", "items": either(_FUNCTION, _CUSTOM), "maxItems": MOST_TOOLS},
+    },
+    required=("type", "name", "tools"),
+)
+_NAMED: Schema = body({"type": {"enum": ["function", "custom"]}, "name": NAME}, required=("type", "name"))
+_ALLOWED: Schema = body(
+    {
+        "type": {"const": "allowed_tools"},
+        "mode": {"enum": list(MODES)},
+        "tools": {**items(_NAMED, MOST_TOOLS, least=1), "type": "array"},
+    },
+    required=("type", "mode", "tools"),
+)
+_REASONING: dict[str, Schema] = {
+    "effort": words(*EFFORTS),
+    "summary": {"type": ["string", "null"]},
+    "generate_summary": {"type": ["string", "null"]},
+}
 TOOL_FIELDS: dict[str, Schema] = {
-    "tools": items(_TOOL, MOST_TOOLS, description="Functions that the model may call."),
-    "tool_choice": either(
-        {"enum": [*_CHOICES, None]}, body({"type": {"const": "function"}, "name": NAME}, required=("type", "name"))
+    "tools": items(
+        either(_FUNCTION, _CUSTOM, _NAMESPACE, SERVER_TOOL), MOST_TOOLS, description="What the model may call."
     ),
+    "tool_choice": either({"enum": [*CHOICES, None]}, _NAMED, _ALLOWED),
     "parallel_tool_calls": flag(description="False: at most one call in an answer."),
     "reasoning": either(
-        body({"effort": words(*EFFORTS), "summary": only("auto"), "generate_summary": only("auto")}),
-        _NULL,
-        description="Thinking is given as it was thought: no summary is made of it.",
+        body(_REASONING), _NULL, description="Thinking is given as it was thought: no summary is made of it."
     ),
+    **VARIABLES,
 }
 
 
 def read_tools(given: Fields) -> Tools:
     functions = tuple(
-        _tool(each, f"tools[{place}]") for place, each in enumerate(given.list("tools", MOST_TOOLS) or [])
+        function
+        for place, each in enumerate(given.list("tools", MOST_TOOLS) or [])
+        for function in _tool(given, each, f"tools[{place}]")
     )
     parallel, asked = given.flag("parallel_tool_calls", True), given.get("tool_choice")
     if not isinstance(asked, dict):
-        word = given.one_of("tool_choice", _CHOICES)
-        return make_tools(functions, "auto" if word is None else _CHOICES[word], None, parallel)
-    choice = Fields(asked, known=("type", "name"), where="tool_choice.")
-    name = choice.text("name")
-    if choice.get("type") != "function" or name is None:
+        word = given.one_of("tool_choice", CHOICES)
+        return make_tools(functions, "auto" if word is None else CHOICES[word], None, parallel)
+    choice = given.inside("tool_choice", asked, ("type", "name", "namespace", "mode", "tools"))
+    if choice.get("type") == "allowed_tools":
+        return allowed_tools(functions, choice, parallel, _full_name)
+    name = _full_name(asked)
+    if choice.get("type") not in ("function", "custom") or name is None:
         raise refuse("tool_choice", asked, '{"type": "function", "name": ...}, or none, auto or required')
     return make_tools(functions, "required", name, parallel)
 
 
 def read_reasoning_options(given: Fields) -> ReasoningOptions:
-    reasoning = Fields(
-        given.object("reasoning") or {}, known=("effort", "summary", "generate_summary"), where="reasoning."
-    )
+    reasoning = given.inside("reasoning", given.object("reasoning") or {}, _REASONING)
     for name in ("summary", "generate_summary"):
-        reasoning.only(name, "auto")
-    return ReasoningOptions(effort=reasoning.one_of("effort", EFFORTS))
+        reasoning.text(name)
+        reasoning.hint(name, "auto")
+    return ReasoningOptions(
+        effort=reasoning.one_of("effort", EFFORTS),
+        enabled=given.flag("enable_thinking") if "enable_thinking" in given else None,
+        given=read_variables(given),
+        names={"effort": "reasoning.effort", "enabled": "enable_thinking"},
+        ignored=given.ignored,
+    )
 
 
 def echoed(given: Fields, tools: Tools) -> dict[str, Any]:
     """What a response repeats of these fields, which have been read."""
     reasoning = given.object("reasoning") or {}
     return {
-        "tools": [_shown(function) for function in tools.functions],
+        "tools": given.get("tools") or [],
         "tool_choice": given.get("tool_choice") or "auto",
         "parallel_tool_calls": tools.parallel,
         "reasoning": {"effort": reasoning.get("effort"), "summary": None},
     }
 
 
-def _shown(function: Function) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": function.name,
-        "description": function.description,
-        "parameters": None if function.parameters is None else dict(function.parameters),
-        "strict": function.strict,
-    }
+def full_name(name: str, namespace: str | None) -> str:
+    """What the model knows a function by."""
+    return name if namespace is None else f"{namespace}.{name}"
 
 
-def _tool(given: object, where: str) -> Function:
-    if not isinstance(given, dict) or given.get("type") != "function":
-        raise refuse(where, given, '{"type": "function", "name": ...}, for nothing else is supported')
-    known = ("type", "name", "description", "parameters", "strict")
-    return read_function(Fields(given, known=known, where=f"{where}."), where)
+def _full_name(given: Any) -> str | None:
+    name = given.get("name") if isinstance(given, dict) else None
+    namespace = given.get("namespace") if isinstance(given, dict) else None
+    return full_name(name, namespace if isinstance(namespace, str) else None) if isinstance(name, str) else None
+
+
+def _tool(request: Fields, given: object, where: str, namespace: str | None = None) -> list[Function]:
+    kind = given.get("type") if isinstance(given, dict) else None
+    if leaves_out(request, kind, where):
+        return []
+    if not isinstance(given, dict) or kind not in ("function", "custom", "namespace"):
+        raise refuse(where, given, '{"type": "function", "name": ...}, or of type custom or namespace')
+    if kind == "namespace" and namespace is None:
+        return _namespace(request, given, where)
+    if kind == "custom":
+        return [_custom(request, given, where, namespace)]
+    tool = request.inside(where, given, ("type", *FUNCTION_FIELDS))
+    found = read_function(tool, where)
+    return [Function(full_name(found.name, namespace), found.description, found.parameters, found.strict, namespace)]
+
+
+def _namespace(request: Fields, given: dict[str, Any], where: str) -> list[Function]:
+    group = request.inside(where, given, ("type", "name", "description", "tools"))
+    name, tools = group.text("name", longest=128, shortest=1), group.list("tools", MOST_TOOLS)
+    group.text("description", longest=LONGEST_DESCRIPTION)
+    if name is None or tools is None:
+        raise refuse(where, given, '{"type": "namespace", "name": ..., "tools": [...]}')
+    return [
+        function
+        for place, each in enumerate(tools)
+        for function in _tool(request, each, f"{where}.tools[{place}]", name)
+    ]
+
+
+def _custom(request: Fields, given: dict[str, Any], where: str, namespace: str | None) -> Function:
+    tool = request.inside(where, given, ("type", "name", "description", "format", "cache_control"))
+    found = read_function(tool, where)
+    form = tool.inside(f"{where}.format", tool.object("format") or {}, _GRAMMAR)
+    kind, grammar = form.one_of("type", ("text", "grammar")), form.text("definition", longest=LONGEST_GRAMMAR)
+    about = found.description
+    if kind == "grammar":
+        # a grammar of JSON cannot hold the text inside one of its strings to another grammar: the model reads it
+        allowed = '{"type": "text"}, for input is not held to a grammar'
+        request.ignored.note(f"{where}.format", lambda: refuse(f"{where}.format", given.get("format"), allowed))
+        about = f"{about or ''}\n\nThe input follows this grammar:\n{grammar or ''}".strip()
+    return Function(
+        full_name(found.name, namespace), about, TEXT_PARAMETERS, strict=False, namespace=namespace, is_text=True
+    )

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestOutput
+from quire.protocol.openai.answers import schema_errors
 from quire.protocol.parsers.parts import Part
 from quire.protocol.parsers.reading import Reading
-from quire.protocol.responses.output import Output, Step
+from quire.protocol.responses.output import Output, Seal, Step
 from quire.protocol.writer import Body, Event, Writer
 from quire.text.tokenizer import Tokenizer
 
@@ -28,8 +29,9 @@ class ResponseWriter(Writer):
         reading: Reading,
         top_logprobs: int | None,
         keep: Callable[[Body], None],
+        seal: Seal | None = None,
     ) -> None:
-        """`echo` are the fields of the request that the response repeats."""
+        """`echo` are the fields of the request that the response repeats; `seal` is for its thinking, if any is."""
         self._identity = identity
         self._created = created
         self._model = model
@@ -39,7 +41,8 @@ class ResponseWriter(Writer):
         self._keep = keep
         self._reading = reading
         self._parser = reading.parser(0)
-        self._output = Output()
+        self._seal = seal
+        self._output = self._new_output()
         self._number = 0
         self._untold: list[Body] = []
         """Logprobs of tokens whose text is still to come."""
@@ -80,20 +83,24 @@ class ResponseWriter(Writer):
         return [self._event("response.failed", response=response)]
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
-        sequence, output, parser = outputs[0].outputs[0], Output(), self._reading.parser(0)
+        sequence, output, parser = outputs[0].outputs[0], self._new_output(), self._reading.parser(0)
         ending, logprobs = _ending(sequence), self._logprobs(sequence.token_ids, sequence.logprobs)
-        output.take([*parser.push(sequence.text), *parser.finish()], logprobs)
+        output.take([*parser.push(sequence.text), *parser.finish(sequence.finish_reason or "stop")], logprobs)
         output.close(_item_status(ending))
         response = self._finished(outputs[0], ending, output)
         self._keep(response)
         return response
 
+    def _new_output(self) -> Output:
+        return Output(self._reading.tools, self._seal)
+
     def _parts(self, delta: Delta) -> list[Part]:
         parts = self._parser.push(delta.text)
-        return parts if delta.finish_reason is None else [*parts, *self._parser.finish()]
+        return parts if delta.finish_reason is None else [*parts, *self._parser.finish(delta.finish_reason)]
 
     def _finished(self, output: RequestOutput, ending: Body, said: Output) -> Body:
-        return self._response(**ending, output=said.items, usage=_usage(output, self._reading))
+        response = self._response(**ending, output=said.items, usage=_usage(output, self._reading))
+        return response | schema_errors([output], 1)
 
     def _response(self, status: str, **changed: Any) -> Body:
         fixed = {"background": False, "max_tool_calls": None}

@@ -27,7 +27,7 @@ def _or_null(schema: Schema) -> Schema:
 
 _END: dict[str, Schema] = {
     "finish_reason": {
-        "enum": [*get_args(FinishReason), "tool_calls", None],
+        "enum": [*get_args(FinishReason), "tool_calls", "function_call", None],
         "description": "Null while more will come.",
     },
     "stop_reason": {"type": ["string", "integer", "null"], "description": "The stop string or token that ended it."},
@@ -62,6 +62,10 @@ _TOOL_CALL: Schema = _object(
         "function": _object({"name": _TEXT, "arguments": {**_TEXT, "description": "JSON, as the model wrote it."}}),
     }
 )
+SCHEMA_ERRORS: dict[str, Schema] = {
+    "schema_errors": _list(_object({"index": _WHOLE, "message": _TEXT}))
+    | {"description": "Choices whose finished text falls short of a JSON schema that is not strict."}
+}
 _MESSAGE: Schema = _object(
     {"role": {"const": "assistant"}, "content": _or_null(_TEXT), "refusal": {"type": "null"}},
     {"reasoning_content": _TEXT, "reasoning": _TEXT, "tool_calls": _list(_TOOL_CALL)},
@@ -78,7 +82,7 @@ CHAT_COMPLETION: Schema = _object(
         ),
         "usage": _USAGE,
     },
-    {**_TIER, **_OF_PROMPT},
+    {**_TIER, **_OF_PROMPT, **SCHEMA_ERRORS},
 )
 
 _TEXT_LOGPROBS: Schema = _object(
@@ -101,7 +105,7 @@ COMPLETION: Schema = _object(
         ),
         "usage": _USAGE,
     },
-    _TIER,
+    {**_TIER, **SCHEMA_ERRORS},
 )
 
 _LIST: dict[str, Schema] = {

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import RequestOutput
-from quire.protocol.openai.answers import ChatAnswer, usage
+from quire.protocol.ignored import Ignored
+from quire.protocol.openai.answers import ChatAnswer, schema_errors, usage
 from quire.protocol.openai.body import CHAT_FIELDS, MOST_SEQUENCES, ChatBody, read_chat_body
 from quire.protocol.openai.fields import object_of, refuse
 from quire.protocol.openai.messages import MESSAGES
@@ -19,7 +20,7 @@ BATCH_CHAT_FIELDS: dict[str, Schema] = {
 }
 
 
-def read_batch_chat_body(values: object) -> list[ChatBody]:
+def read_batch_chat_body(values: object, ignored: Ignored | None = None) -> list[ChatBody]:
     """A body for each conversation. Raises an InvalidRequest that names the field for anything that cannot be done."""
     given = dict(object_of(values))
     conversations = given.get("messages")
@@ -43,7 +44,7 @@ def read_batch_chat_body(values: object) -> list[ChatBody]:
             "/v1/chat/completions",
             field="tools",
         )
-    return [read_chat_body({**given, "messages": each}) for each in conversations]
+    return [read_chat_body({**given, "messages": each}, ignored) for each in conversations]
 
 
 class BatchChatWriter(WholeWriter):
@@ -64,4 +65,5 @@ class BatchChatWriter(WholeWriter):
         return {**{name: value for name, value in bodies[0].items() if name not in about}} | {
             "choices": choices,
             "usage": used,
+            **schema_errors(outputs, 1),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import MODEL, OPTIONS, AnswerOptions, read_options
 from quire.protocol.openai.prompts import MOST_TOKENS, read_tokens
@@ -35,8 +36,14 @@ _UNSUPPORTED = {
     "kv_transfer_params": "KV is not moved between servers; leave it out",
     "ec_transfer_params": "there is no encoder; leave it out",
 }
-_FROM_THE_RENDERER = ("assistant_tokens_mask", "token_offsets")
-"""vLLM's renderer adds them for others to read."""
+_UNSUPPORTED_SAMPLING = {
+    **dict.fromkeys(
+        ("structured_outputs", "guided_decoding"), "answers here are tokens; use /v1/completions for structured output"
+    ),
+    "logits_processors": "code from requests is not run; leave it out",
+    "truncate_prompt_tokens": "prompts are tokens already; cut them yourself",
+    "thinking_token_budget": "thinking is text, and answers here are tokens; use /v1/chat/completions",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +57,20 @@ class GenerateBody:
     options: AnswerOptions
 
 
-def read_generate_body(values: object) -> GenerateBody:
+def read_generate_body(values: object, ignored: Ignored | None = None) -> GenerateBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=(*GENERATE_FIELDS, *_FROM_THE_RENDERER), unsupported=_UNSUPPORTED)
+    given = Fields(object_of(values), known=GENERATE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
     tokens = read_tokens("token_ids", given.get("token_ids"))
     if not tokens:
         raise refuse("token_ids", tokens, "a list of at least one token id")
     asked = given.object("sampling_params")
     if asked is None:
         raise InvalidRequest("sampling_params is missing; an empty object will do", field="sampling_params")
-    sampling = Fields(asked, known=_SAMPLING, where="sampling_params.")
+    sampling = given.inside("sampling_params", asked, _SAMPLING, _UNSUPPORTED_SAMPLING)
     sampling.only("output_kind", 0, 1, 2)
     lengths = sampling.present("max_tokens", "best_of", "logprobs", "detokenize")
     params = read_params(sampling, **{"max_tokens": None, **lengths, **given.present(*_TREATMENT)})
     if given.flag("stream") and (params.prompt_logprobs is not None or params.num_sequences > params.n):
         raise InvalidRequest("prompt_logprobs and best_of are not streamed; set stream to false", field="stream")
-    options = read_options(Fields({name: given.get(name) for name in _OPTIONS}, known=_OPTIONS))
+    options = read_options(given)
     return GenerateBody(given.get("model"), tokens, params, given.flag("stream"), options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.sampling_params import MAX_LOGPROBS
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.answers import AnswerHead, usage
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import IDENTIFIERS, LONGEST_MODEL, MODEL, read_labels
@@ -45,9 +46,9 @@ class ScoringBody:
     labels: dict[str, str]
 
 
-def read_scoring_body(values: object) -> ScoringBody:
+def read_scoring_body(values: object, ignored: Ignored | None = None) -> ScoringBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    given = Fields(object_of(values), known=SCORING_FIELDS)
+    given = Fields(object_of(values), known=SCORING_FIELDS, ignored=ignored or Ignored())
     queries = read_prompts("query", given.get("query"))
     if len(queries) != 1:
         raise refuse("query", given.get("query"), "one text, or the token ids of one")

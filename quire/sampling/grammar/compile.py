@@ -52,5 +52,5 @@ def _refuse(structured: StructuredOutput, message: str) -> NoReturn:
     if structured.json is not None:
         pointer = pointer_of(structured.json, message)
         where = "the JSON schema" if pointer is None else f"the JSON schema at {pointer}"
-        raise GrammarError(f"{where} cannot be used: {first[:_MOST_MESSAGE]}; change it or leave it out")
+        raise GrammarError(f"{where} cannot be used: {first[:_MOST_MESSAGE]}; change it or leave it out", pointer)
     raise GrammarError(f"the grammar cannot be used: {first[:_MOST_MESSAGE]}")

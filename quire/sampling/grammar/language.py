@@ -8,6 +8,7 @@ from quire.core.structured import StructuredOutput
 from quire.sampling.grammar.context_free import as_lark
 from quire.sampling.grammar.errors import GrammarError
 from quire.sampling.grammar.json_layout import JSON_LAYOUT
+from quire.sampling.grammar.schema_rewriting import rewritten
 from quire.sampling.grammar.structural_tag import structural_tag_grammar
 
 
@@ -28,11 +29,15 @@ def grammar_of(structured: StructuredOutput, tokenizer: LLTokenizer) -> str:
     return structural_tag_grammar(structured.structural_tag, tokenizer)
 
 
+def exact_schema(schema: str) -> str:
+    """The same schema in keywords that the library knows; raises ValueError for what is no JSON."""
+    found = json.loads(schema)
+    return "{}" if found is True else json.dumps(rewritten(found))
+
+
 def json_grammar(schema: str) -> str:
     """The grammar of a schema's JSON texts."""
-    if schema.strip() == "true":
-        schema = "{}"
     try:
-        return LLMatcher.grammar_from_json_schema(schema, overrides=JSON_LAYOUT)  # type: ignore[arg-type]
+        return LLMatcher.grammar_from_json_schema(exact_schema(schema), overrides=JSON_LAYOUT)  # type: ignore[arg-type]
     except ValueError as error:
         raise GrammarError(f"the JSON schema is no JSON object that can be read: {error}") from None

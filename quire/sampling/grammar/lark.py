@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from quire.sampling.grammar.json_layout import JSON_LAYOUT
+from quire.sampling.grammar.schema_rewriting import rewritten
 
 
 class Lark:
@@ -28,7 +29,7 @@ class Lark:
 
     def json(self, schema: Mapping[str, Any]) -> str:
         """Values that a JSON schema describes."""
-        return self.rule("json", "%json " + json.dumps({**schema, "x-guidance": JSON_LAYOUT}))
+        return self.rule("json", "%json " + json.dumps({**rewritten(schema), "x-guidance": JSON_LAYOUT}))
 
     def text(self) -> str:
         """Any text, special tokens excepted."""

@@ -43,7 +43,10 @@ def _generating(serving: Serving, accounts: Callable[[str], Account], read_call:
 
 def _embedding(serving: Serving, accounts: Callable[[str], Account]) -> Answer:
     async def answer(body: dict[str, Any], sender: Sender, request_id: str) -> dict[str, Any]:
-        return await embeddings.answer(body, serving, _caller(sender, accounts, request_id))
+        ignored = serving.new_ignored()
+        answered = await embeddings.answer(body, serving, _caller(sender, accounts, request_id), ignored)
+        serving.note_ignored(ignored)
+        return answered
 
     return answer
 

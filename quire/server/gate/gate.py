@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quire.core.errors import InvalidRequest, Overloaded, QuireError, Unavailable
 from quire.observe.logs import RequestLog
+from quire.protocol.ignored import HEADER
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import BodyTooLarge, Forbidden, HeadersTooLarge, Misdirected, Unauthorized, error_response
@@ -59,7 +60,7 @@ def guarded(
         # In front of the gate: a browser sends no key when it first asks whether it may send one.
         app = CORSMiddleware(
             app, allow_origins=origins, allow_methods=("GET", "POST", "DELETE"), allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after", "retry-after-ms"), max_age=600,
+            expose_headers=("x-request-id", HEADER, "retry-after", "retry-after-ms"), max_age=600,
         )  # fmt: skip
     return Envelope(app, metrics, log)
 

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.ollama import schemas
 from quire.protocol.ollama.body import Asked, GenerateBody, read_chat_body, read_generate_body
 from quire.protocol.ollama.writer import OllamaWriter, loaded
@@ -18,6 +19,7 @@ from quire.protocol.parsers.tools import Tools
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.ignored import ignored_header
 from quire.server.ollama.named import checked_name
 from quire.server.operation import Operation
 from quire.text.fill_in_middle import FillInMiddle
@@ -31,23 +33,23 @@ _Prompt = tuple[list[int], str | None, Reading, SamplingParams]
 """Tokens, their text where one was rendered, how answers are read, and how they are sampled."""
 
 
-async def read_chat(body: object, serving: "Serving", caller: Caller) -> Call | str:
+async def read_chat(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Call | str:
     """A body of /api/chat, ready to run; the model's name where nothing but that is asked for."""
-    asked = read_chat_body(body)
+    asked = read_chat_body(body, ignored)
     model = checked_name(asked.asked.model, serving, caller)
     if not asked.messages:
         return model
     prompt = await _rendered(asked.messages, asked.tools, asked.asked, serving)
-    return _call("chat", CHAT, asked.asked, model, prompt, serving)
+    return _call("chat", asked.asked, model, prompt, serving, ignored)
 
 
-async def read_generate(body: object, serving: "Serving", caller: Caller) -> Call | str:
+async def read_generate(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Call | str:
     """A body of /api/generate, ready to run; the model's name where nothing but that is asked for."""
-    asked = read_generate_body(body)
+    asked = read_generate_body(body, ignored)
     model = checked_name(asked.asked.model, serving, caller)
     if not asked.prompt and asked.suffix is None:
         return model
-    return _call("generate", GENERATE, asked.asked, model, await _prompt(asked, serving), serving)
+    return _call("generate", asked.asked, model, await _prompt(asked, serving), serving, ignored)
 
 
 async def _prompt(asked: GenerateBody, serving: "Serving") -> _Prompt:
@@ -95,25 +97,36 @@ async def _around_a_gap(asked: GenerateBody, suffix: str, serving: "Serving") ->
 
 
 def _call(
-    kind: Literal["chat", "generate"], endpoint: str, asked: Asked, model: str, prompt: _Prompt, serving: "Serving"
+    kind: Literal["chat", "generate"], asked: Asked, model: str, prompt: _Prompt, serving: "Serving", ignored: Ignored
 ) -> Call:
     tokens, text, reading, params = prompt
     logprobs = LogprobWriter(serving.tokenizer, skip_special=params.skip_special_tokens)
     writer = OllamaWriter(kind, model, reading, logprobs, asked.params.logprobs or 0)
     field = "tools" if asked.params.structured is None else "format"
-    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, framing="lines")
+    endpoint = CHAT if kind == "chat" else GENERATE
+    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, framing="lines", ignored=ignored)
 
 
 async def _chat(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    call = await read_chat(await read_json(request, any_type=True), serving, request.state.caller)
-    return JSONResponse(loaded("chat", call)) if isinstance(call, str) else await serving.respond(request, call)
+    ignored = serving.new_ignored()
+    call = await read_chat(await read_json(request, any_type=True), serving, request.state.caller, ignored)
+    return await _respond(request, "chat", call, ignored)
 
 
 async def _generate(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    call = await read_generate(await read_json(request, any_type=True), serving, request.state.caller)
-    return JSONResponse(loaded("generate", call)) if isinstance(call, str) else await serving.respond(request, call)
+    ignored = serving.new_ignored()
+    call = await read_generate(await read_json(request, any_type=True), serving, request.state.caller, ignored)
+    return await _respond(request, "generate", call, ignored)
+
+
+async def _respond(request: Request, kind: Literal["chat", "generate"], call: Call | str, ignored: Ignored) -> Response:
+    serving: Serving = request.app.state.serving
+    if not isinstance(call, str):
+        return await serving.respond(request, call)
+    serving.note_ignored(ignored)
+    return JSONResponse(loaded(kind, call), headers=ignored_header(ignored))
 
 
 _LINES = ("application/json", "application/x-ndjson")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from quire.protocol.ignored import Ignored
 from quire.protocol.ollama import schemas
 from quire.protocol.ollama.body import SHARED, EmbedBody, read_embed_body
 from quire.protocol.openai.fields import Fields, object_of
@@ -13,17 +14,27 @@ from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.ollama.named import checked_name
-from quire.server.openai.json_response import json_response
+from quire.server.openai.list_answer import respond
 from quire.server.openai.vectors import check_dimensions, encode_texts
 from quire.server.operation import Operation
-from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
 
 
-async def answer(asked: EmbedBody, serving: "Serving", caller: Caller) -> Body:
-    """The answer to an embedding body. Raises an InvalidRequest for anything that cannot be honoured."""
+async def _answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
+    return await _embedded(read_embed_body(body, ignored), serving, caller)
+
+
+async def _answer_one(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
+    given = Fields(object_of(body), known=(*SHARED, "prompt"), ignored=ignored)
+    text = given.text("prompt") or ""
+    asked = read_embed_body({**given.present(*SHARED), "input": text}, ignored)
+    found = await _embedded(asked, serving, caller)
+    return {"embedding": found["embeddings"][0] if found["embeddings"] else []}
+
+
+async def _embedded(asked: EmbedBody, serving: "Serving", caller: Caller) -> Body:
     began = time.monotonic()
     model = checked_name(asked.model, serving, caller)
     serving.labels.check("embed")
@@ -47,18 +58,11 @@ async def answer(asked: EmbedBody, serving: "Serving", caller: Caller) -> Body:
 
 
 async def _embed(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    asked = read_embed_body(await read_json(request, any_type=True))
-    return json_response(await until_gone(request.receive, answer(asked, serving, request.state.caller)))
+    return await respond(request, await read_json(request, any_type=True), _answer)
 
 
 async def _embed_one(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    given = Fields(object_of(await read_json(request, any_type=True)), known=(*SHARED, "prompt"))
-    others = given.present(*SHARED)
-    asked = read_embed_body({**others, "input": given.text("prompt") or ""})
-    found = await until_gone(request.receive, answer(asked, serving, request.state.caller))
-    return json_response({"embedding": found["embeddings"][0] if found["embeddings"] else []})
+    return await respond(request, await read_json(request, any_type=True), _answer_one)
 
 
 OPERATIONS: tuple[Operation, ...] = (

@@ -14,6 +14,7 @@ from quire.protocol.openai.fields import Fields, object_of
 from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.caller import Caller
+from quire.server.ignored import ignored_header
 from quire.server.ollama.named import checked_name
 from quire.server.operation import Operation
 from quire.text.fill_in_middle import FillInMiddle
@@ -40,8 +41,12 @@ async def _running(request: Request) -> Response:
 
 async def _show(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    given = Fields(object_of(await read_json(request, any_type=True)), known=("model", "name", "verbose"))
+    ignored = serving.new_ignored()
+    body = object_of(await read_json(request, any_type=True))
+    given = Fields(body, known=("model", "name", "verbose"), ignored=ignored)
+    given.hint("verbose", False)
     checked_name(read_model(given), serving, request.state.caller)
+    serving.note_ignored(ignored)
     return JSONResponse(
         {
             "modelfile": f"FROM {serving.names[0]}\n",
@@ -51,7 +56,8 @@ async def _show(request: Request) -> Response:
             "model_info": _model_info(serving),
             "capabilities": await _capabilities(serving),
             "modified_at": timestamp(serving.created),
-        }
+        },
+        headers=ignored_header(ignored),
     )
 
 

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A chat body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_chat_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_chat_body(body, serving.new_ignored())
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     text, tokens = await encode_chat(asked, serving)
     prompt = truncated(tokens, asked, serving.max_model_len)
     await serving.check_tools(asked.tools)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
+    params, schema = await serving.loosened(asked.params, asked.structured_field)
+    reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     if asked.beams is not None:
         check_searchable(params)  # a grammar of calls would have to be ignored
-    answer = chat_answer(answer_head(serving, caller), asked, serving.tokenizer, reading)
+    answer = chat_answer(answer_head(serving, caller, model), asked, serving.tokenizer, reading)
     return Call(
         endpoint=CHAT,
         prompts=[prompt],
@@ -42,6 +44,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
         beams=asked.beams,
+        schema=None if schema is None else replace(schema, reading=reading),
+        ignored=asked.ignored,
     )
 
 

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.pooling_body import CLASSIFY_FIELDS, read_classify_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import CLASSIFIED
 from quire.protocol.writer import Body
 from quire.server.caller import Caller
-from quire.server.openai.head import note_labels
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import encode_texts
 from quire.server.operation import Operation
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 PATHS = ("/classify", "/v1/classify")
 
 
-async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a classify body. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_classify_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_classify_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     serving.labels.check("classify")
     note_labels(asked.labels, caller)
     prompts = await encode_texts(
@@ -42,7 +43,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         }
         for index, probs in enumerate(found)
     ]
-    return list_answer("classify", data, sum(map(len, prompts)), serving, caller)
+    return list_answer("classify", data, sum(map(len, prompts)), answer_head(serving, caller, model))
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A completion body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_completion_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_completion_body(body, serving.new_ignored())
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     whole = await serving.encode_all(asked.prompts, add_special_tokens=asked.add_special_tokens)
     prompts = [truncated(tokens, asked, serving.max_model_len) for tokens in whole]
-    answer = completion_answer(answer_head(serving, caller), asked, serving.tokenizer, prompts)
+    params, schema = await serving.loosened(asked.params, asked.structured_field)
+    answer = completion_answer(answer_head(serving, caller, model), asked, serving.tokenizer, prompts)
     texts = [
         given if isinstance(given, str) and len(cut) == len(tokens) else None
         for given, cut, tokens in zip(asked.prompts, prompts, whole, strict=True)
@@ -36,11 +37,13 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         endpoint=COMPLETIONS,
         prompts=prompts,
         texts=texts,
-        params=asked.params,
+        params=params,
         structured_field=asked.structured_field,
         stream=asked.stream,
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
         beams=asked.beams,
+        schema=schema,
+        ignored=asked.ignored,
     )
 
 

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.embedding_body import EMBEDDING_FIELDS, read_embedding_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import EMBEDDINGS
 from quire.protocol.writer import Body
 from quire.server.caller import Caller
-from quire.server.openai.head import note_labels
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 PATH = "/v1/embeddings"
 
 
-async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to an embedding body. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_embedding_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_embedding_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     serving.labels.check("embed")
     check_dimensions(asked.dimensions, serving.embedding_size)
     note_labels(asked.labels, caller)
@@ -38,7 +39,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         {"object": "embedding", "index": index, "embedding": packed([vector]) if asked.base64 else vector}
         for index, vector in enumerate(vectors)
     ]
-    return list_answer("embd", data, sum(map(len, prompts)), serving, caller)
+    return list_answer("embd", data, sum(map(len, prompts)), answer_head(serving, caller, model))
 
 
 OPERATIONS: tuple[Operation, ...] = (

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def answer_head(serving: "Serving", caller: Caller) -> AnswerHead:
-    name = serving.names[0]
-    return AnswerHead(caller.request_id, serving.now(), name, fingerprint(name))
+def answer_head(serving: "Serving", caller: Caller, model: str) -> AnswerHead:
+    """`model` is what the client calls it."""
+    return AnswerHead(caller.request_id, serving.now(), model, fingerprint(serving.names[0]))
 
 
 def note_labels(labels: Mapping[str, str], caller: Caller) -> None:

@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from quire.protocol.ignored import Ignored
+from quire.protocol.openai.answers import AnswerHead
 from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.caller import Caller
-from quire.server.openai.head import answer_head
+from quire.server.ignored import ignored_header
 from quire.server.openai.json_response import json_response
 from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
 
-Answer = Callable[[object, "Serving", Caller], Coroutine[Any, Any, Body]]
+Answer = Callable[[object, "Serving", Caller, Ignored], Coroutine[Any, Any, Body]]
 """From a body as it came to the answer; raises an InvalidRequest for anything that cannot be honoured."""
 
 
-def list_answer(kind: str, data: list[dict[str, Any]], num_tokens: int, serving: "Serving", caller: Caller) -> Body:
+def list_answer(kind: str, data: list[dict[str, Any]], num_tokens: int, head: AnswerHead) -> Body:
     """`kind` begins the answer's id; `num_tokens` is what all texts had."""
-    head = answer_head(serving, caller)
     return {
         "id": f"{kind}-{head.identity}",
         "object": "list",
@@ -42,8 +43,15 @@ def handler(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     """The route that answers whole bodies with `answer`."""
 
     async def handle(request: Request) -> Response:
-        serving: Serving = request.app.state.serving
-        work = answer(await read_json(request), serving, request.state.caller)
-        return json_response(await until_gone(request.receive, work))
+        return await respond(request, await read_json(request), answer)
 
     return handle
+
+
+async def respond(request: Request, values: object, answer: Answer) -> Response:
+    """What `answer` makes of a body, for a client that is still there."""
+    serving: Serving = request.app.state.serving
+    ignored = serving.new_ignored()
+    body = await until_gone(request.receive, answer(values, serving, request.state.caller, ignored))
+    serving.note_ignored(ignored)
+    return json_response(body, ignored_header(ignored))

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import PoolingTask, Rows
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.pooling_body import POOLING_FIELDS, PoolingBody, read_pooling_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import POOLED
 from quire.protocol.writer import Body
 from quire.server.caller import Caller
-from quire.server.openai.head import note_labels
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.list_answer import handler, list_answer
 from quire.server.openai.vectors import check_dimensions, encode_texts, packed, prompt_before
 from quire.server.operation import Operation
@@ -22,10 +23,10 @@ MOST_NUMBERS = 1 << 22
 """Of one answer; writing them as JSON takes about half a second."""
 
 
-async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a pooling body. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_pooling_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_pooling_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     task = _task(asked, serving)
     note_labels(asked.labels, caller)
     is_embedded = task in ("embed", "token_embed")
@@ -46,7 +47,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
         }
         for index, rows in enumerate(found)
     ]
-    return list_answer("pool", data, sum(map(len, prompts)), serving, caller)
+    return list_answer("pool", data, sum(map(len, prompts)), answer_head(serving, caller, model))
 
 
 def _task(asked: PoolingBody, serving: "Serving") -> PoolingTask:

@@ -1,22 +1,18 @@
 """POST /v1/rerank, also known as /v2/rerank and /rerank: documents in the order of how well they answer a query."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.rerank_body import RERANK_FIELDS, RerankBody, read_rerank_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import RERANKED
 from quire.protocol.writer import Body
-from quire.server.body import read_json
 from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
 from quire.server.openai.head import answer_head, note_labels
-from quire.server.openai.json_response import json_response
-from quire.server.openai.list_answer import usage
+from quire.server.openai.list_answer import handler, usage
 from quire.server.operation import Operation
-from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -25,10 +21,10 @@ _VERSIONS = {"/v1/rerank": "1", "/v2/rerank": "2", "/rerank": "1"}
 """Paths, and the version of Cohere's API that answers to each say they follow."""
 
 
-async def answer(body: object, serving: "Serving", caller: Caller, version: str) -> Body:
+async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored, *, version: str) -> Body:
     """The answer to a rerank body. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_rerank_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_rerank_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     wanted = Comparison(
         [asked.query],
@@ -41,7 +37,7 @@ async def answer(body: object, serving: "Serving", caller: Caller, version: str)
         most_of_second=asked.max_tokens_per_doc,
     )
     found = await compare(wanted, serving, caller)
-    head, used = answer_head(serving, caller), found.num_tokens
+    head, used = answer_head(serving, caller, model), found.num_tokens
     return {
         "id": f"rerank-{head.identity}",
         "model": head.model,
@@ -61,21 +57,14 @@ def _results(asked: RerankBody, scores: list[float]) -> list[dict[str, Any]]:
     ]
 
 
-async def rerank(request: Request) -> Response:
-    serving: Serving = request.app.state.serving
-    version = _VERSIONS[request.url.path]
-    work = answer(await read_json(request), serving, request.state.caller, version)
-    return json_response(await until_gone(request.receive, work))
-
-
 OPERATIONS: tuple[Operation, ...] = tuple(
     Operation(
         method="POST",
         path=path,
         summary="Documents in the order of how well they answer a query.",
-        handler=rerank,
+        handler=handler(partial(answer, version=version)),
         body=body_schema(RERANK_FIELDS, required=("query", "documents")),
         answer=RERANKED,
     )
-    for path in _VERSIONS
+    for path, version in _VERSIONS.items()
 )

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.embedding_body import SCORE_FIELDS, read_score_body
 from quire.protocol.openai.schema import Schema
 from quire.protocol.openai.schema import body as body_schema
@@ -9,7 +10,7 @@ from quire.protocol.schemas.answers import SCORES
 from quire.protocol.writer import Body
 from quire.server.caller import Caller
 from quire.server.openai.compare import Comparison, compare
-from quire.server.openai.head import note_labels
+from quire.server.openai.head import answer_head, note_labels
 from quire.server.openai.list_answer import handler, list_answer
 from quire.server.operation import Operation
 
@@ -20,10 +21,10 @@ PATHS = ("/v1/score", "/score")
 _NAMES = (("text_1", "text_2"), ("queries", "documents"))
 
 
-async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
+async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a score body. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_score_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_score_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     wanted = Comparison(
         asked.first,
@@ -35,7 +36,7 @@ async def answer(body: object, serving: "Serving", caller: Caller) -> Body:
     )
     found = await compare(wanted, serving, caller)
     data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(found.scores)]
-    return list_answer("score", data, found.num_tokens, serving, caller)
+    return list_answer("score", data, found.num_tokens, answer_head(serving, caller, model))
 
 
 def _schema() -> Schema:

@@ -19,6 +19,7 @@ from quire.protocol.openai.tokenize_body import (
 from quire.protocol.schemas.answers import DETOKENIZED, TOKENIZED
 from quire.protocol.writer import Body
 from quire.server.body import read_json
+from quire.server.ignored import ignored_header
 from quire.server.openai.chat import encode_chat
 from quire.server.openai.json_response import json_response
 from quire.server.operation import Operation
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
 
 async def tokenize(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    asked = read_tokenize_body(await read_json(request))
+    ignored = serving.new_ignored()
+    asked = read_tokenize_body(await read_json(request), ignored)
     if isinstance(asked, ContentBody):
         serving.check_model(None, request.state.caller)
         tokens = await serving.encode(asked.content, add_special_tokens=asked.add_special_tokens)
-        return json_response({"tokens": _pieces(tokens, serving.tokenizer) if asked.with_pieces else tokens})
+        serving.note_ignored(ignored)
+        found = _pieces(tokens, serving.tokenizer) if asked.with_pieces else tokens
+        return json_response({"tokens": found}, ignored_header(ignored))
     serving.check_model(asked.model, request.state.caller)
     if isinstance(asked.prompt, str):
         tokens = await serving.encode(asked.prompt, add_special_tokens=asked.add_special_tokens)
@@ -42,21 +46,25 @@ async def tokenize(request: Request) -> Response:
         _, tokens = await encode_chat(asked.prompt, serving)
     spelled = [serving.tokenizer.id_to_token(token) for token in tokens] if asked.spelled else None
     body: Body = {"count": len(tokens), "max_model_len": serving.max_model_len, "tokens": tokens}
-    return json_response(body | {"token_strs": spelled})
+    serving.note_ignored(ignored)
+    return json_response(body | {"token_strs": spelled}, ignored_header(ignored))
 
 
 async def detokenize(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    asked = read_detokenize_body(await read_json(request))
+    ignored = serving.new_ignored()
+    asked = read_detokenize_body(await read_json(request), ignored)
     serving.check_model(asked.model, request.state.caller)
     highest, size = max(asked.tokens, default=0), serving.tokenizer.vocab_size
     if highest >= size:
         raise InvalidRequest(
             f"token id {highest} is not in the vocabulary, which goes from 0 to {size - 1}", field="tokens"
         )
+    serving.note_ignored(ignored)
     text = serving.tokenizer.decode(asked.tokens, skip_special_tokens=False)
     # llama.cpp's clients send no model, and call the text by another name
-    return json_response({"prompt": text} | ({"content": text} if asked.model is None else {}))
+    answer = {"prompt": text} | ({"content": text} if asked.model is None else {})
+    return json_response(answer, ignored_header(ignored))
 
 
 def _pieces(tokens: list[int], tokenizer: Tokenizer) -> list[Body]:

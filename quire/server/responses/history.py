@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from quire.core.errors import InvalidRequest
-from quire.protocol.responses.items import Item
+from quire.protocol.responses.items import REFERENCE, Item
 from quire.protocol.writer import Body
 from quire.server.errors import NotFound
-from quire.server.store.limits import RESPONSE
+from quire.server.store.limits import ITEM, RESPONSE
 from quire.server.store.store import Order, Store
 
 
@@ -43,10 +43,16 @@ class History:
         items: list[Item] = [*stored["items"], *stored["response"]["output"]]
         return items
 
+    async def resolved(self, items: list[Item]) -> list[Item]:
+        """The items, with those of stored responses in place of what only refers to them."""
+        return [await self._referred(item["id"]) if item["type"] == REFERENCE else item for item in items]
+
     def keep(self, items: list[Item], response: Body) -> None:
         """Store a response and the items it answers, without waiting for the disk."""
         document = {"response": response, "items": items}
         self._store.put_soon(RESPONSE, self._tenant, response["id"], document)
+        for item in response["output"]:
+            self._store.put_soon(ITEM, self._tenant, item["id"], {"response": response["id"]})
 
     async def get(self, identity: str) -> Body:
         response: Body = (await self._stored(identity))["response"]
@@ -67,6 +73,20 @@ class History:
             if start == 0:
                 raise InvalidRequest(f"after is {after[:80]!r}, and the response has no such item", field="after")
         return ItemPage(items[start : start + limit], has_more=len(items) > start + limit)
+
+    async def _referred(self, identity: str) -> Item:
+        """The item goes with its response: what is kept of it is where it is."""
+        place = await self._store.get(ITEM, self._tenant, identity)
+        stored = None if place is None else await self._store.get(RESPONSE, self._tenant, place["response"])
+        output: list[Item] = [] if stored is None else stored["response"]["output"]
+        found = next((item for item in output if item["id"] == identity), None)
+        if found is None:
+            raise InvalidRequest(
+                f"there is no stored item {identity[:80]!r}; it may have been deleted, have made room for newer ones, "
+                "or belong to a response that was created with store set to false. Send the item itself.",
+                field="input",
+            )
+        return found
 
     async def _stored(self, identity: str) -> Body:
         found = await self._store.get(RESPONSE, self._tenant, identity)

@@ -1,6 +1,7 @@
 """OpenAI's Responses API: create a response, read and delete stored ones, list what they answered."""
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -17,10 +18,12 @@ from quire.protocol.responses.writer import ResponseWriter
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.ignored import ignored_header
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 from quire.server.responses.history import History, keeper
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
+from quire.server.responses.seal import ThinkingSeal
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -31,11 +34,12 @@ _ONE = "/v1/responses/{response_id}"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body of /v1/responses, ready to run."""
-    asked = read_response_body(body)
-    serving.check_model(asked.model, caller)
+    asked = read_response_body(body, serving.new_ignored())
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     history = History(serving.store, caller.tenant)
-    items = [*await history.before(asked.previous), *asked.items]
+    seal = ThinkingSeal(serving.store.secret, caller.tenant)
+    items = [*await history.before(asked.previous), *map(seal.opened, await history.resolved(asked.items))]
     if asked.store:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
@@ -45,19 +49,31 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         )
     else:
         text, prompt = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options)
-    reading, params = (await serving.style()).prepare(text, asked.params, asked.tools, asked.reasoning_options)
     structured_field = "tools" if asked.params.structured is None else "text.format"
+    params, schema = await serving.loosened(asked.params, structured_field)
+    reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()),
-        serving.names[0],
+        model,
         asked.echo,
         serving.tokenizer,
         reading=reading,
         top_logprobs=asked.params.logprobs,
         keep=keeper(history, items, store=asked.store),
+        seal=seal.sealed if asked.seal else None,
     )
-    return Call(RESPONSES, [prompt], [text], params, structured_field, asked.stream, writer)
+    return Call(
+        endpoint=RESPONSES,
+        prompts=[prompt],
+        texts=[text],
+        params=params,
+        structured_field=structured_field,
+        stream=asked.stream,
+        writer=writer,
+        schema=None if schema is None else replace(schema, reading=reading),
+        ignored=asked.ignored,
+    )
 
 
 async def _create(request: Request) -> Response:
@@ -72,7 +88,9 @@ async def _create(request: Request) -> Response:
 async def _count(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     call = await read_call(await read_json(request), serving, request.state.caller)
-    return JSONResponse({"object": "response.input_tokens", "input_tokens": len(call.prompts[0])})
+    serving.note_ignored(call.ignored)
+    counted = {"object": "response.input_tokens", "input_tokens": len(call.prompts[0])}
+    return JSONResponse(counted, headers=ignored_header(call.ignored))
 
 
 async def _retrieve(request: Request) -> Response:

@@ -23,6 +23,7 @@ from quire.protocol.ids import is_id
 from quire.server.store.blobs import BlobFiles
 from quire.server.store.limits import BLOB, StoreFull, StoreLimits
 from quire.server.store.rows import Row, Rows
+from quire.server.store.secret import read_secret
 
 Document = dict[str, Any]
 Order = Literal["asc", "desc"]
@@ -107,6 +108,7 @@ class Store:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._files = BlobFiles(folder / "files")
+            self.secret = read_secret(folder / "secret")
         except OSError as error:
             raise ConfigError(f"the store's folder {folder} cannot be used: {error}; choose another.") from error
         self._row_thread = ThreadPoolExecutor(1, "quire-store")

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions/batch: several conversations, answered together."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -25,14 +26,16 @@ PATH = "/v1/chat/completions/batch"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """Several conversations, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    bodies = read_batch_chat_body(body)
-    serving.check_model(bodies[0].model, caller)
+    ignored = serving.new_ignored()
+    bodies = read_batch_chat_body(body, ignored)
+    model = serving.check_model(bodies[0].model, caller)
     note_labels(bodies[0].labels, caller)
-    style, head = await serving.style(), answer_head(serving, caller)
+    style, head = await serving.style(), answer_head(serving, caller, model)
+    bound, schema = await serving.loosened(bodies[0].params, bodies[0].structured_field)
     prompts, answers, every = [], [], []
     for asked in bodies:
         text, tokens = await encode_chat(asked, serving)
-        reading, params = style.prepare(text, asked.params, asked.tools, asked.reasoning_options)
+        reading, params = style.prepare(text, bound, asked.tools, asked.reasoning_options)
         prompts.append(truncated(tokens, asked, serving.max_model_len))
         answers.append(chat_answer(head, asked, serving.tokenizer, reading))
         every.append(params)
@@ -42,7 +45,17 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
             field="messages",
         )
     field, writer = bodies[0].structured_field, BatchChatWriter(answers)
-    return Call(PATH, prompts, [None] * len(prompts), every[0], field, False, writer)
+    return Call(
+        endpoint=PATH,
+        prompts=prompts,
+        texts=[None] * len(prompts),
+        params=every[0],
+        structured_field=field,
+        stream=False,
+        writer=writer,
+        schema=None if schema is None else replace(schema, reading=reading),
+        ignored=ignored,
+    )
 
 
 async def _chat(request: Request) -> Response:

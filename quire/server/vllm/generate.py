@@ -24,17 +24,18 @@ PATH = "/inference/v1/generate"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A body with tokens, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_generate_body(body)
-    serving.check_model(asked.model, caller)
+    ignored = serving.new_ignored()
+    asked = read_generate_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     params = asked.params
     writer = GenerateWriter(
-        answer_head(serving, caller),
+        answer_head(serving, caller, model),
         asked.options,
         LogprobWriter(serving.tokenizer, as_ids=True),
         None if params.logprob_token_ids else params.logprobs or 0,
         len(asked.tokens),
     )
-    return Call(PATH, [asked.tokens], [None], params, "sampling_params", asked.stream, writer)
+    return Call(PATH, [asked.tokens], [None], params, "sampling_params", asked.stream, writer, ignored=ignored)
 
 
 async def _generate(request: Request) -> Response:

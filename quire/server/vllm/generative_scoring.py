@@ -24,8 +24,9 @@ PATH = "/generative_scoring"
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A scoring body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_scoring_body(body)
-    serving.check_model(asked.model, caller)
+    ignored = serving.new_ignored()
+    asked = read_scoring_body(body, ignored)
+    model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     size = serving.tokenizer.vocab_size
     if max(asked.label_token_ids) >= size:
@@ -37,8 +38,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         max_tokens=1, temperature=0.0, logprobs=0, logprob_token_ids=asked.label_token_ids, priority=asked.priority
     )
     prompts = await _prompts(asked, serving)
-    writer = ScoringWriter(asked, answer_head(serving, caller))
-    return Call(PATH, prompts, [None] * len(prompts), params, "items", False, writer)
+    writer = ScoringWriter(asked, answer_head(serving, caller, model))
+    return Call(PATH, prompts, [None] * len(prompts), params, "items", False, writer, ignored=ignored)
 
 
 async def _score(request: Request) -> Response:

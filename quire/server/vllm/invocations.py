@@ -14,11 +14,9 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.openai import chat, classify, completions, embeddings, rerank, score
-from quire.server.openai.json_response import json_response
-from quire.server.openai.list_answer import Answer
+from quire.server.openai.list_answer import Answer, respond
 from quire.server.operation import Operation
 from quire.server.status import health
-from quire.server.streams import until_gone
 
 if TYPE_CHECKING:
     from quire.server.serving import Serving
@@ -43,7 +41,7 @@ async def _invoke(request: Request) -> Response:
     for field, answer in _ANSWERS.items():
         if values.get(field) is not None:
             chosen = classify.answer if field == "input" and serving.labels.names else answer
-            return json_response(await until_gone(request.receive, chosen(values, serving, caller)))
+            return await respond(request, values, chosen)
     fields = ", ".join((*_CALLS, *_ANSWERS))
     raise InvalidRequest(f"the body belongs to no route: it has none of {fields}; give one of them", field="body")
 

@@ -112,3 +112,68 @@ def test_a_vocabulary_that_cannot_be_used_is_said_to_be() -> None:
     with pytest.raises(GrammarError, match="does not work with this model's tokenizer"):
         checker.check(FINE)
     checker.close()
+
+
+LOOSE = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+        "b": {"not": {"const": 1}},
+    },
+    "required": ["a"],
+}
+
+
+def loose(schema: object) -> StructuredOutput:
+    return StructuredOutput(json=json.dumps(schema), strict=False)
+
+
+def test_what_no_grammar_can_say_is_left_out_unless_it_is_strict(checker: GrammarChecker) -> None:
+    found = checker.check(loose(LOOSE))
+    assert sorted(found.left_out) == ["/properties/a/uniqueItems", "/properties/b/not"]
+    assert found.structured.strict
+    assert "uniqueItems" not in (found.structured.json or "")
+    assert checker.is_known(found.structured)
+    assert checker.check(found.structured).left_out == ()
+    whole = {"type": "object", "dependentRequired": {"a": ["b"]}}
+    assert checker.check(loose(whole)).structured == StructuredOutput(json=json.dumps(whole))
+    with pytest.raises(GrammarError, match="uniqueItems"):
+        checker.check(StructuredOutput(json=json.dumps(LOOSE)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "left_out"),
+    [
+        ({"type": "string"}, []),
+        ({"dependentRequired": {"a": ["b"]}}, []),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, ["/oneOf"]),
+        ({"type": "object", "if": {"properties": {"a": {"minimum": 2}}}, "then": {"required": ["b"]}}, ["/if"]),
+        ({"type": "object", "patternProperties": {"^a": {}, "b$": {"type": "null"}}}, ["/patternProperties"]),
+        ({"type": "string", "pattern": "(?=a)b"}, ["/pattern"]),
+        ({"type": "string", "$schema": "http://json-schema.org/draft/2020-12/schema"}, ["/$schema"]),
+    ],
+)
+def test_no_more_is_left_out_than_must_be(checker: GrammarChecker, schema: object, left_out: list[str]) -> None:
+    assert list(checker.check(loose(schema)).left_out) == left_out
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "https://example.com/x"}, {"type": "nonsense"}, {"enum": []}])
+def test_what_nothing_can_be_left_out_of_is_refused(checker: GrammarChecker, schema: object) -> None:
+    with pytest.raises(GrammarError):
+        checker.check(loose(schema))
+
+
+def test_texts_are_validated(checker: GrammarChecker) -> None:
+    schema = json.dumps(LOOSE)
+    assert checker.validate(schema, '{"a": [1, 2]}') is None
+    assert "non-unique" in (checker.validate(schema, '{"a": [1, 1]}') or "")
+    assert (checker.validate(schema, '{"a": [], "b": 1}') or "").startswith("$.b: ")
+    assert checker.validate('{"$schema": "http://example.com/draft", "type": "string"}', '"x"') is None
+    assert "no JSON" in (checker.validate(schema, '{"a": ') or "")
+    assert "cannot be validated" in (checker.validate('{"$ref": "http://127.0.0.1:9/x"}', "1") or "")
+
+
+def test_a_pattern_that_takes_for_ever_ends(checker: GrammarChecker) -> None:
+    schema = json.dumps({"type": "string", "pattern": "^(a+)+$"})
+    assert "more than 0.5 s" in (checker.validate(schema, json.dumps("a" * 60 + "!")) or "")
+    assert checker.validate(schema, '"a"') is None

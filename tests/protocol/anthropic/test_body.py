@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
-from quire.protocol.anthropic.body import COUNT_FIELDS, MESSAGE_FIELDS, read_count_body, read_messages_body
+from quire.core.structured import StructuredOutput
+from quire.protocol.anthropic.body import MESSAGE_FIELDS, read_count_body, read_messages_body
 from quire.protocol.anthropic.schemas import count_body, message_body
+from quire.protocol.ignored import Ignored
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Function, Tools
 
@@ -153,14 +155,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("system", {"system": 7}, "text or a list"),
     ("system", {"system": [{"type": "image"}]}, "only text blocks"),
     ("tools", {"tools": [{"name": "f"}]}, "input_schema"),
-    ("tools", {"tools": [{"type": "bash_20250124", "name": "bash"}]}, "the server's own"),
+    ("tools", {"tools": [{"type": "bash_20250124", "name": "bash"}]}, "input_schema yourself"),
+    ("tools", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "no tools itself"),
     ("tool_choice", {"tool_choice": {"type": "any"}}, "no tools"),
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "tool"}}, "given with type tool"),
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}}, "the tools are f"),
-    ("thinking", {"thinking": {"type": "enabled"}}, "given with type enabled"),
-    ("thinking", {"thinking": {"type": "disabled", "budget_tokens": 9}}, "given with type enabled"),
+    ("thinking", {"thinking": {"type": "disabled", "budget_tokens": 9}}, "left out unless enabled"),
     ("thinking", {"thinking": {}}, "enabled, disabled or adaptive"),
-    ("service_tier", {"service_tier": "priority"}, "one of auto"),
+    ("service_tier", {"service_tier": "priority"}, "auto or standard_only"),
     ("speed", {"speed": "fast"}, "standard"),
     ("metadata.other", {"metadata": {"other": "x"}}, "not supported"),
     ("metadata", {"metadata": {"user_id": "x" * 1000}}, "512"),
@@ -174,7 +176,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("cache_control", {"cache_control": {"type": "forever"}}, "ephemeral"),
     ("cache_control", {"cache_control": {"type": "ephemeral", "ttl": "1y"}}, "5m"),
     ("container", {"container": "c"}, "no containers"),
-    ("output_config", {"output_config": {"effort": "high"}}, "effort"),
+    ("output_config", {"output_config": {"effort": "lots"}}, "one of none"),
+    ("output_config", {"output_config": {"format": {"type": "regex"}}}, "json_schema"),
+    ("output_config", {"output_config": {"format": {"type": "json_schema"}}}, "a JSON schema"),
+    ("mcp_servers", {"mcp_servers": [{"url": "x"}]}, "calls no servers"),
     ("max_token", {"max_token": 3}, "did you mean 'max_tokens'|max_tokens"),
 ]
 
@@ -182,21 +187,64 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("field", "changed", "message"), REFUSED)
 def test_what_cannot_be_honoured_is_refused_by_name(field: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as refused:
-        read_messages_body(body(**changed))
+        read_messages_body(body(**changed), Ignored(strict=True))
     assert refused.value.field == field
 
 
-def test_counting_takes_the_conversation_and_no_sampling() -> None:
+def test_counting_takes_the_conversation() -> None:
     asked = body(system="Be brief.")
     del asked["max_tokens"]
     assert read_count_body(asked).messages == [{"role": "system", "content": "Be brief."}, HELLO]
-    with pytest.raises(InvalidRequest, match="temperature is not supported"):
-        read_count_body({**asked, "temperature": 1.0})
+    assert read_count_body({**asked, "temperature": 1.0, "max_tokens": 3}).messages[1] == HELLO
+
+
+def test_hints_are_taken_and_named() -> None:
+    control = {"type": "ephemeral", "scope": "global", "ttl": "1y"}
+    tool = {**TOOL, "defer_loading": True, "eager_input_streaming": True, "cache_control": control}
+    said = {"type": "text", "text": "Hi", "cache_control": control, "citations": [{"type": "x"}]}
+    hints = {
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "betas": ["x"],
+        "service_tier": "priority",
+        "speed": "fast",
+    }
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    asked = read_messages_body(body(messages=[{"role": "user", "content": [said]}], tools=[tool, search], **hints))
+    assert [function.name for function in asked.conversation.tools.functions] == ["f"]
+    block = "messages[].content[]"
+    assert set(asked.conversation.ignored) == {
+        *hints,
+        "tools[].web_search_20250305",
+        *("tools[].defer_loading", "tools[].eager_input_streaming"),
+        *(f"{place}.cache_control.{name}" for place in ("tools[]", block) for name in ("scope", "ttl")),
+        f"{block}.citations",
+    }
+
+
+def test_output_config() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    form = {"type": "json_schema", "schema": schema}
+    for asked in ({"output_config": {"format": form, "effort": "high"}}, {"output_format": form}):
+        assert read_messages_body(body(**asked)).params.structured == StructuredOutput.of(schema)
+    options = read_messages_body(body(output_config={"effort": "high"})).conversation.reasoning_options
+    assert options.variables({"reasoning_effort"}.__contains__) == {"reasoning_effort": "high"}
+    assert options.variables({"thinking"}.__contains__) == {"thinking": True}
+    assert options.variables(lambda _: False) == {}
+    assert list(options.ignored) == ["output_config.effort"]
+
+
+def test_tools_that_a_search_found() -> None:
+    found = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "f"}]}
+    call = {"type": "tool_use", "id": "t", "name": "search", "input": {}}
+    messages = [HELLO, {"role": "assistant", "content": [call]}, {"role": "user", "content": [found]}]
+    assert (
+        read_messages_body(body(messages=messages)).conversation.messages[-1]["content"] == "The tool f is available."
+    )
 
 
 def test_schemas_list_the_fields_that_are_read() -> None:
     assert set(message_body()["properties"]) == set(MESSAGE_FIELDS)
-    assert set(count_body()["properties"]) == set(COUNT_FIELDS)
+    assert set(count_body()["properties"]) == set(MESSAGE_FIELDS)
 
 
 JSON = st.recursive(

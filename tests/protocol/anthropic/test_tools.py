@@ -119,6 +119,9 @@ def test_thinking(
 def test_thinking_without_a_model_that_thinks(client: anthropic.Anthropic, serving: FakeServing) -> None:
     serving.template = ""
     asked = {**ASKED, "tools": []}
+    client.messages.create(**asked, thinking={"type": "enabled", "budget_tokens": 1024})
+    assert serving.ignored == ["thinking.budget_tokens"]
+    serving.strict = True
     with pytest.raises(anthropic.BadRequestError, match="does not think"):
         client.messages.create(**asked, thinking={"type": "enabled", "budget_tokens": 1024})
     client.messages.create(**asked, thinking={"type": "disabled"})

@@ -7,6 +7,7 @@ import pytest
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.body import read_completion_body, read_infill_body
 
 
@@ -35,13 +36,30 @@ def test_fields_become_sampling_parameters() -> None:
         "ignore_eos": True,
         "cache_prompt": False,
         "logit_bias": [[3, 1.5], [4, False]],
-        "samplers": ["top_k"],
         "id_slot": -1,
     }
-    params = read_completion_body({"prompt": "x", **given}).asked.params
+    asked = read_completion_body({"prompt": "x", **given}).asked
+    params = asked.params
+    assert list(asked.ignored) == ["id_slot"]
     assert (params.max_tokens, params.logprobs, params.seed, params.stop) == (9, 3, 5, ("a",))
     assert (params.repetition_penalty, params.ignore_eos, params.use_prefix_cache) == (1.3, True, False)
     assert params.logit_bias == {3: 1.5, 4: -100.0}
+
+
+@pytest.mark.parametrize("samplers", [["top_k", "temperature", "xtc"], "kt"])
+def test_samplers_that_are_not_listed_are_off(samplers: object) -> None:
+    given = {"prompt": "x", "temperature": 0.5, "top_p": 0.5, "repeat_penalty": 1.3, "samplers": samplers}
+    params = read_completion_body(given).asked.params
+    assert (params.temperature, params.top_k) == (0.5, 40)
+    assert (params.top_p, params.min_p, params.repetition_penalty) == (1.0, 0.0, 1.0)
+
+
+def test_a_strict_server_refuses_hints() -> None:
+    with pytest.raises(InvalidRequest, match="id_slot is not supported"):
+        read_completion_body({"prompt": "x", "id_slot": 1}, Ignored(strict=True))
+    extra = [{"text": "x", "size": 1}]
+    with pytest.raises(InvalidRequest, match=r"input_extra\[0\].size is not supported"):
+        read_infill_body({"input_prefix": "", "input_suffix": "", "input_extra": extra}, Ignored(strict=True))
 
 
 def test_grammars_and_schemas() -> None:
@@ -68,6 +86,8 @@ def test_grammars_and_schemas() -> None:
         ({"logit_bias": "x"}, "logit_bias"),
         ({"grammar": "a", "json_schema": {"type": "object"}}, "json_schema"),
         ({"n_predict": 0}, "n_predict"),
+        ({"samplers": [1]}, "samplers"),
+        ({"n_cmpl": 2}, "n_cmpl"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(given: dict[str, Any], field: str) -> None:

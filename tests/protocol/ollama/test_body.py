@@ -7,6 +7,7 @@ import pytest
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
+from quire.protocol.ignored import Ignored
 from quire.protocol.ollama.body import read_chat_body, read_embed_body, read_generate_body, tagged, untagged
 
 USER = {"role": "user", "content": "Hi"}
@@ -40,6 +41,15 @@ def test_options_become_sampling_parameters() -> None:
         max_tokens=5, temperature=0, top_k=3, top_p=0.5, min_p=0.1, seed=7, stop=("a", "b"),
         repetition_penalty=1.2, presence_penalty=1,
     )  # fmt: skip
+
+
+def test_hints_about_loading_are_noted() -> None:
+    ignored = Ignored()
+    read_chat_body({"messages": [{**USER, "x": 1}], "keep_alive": "5m", "options": {"num_ctx": 8}, "y": 1}, ignored)
+    assert list(ignored) == ["y", "keep_alive", "options.num_ctx", "messages[].x"]
+    for body in ({"keep_alive": 1}, {"options": {"num_ctx": 8}}, {"y": 1}, {"messages": [{**USER, "x": 1}]}):
+        with pytest.raises(InvalidRequest):
+            read_chat_body({"messages": [USER], **body}, Ignored(strict=True))
 
 
 @pytest.mark.parametrize(("given", "found"), [({"num_predict": -1, "seed": -1}, {}), ({"num_predict": -2}, {})])

@@ -6,6 +6,8 @@ import pytest
 
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
+from quire.core.structured import StructuredOutput
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import read_chat_body, read_completion_body
 from quire.protocol.openai.options import AnswerOptions
 from quire.protocol.parsers.tools import Function, Tools
@@ -85,9 +87,17 @@ def test_parts_of_text_are_put_together() -> None:
         ({"temprature": 1}, "temprature"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"user": 5}, "user"),
-        ({"functions": []}, "functions"),
+        ({"functions": 5}, "functions"),
+        ({"functions": [{"name": "a b"}]}, "functions"),
+        ({"functions": [{"name": "f"}], "tools": [TOOL]}, "functions"),
+        ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "function_call"),
+        ({"functions": [{"name": "f"}], "function_call": "required"}, "function_call"),
+        ({"use_beam_search": "yes"}, "use_beam_search"),
+        ({"prompt": "x"}, "prompt"),
+        ({"repeat_penalty": 1.1}, "repeat_penalty"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
         ({"chat_template": "{{ messages }}"}, "chat_template"),
-        ({"audio": {}}, "audio"),
+        ({"audio": {"voice": "alloy"}}, "audio"),
         ({"store": True}, "store"),
         ({"modalities": ["audio"]}, "modalities"),
         ({"service_tier": "flex"}, "service_tier"),
@@ -144,7 +154,7 @@ def test_parts_of_text_are_put_together() -> None:
 )
 def test_what_is_not_honoured_is_refused(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        read_chat_body({"messages": [USER], **given})
+        read_chat_body({"messages": [USER], **given}, Ignored(strict=True))
     assert caught.value.field == field
     assert field.rpartition(".")[2] in str(caught.value)
 
@@ -250,8 +260,40 @@ def test_thinking_is_turned_off_where_the_template_can() -> None:
     assert body.rendering({"enable_thinking"}.__contains__)["variables"] == {"enable_thinking": False}
     assert body.rendering({"thinking"}.__contains__)["variables"] == {"thinking": False}
     assert body.rendering({"reasoning_effort"}.__contains__)["variables"] == {"reasoning_effort": "none"}
-    with pytest.raises(InvalidRequest, match="does not read 'reasoning_effort'"):
-        body.rendering(lambda _: False)
+    assert body.rendering(lambda _: False)["variables"] == {}
+    assert list(body.ignored) == ["reasoning_effort"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"enable_thinking": True},
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"thinking": True}},
+        {"reasoning_effort": "medium"},
+        {"reasoning": {"effort": "high"}},
+        {"reasoning": {"enabled": True}},
+        {"thinking": {"type": "enabled"}},
+    ],
+)
+def test_all_words_for_thinking_reach_the_templates_own_switch(given: dict[str, Any]) -> None:
+    for switch in ("enable_thinking", "thinking"):
+        body = read_chat_body({"messages": [USER], **given})
+        assert body.rendering({switch}.__contains__)["variables"] == {switch: True}
+        assert not body.ignored.header()
+    body = read_chat_body({"messages": [USER], **given})
+    assert body.rendering(lambda _: False)["variables"] == {}
+    assert len(list(body.ignored)) == 1
+    strict = read_chat_body({"messages": [USER], **given}, Ignored(strict=True))
+    with pytest.raises(InvalidRequest, match="does not read"):
+        strict.rendering(lambda _: False)
+
+
+def test_budgets_and_silence_by_other_names() -> None:
+    openrouter = read_chat_body({"messages": [USER], "reasoning": {"max_tokens": 100, "exclude": True}})
+    assert (openrouter.reasoning_options.budget, openrouter.reasoning_options.is_shown) == (100, False)
+    anthropic = read_chat_body({"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 9}})
+    assert anthropic.reasoning_options.budget == 9
 
 
 def test_template_variables_must_be_read_by_the_template() -> None:
@@ -261,7 +303,8 @@ def test_template_variables_must_be_read_by_the_template() -> None:
             "reasoning_effort": "low",
             "chat_template_kwargs": {"a": [1]},
             "documents": [{"text": "d"}],
-        }
+        },
+        Ignored(strict=True),
     )
     variables = body.rendering({"a", "reasoning_effort", "documents"}.__contains__)["variables"]
     assert variables == {"a": [1], "reasoning_effort": "low"}
@@ -281,9 +324,61 @@ def test_free_form_values_are_bounded() -> None:
             read_chat_body({"messages": [USER], "chat_template_kwargs": {"x": value}})
         assert caught.value.field == "chat_template_kwargs"
     shallow = {"x": [[[{"a": [1, None, "b", 1.5, True]}]]]}
-    assert read_chat_body({"messages": [USER], "chat_template_kwargs": shallow}).template_variables == shallow
+    assert read_chat_body({"messages": [USER], "chat_template_kwargs": shallow}).reasoning_options.given == shallow
 
 
 def test_near_misses_are_guessed() -> None:
     with pytest.raises(InvalidRequest, match="Did you mean 'temperature'"):
-        read_chat_body({"messages": [USER], "temprature": 1})
+        read_chat_body({"messages": [USER], "temprature": 1}, Ignored(strict=True))
+
+
+def test_hints_and_what_is_unknown_are_taken_and_named() -> None:
+    hints = {
+        "prompt_cache_key": "k",
+        "verbosity": "low",
+        "service_tier": "flex",
+        "store": True,
+        "prediction": {"type": "content", "content": "x"},
+        "provider": {"order": ["a"]},
+        "num_ctx": 8192,
+        "stream_options": {"include_usage": True},
+        "metadata": {"k": 5},
+        "web_search_options": {},
+    }
+    body = read_chat_body({"messages": [{**USER, "mood": "good"}, {**USER, "mood": "bad"}], **hints})
+    named = {*hints, "messages[].mood", "metadata.k"} - {"metadata"}
+    assert set(body.ignored) == named
+    assert set(body.ignored.header().split(", ")) == named
+
+
+def test_tools_of_the_servers_own_are_left_out() -> None:
+    body = read_chat_body({"messages": [USER], "tools": [{"type": "web_search_preview"}, TOOL]})
+    assert [function.name for function in body.tools.functions] == ["get_time"]
+    assert list(body.ignored) == ["tools[].web_search_preview"]
+
+
+def test_only_allowed_tools_are_shown() -> None:
+    other = {"type": "function", "function": {"name": "other"}}
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "other"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    body = read_chat_body({"messages": [USER], "tools": [TOOL, other], "tool_choice": choice})
+    assert body.tools == Tools((Function("other"),), "required")
+
+
+def test_functions_are_tools() -> None:
+    body = read_chat_body({"messages": [USER], "functions": [{"name": "f"}], "function_call": {"name": "f"}})
+    assert body.tools == Tools((Function("f"),), "required", "f", parallel=False)
+    assert body.options.legacy_calls
+    off = read_chat_body({"messages": [USER], "functions": [{"name": "f"}], "function_call": "none"})
+    assert not off.tools.are_offered
+
+
+def test_a_schema_beside_json_object_binds_the_answer() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    body = read_chat_body({"messages": [USER], "response_format": {"type": "json_object", "schema": schema}})
+    assert body.params.structured == StructuredOutput.of(schema)
+
+
+def test_two_names_of_one_length() -> None:
+    body = read_chat_body({"messages": [USER], "max_tokens": 9, "max_completion_tokens": 9})
+    assert body.params.max_tokens == 9

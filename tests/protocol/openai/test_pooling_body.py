@@ -18,7 +18,7 @@ def test_pooling() -> None:
     assert (body.normalize, body.use_activation, body.pooling) == (None, None, None)
 
 
-@pytest.mark.parametrize("name", ["messages", "softmax", "activation", "embed_dtype", "priority"])
+@pytest.mark.parametrize("name", ["messages", "softmax", "activation", "embed_dtype", "endianness"])
 def test_what_clients_may_expect_is_refused_with_a_reason(name: str) -> None:
     for read in (read_classify_body, read_pooling_body):
         with pytest.raises(InvalidRequest, match=f"{name} is not supported: "):

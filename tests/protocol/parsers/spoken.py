@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from quire.core.message import AnswerMessage
+from quire.core.status import FinishReason
 from quire.protocol.parsers.answer import AnswerParser
 from quire.protocol.parsers.call_format import CallFormat
 from quire.protocol.parsers.choose import CALL_FORMATS, THINKINGS
@@ -35,6 +36,7 @@ def read(
     is_open: bool = False,
     tools: Tools = TOOLS,
     hidden: frozenset[str] = frozenset(),
+    reason: FinishReason = "stop",
 ) -> AnswerMessage:
     """What an answer says, its text cut into pieces of these sizes, again and again; whole without any."""
     parser = AnswerParser(thinking, is_open, form, tools, hidden=hidden, identities=lambda number: f"call_{number}")
@@ -43,7 +45,7 @@ def read(
         size = len(text) if not sizes else sizes[place % len(sizes)]
         add_parts(message, parser.push(text[at : at + size]))
         at, place = at + size, place + 1
-    add_parts(message, parser.finish())
+    add_parts(message, parser.finish(reason))
     return message
 
 

@@ -32,6 +32,49 @@ def test_pieces_add_up_to_the_whole(name: str, data: st.DataObject) -> None:
 
 
 @every_format
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_whatever_is_cut_off_adds_up_wherever_it_is_cut(name: str, data: st.DataObject) -> None:
+    text, form = data.draw(spoken.answers(name)), CALL_FORMATS[name]
+    options = {"thinking": data.draw(st.sampled_from([None, *THINKINGS.values()])), "reason": "length"}
+    sizes = data.draw(spoken.sizes)
+    for cut in range(len(text) + 1):
+        whole = read(form, text[:cut], **options)
+        assert read(form, text[:cut], [1], **options) == whole
+        assert read(form, text[:cut], sizes, **options) == whole
+
+
+@every_format
+@pytest.mark.parametrize("way", [None, "qwen3", "mistral"])
+def test_no_marker_is_said_wherever_an_answer_is_cut(name: str, way: str | None) -> None:
+    """What is said of a part is the beginning of what is said of the whole."""
+    spaces = "" if CALL_FORMATS[name].bare else "Let me see. 1 < 2, [a] and {b}.\n"
+    said = f"<|channel|>final<|message|>{spaces}<|end|>" if name == "harmony" else spaces
+    text = said + spoken.written(name, [("get_weather", {"city": "Oslo", "days": 3}), ("now", {})])
+    thinking = None if way is None or name == "harmony" else THINKINGS[way]
+    if thinking is not None:
+        text = f"{thinking.start}\nFirst < then.\n{thinking.end}\n\n{text}"
+    whole = read(CALL_FORMATS[name], text, thinking=thinking)
+    assert len(whole.calls) == 2
+    for cut in range(len(text) + 1):
+        part = read(CALL_FORMATS[name], text[:cut], thinking=thinking, reason="length")
+        assert whole.content.startswith(part.content.rstrip())
+        assert whole.reasoning.startswith(part.reasoning.rstrip())
+        assert [call.name for call in part.calls] == [call.name for call in whole.calls[: len(part.calls)]]
+
+
+def test_half_a_marker_is_text_where_the_model_ended_there() -> None:
+    assert read(CALL_FORMATS["hermes"], "a <tool").content == "a <tool"
+    assert read(CALL_FORMATS["hermes"], "a <tool", reason="length").content == "a "
+    assert read(CALL_FORMATS["hermes"], "<tool_call>{", reason="deadline").content == ""
+
+
+def test_a_special_token_is_never_cut_in_two() -> None:
+    hidden = frozenset(CALL_FORMATS["deepseek"].markers)
+    assert read(CALL_FORMATS["deepseek"], "a <", hidden=hidden, reason="length").content == "a <"
+
+
+@every_format
 @settings(max_examples=100, deadline=None)
 @given(calls=spoken.spoken_calls, sizes=spoken.sizes)
 def test_calls_are_read_as_they_were_written(name: str, calls: list, sizes: list[int]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
 from quire.core.structured import StructuredOutput
+from quire.protocol.ignored import Ignored
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Function, Tools
 from quire.protocol.responses.body import FIELDS, LOGPROBS, read_response_body
@@ -199,9 +200,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("input", {"input": [{"type": "function_call_output", "call_id": "1", "output": 5}]}, "output is 5"),
     ("input", {"input": [{"type": "function_call", "call_id": "1", "name": "f"}]}, "arguments"),
     ("input", {"input": [{"type": "function_call", "call_id": "1", "arguments": "{}"}]}, "name"),
-    ("input", {"input": [{"type": "reasoning", "content": [{"type": "text", "text": "x"}]}]}, "reasoning_text"),
-    ("input", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}]}, "nothing else"),
-    ("input", {"input": [{"type": "item_reference", "id": "msg_1"}]}, "only message"),
+    ("input", {"input": [{"type": "reasoning", "content": [{"type": "image"}]}]}, "reasoning_text"),
+    ("input", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": 5}]}, "text"),
+    ("input", {"input": [{"type": "web_search_call", "id": "ws_1"}]}, "only message"),
+    ("input", {"input": [{"type": "local_shell_call", "id": "ls_1"}]}, "only message"),
+    ("input", {"input": [{"type": "custom_tool_call", "call_id": "1", "name": "f"}]}, "input is None"),
     ("input", {"input": [{"role": "tool", "content": "x"}]}, "one of user"),
     ("input", {"input": [{"content": "x"}]}, "one of user"),
     ("input", {"input": [{"role": "user"}]}, "text or a list"),
@@ -210,17 +213,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("input", part(type="input_image", image_url="x"), "nothing else"),
     ("input", part(type="output_text", text="x"), "input_text"),
     ("input", part(type="input_text"), "text"),
-    ("input", {"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}]}, "output_text"),
+    ("input", {"input": [{"role": "assistant", "content": [{"type": "refusal"}]}]}, "refusal"),
     ("instructions", {"instructions": ["x"]}, "text"),
-    ("tools", {"tools": [{"type": "web_search"}]}, "nothing else"),
-    ("tools", {"tools": [5]}, "nothing else"),
+    ("tools", {"tools": [{"type": "web_search"}]}, "no tools itself"),
+    ("tools", {"tools": [{"type": "local_shell"}]}, "custom or namespace"),
+    ("tools", {"tools": [{"type": "namespace", "name": "n"}]}, "namespace"),
+    ("tools", {"tools": [5]}, "custom or namespace"),
     ("tools", {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
-    ("tool_choice", {"tool_choice": "any"}, "one of none, auto"),
+    ("tool_choice", {"tool_choice": "perhaps"}, "one of none, auto"),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "names of tools"),
     ("tool_choice", {"tool_choice": "required"}, "no tools"),
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "the tools are f"),
     ("background", {"background": True}, "false"),
     ("conversation", {"conversation": "conv_1"}, "previous_response_id"),
-    ("max_tool_calls", {"max_tool_calls": 1}, "the server's own"),
+    ("max_tool_calls", {"max_tool_calls": 1}, "not supported"),
     ("prompt", {"prompt": {"id": "p"}}, "stored prompts"),
     ("n", {"n": 2}, "one answer"),
     ("reasoning", {"reasoning": {"effort": "much"}}, "one of none"),
@@ -232,7 +238,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("include", {"include": "x"}, "a list"),
     ("top_logprobs", {"top_logprobs": 1000}, "from 0"),
     ("truncation", {"truncation": "middle"}, "one of auto"),
-    ("service_tier", {"service_tier": "flex"}, "one of auto"),
+    ("service_tier", {"service_tier": "flex"}, "auto or default"),
     ("prompt_cache_retention", {"prompt_cache_retention": "24h"}, "in_memory"),
     ("stream_options", {"stream_options": {}}, "unless stream"),
     ("stream_options", {"stream": True, "stream_options": {"include_obfuscation": True}}, "false"),
@@ -243,15 +249,50 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("metadata", {"metadata": {str(k): "v" for k in range(17)}}, "at most 16"),
     ("previous_response_id", {"previous_response_id": "x" * 1000}, "characters"),
     ("store", {"store": "yes"}, "true or false"),
-    ("messages", {"messages": []}, "not supported"),
+    ("messages", {"messages": [1]}, "not supported"),
 ]
 
 
 @pytest.mark.parametrize(("field", "changed", "message"), REFUSED)
 def test_what_cannot_be_honoured_is_refused_by_name(field: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as refused:
-        read_response_body(body(**changed))
+        read_response_body(body(**changed), Ignored(strict=True))
     assert refused.value.field == field
+
+
+def test_hints_are_taken_and_named() -> None:
+    hints = {
+        "client_metadata": {"x": "y"},
+        "service_tier": "priority",
+        "prompt_cache_retention": "24h",
+        "max_tool_calls": 3,
+        "context_management": [{"type": "compaction"}],
+        "stream_options": {"include_obfuscation": False},
+    }
+    more = {
+        "text": {"verbosity": "low"},
+        "reasoning": {"summary": "concise", "context": "auto"},
+        "include": ["web_search_call.action.sources", "reasoning.encrypted_content"],
+        "tools": [{"type": "web_search", "external_web_access": True}, TOOL],
+    }
+    asked = read_response_body(body(**hints, **more))
+    assert asked.seal
+    assert [function.name for function in asked.tools.functions] == ["f"]
+    assert set(asked.ignored) == {
+        *hints,
+        "text.verbosity",
+        "reasoning.summary",
+        "reasoning.context",
+        "include.web_search_call.action.sources",
+        "tools[].web_search",
+    }
+
+
+def test_items_of_other_servers_tools_are_left_out() -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    asked = read_response_body(body(input=[{"role": "user", "content": "x", "phase": "commentary"}, search]))
+    assert [item["type"] for item in asked.items] == ["message"]
+    assert list(asked.ignored) == ["input[].phase", "input[].web_search_call"]
 
 
 def test_schema_lists_the_fields_that_are_read() -> None:

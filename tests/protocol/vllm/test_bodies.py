@@ -9,6 +9,7 @@ from quire.core.beams import BeamOptions
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from quire.core.sampling_params import MAX_LOGPROBS
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.answers import AnswerHead
 from quire.protocol.openai.body import read_chat_body, read_completion_body
 from quire.protocol.vllm.batch_chat import read_batch_chat_body
@@ -40,12 +41,22 @@ def test_tokens_to_continue_have_the_whole_context_unless_told_otherwise() -> No
         ({"token_ids": [-1], "sampling_params": {}}, "token_ids"),
         ({"token_ids": [1]}, "sampling_params"),
         ({"token_ids": [1], "sampling_params": {"detokenize": False, "stop": ["a"]}}, "stop"),
-        ({"token_ids": [1], "sampling_params": {"nothing": 1}}, "sampling_params.nothing"),
+        ({"token_ids": [1], "sampling_params": {"guided_decoding": {"json": {}}}}, "guided_decoding"),
         ({"token_ids": [1], "sampling_params": {}, "kv_transfer_params": {"a": 1}}, "kv_transfer_params"),
     ],
 )
 def test_tokens_that_cannot_be_continued(body: dict[str, Any], field: str) -> None:
     assert refused(read_generate_body, body) == field
+
+
+def test_what_changes_no_token_is_noted() -> None:
+    ignored = Ignored()
+    read_generate_body({"token_ids": [1], "sampling_params": {"nothing": 1}, "token_offsets": []}, ignored)
+    read_batch_chat_body({"messages": [[USER], [USER]], "provider": {}}, ignored)
+    read_scoring_body({**SCORING, "anything": 1}, ignored)
+    assert list(ignored) == ["token_offsets", "sampling_params.nothing", "provider", "anything"]
+    with pytest.raises(InvalidRequest, match=r"sampling_params\.nothing is not supported"):
+        read_generate_body({"token_ids": [1], "sampling_params": {"nothing": 1}}, Ignored(strict=True))
 
 
 def test_conversations_share_what_is_asked() -> None:

@@ -41,7 +41,7 @@ def test_message(client: anthropic.Anthropic, serving: FakeServing) -> None:
     serving.cached_tokens = 5
     answer = client.messages.create(model="alias", max_tokens=16, messages=HELLO, system="Be brief.")
     assert [(block.type, getattr(block, "text", None)) for block in answer.content] == [("text", TEXT)]
-    assert (answer.model, answer.role, answer.type) == (MODEL, "assistant", "message")
+    assert (answer.model, answer.role, answer.type) == ("alias", "assistant", "message")
     assert (answer.stop_reason, answer.stop_sequence) == ("end_turn", None)
     assert answer.id.startswith("msg_")
     prompt = serving.calls[0].prompts[0]

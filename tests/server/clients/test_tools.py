@@ -115,13 +115,38 @@ def test_thinking_within_a_budget_then_a_call(client: OpenAI, server: LiveServer
     assert plain.model_dump()["reasoning"]
 
 
-def test_what_the_template_cannot_show_is_refused(client: OpenAI, live_server: LiveServer) -> None:
-    with (
-        OpenAI(base_url=f"{live_server.url}/v1", api_key="none", max_retries=0) as other,
-        pytest.raises(openai.BadRequestError, match="chat template has no place") as caught,
-    ):
-        other.chat.completions.create(model=live_server.model, messages=QUESTION, tools=TOOLS)
-    assert caught.value.param == "tools"
+def test_a_model_whose_template_has_no_place_for_tools(live_server: LiveServer) -> None:
+    """OpenAI's two APIs, Anthropic's and Ollama's, whole and streamed, with a result on the way back."""
+    choice = {"type": "function", "function": {"name": "get_weather"}}
+    asked: dict[str, Any] = {"model": live_server.model, "temperature": 0}
+    with OpenAI(base_url=f"{live_server.url}/v1", api_key="none", max_retries=0) as other:
+        message = other.chat.completions.create(messages=QUESTION, tools=TOOLS, tool_choice=choice, **asked)  # type: ignore[call-overload]
+        [call] = message.choices[0].message.tool_calls
+        result = {"role": "tool", "tool_call_id": call.id, "content": "12 degrees"}
+        later = [*QUESTION, message.choices[0].message.model_dump(exclude_none=True), result]
+        again = other.chat.completions.create(messages=later, tools=TOOLS, max_tokens=5, **asked)
+        assert again.usage.prompt_tokens > message.usage.prompt_tokens + 20
+        chunks = other.chat.completions.create(messages=QUESTION, tools=TOOLS, tool_choice=choice, stream=True, **asked)  # type: ignore[call-overload]
+        pieces = [piece for chunk in chunks for piece in chunk.choices[0].delta.tool_calls or ()]
+        assert "".join(piece.function.arguments for piece in pieces) == call.function.arguments
+        flat = [{"type": "function", **tool["function"]} for tool in TOOLS]
+        response = other.responses.create(
+            input=QUESTION[0]["content"], tools=flat, tool_choice={"type": "function", "name": "get_weather"}, **asked
+        )
+        assert [item.name for item in response.output if item.type == "function_call"] == ["get_weather"]
+    with Anthropic(base_url=live_server.url, api_key="none", max_retries=0) as anthropic:
+        said = anthropic.messages.create(
+            messages=QUESTION,
+            tools=[{"name": "get_weather", "input_schema": SCHEMA}],
+            tool_choice={"type": "tool", "name": "get_weather"},
+            max_tokens=100,
+            model=live_server.model,
+        )
+        assert [block.name for block in said.content if block.type == "tool_use"] == ["get_weather"]
+    with live_server.client() as plain:
+        body = {"messages": QUESTION, "tools": TOOLS, "stream": False, "options": {"num_predict": 3}}
+        assert plain.post("/api/chat", json=body).json()["message"]["role"] == "assistant"
+        assert "tools" in plain.post("/api/show", json={}).json()["capabilities"]
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"$ref": "#"}, {"not": {}}, {"enum": []}])

@@ -15,8 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
+from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
 from quire.models.loading.sentence_settings import SentenceSettings
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -71,6 +73,9 @@ class FakeServing:
         self.reason: FinishReason = "stop"
         self.stop_reason: str | int | None = None
         self.cached = 2
+        self.strict = False
+        self.ignored: list[str] = []
+        """What bodies had that changed nothing."""
         self.fails: dict[str, Any] | None = None
         """What goes wrong behind the first piece of a stream."""
         self.template = ""
@@ -84,15 +89,25 @@ class FakeServing:
     def now(self) -> int:
         return 1_800_000_000
 
-    def check_model(self, name: str | None, caller: Caller) -> None:
+    def check_model(self, name: str | None, caller: Caller) -> str:
         if name is not None and name not in self.names:
             raise UnknownModel(f"there is no model {name!r}")
+        return name or self.names[0]
+
+    def new_ignored(self) -> Ignored:
+        return Ignored(strict=self.strict)
+
+    def note_ignored(self, ignored: Ignored) -> None:
+        self.ignored += ignored
 
     def accepts(self, variable: str) -> bool:
         return variable in self.variables
 
     async def check_tools(self, tools: Tools) -> None:
         check_tools(tools, self.accepts)
+
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, None]:
+        return params, None
 
     async def style(self) -> AnswerStyle:
         return AnswerStyle(self.template, self.tokenizer, ParserConfig())
@@ -150,6 +165,7 @@ class FakeServing:
 
     async def respond(self, request: Request, call: Call) -> Response:
         self.calls.append(call)
+        self.note_ignored(call.ignored)
         outputs = self.outputs(call)
         if not call.stream:
             return JSONResponse(call.writer.whole(outputs))

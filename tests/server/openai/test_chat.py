@@ -27,7 +27,7 @@ def test_a_whole_answer(ask: Ask, serving: FakeServing) -> None:
         "id": "chatcmpl-r1",
         "object": "chat.completion",
         "created": 1_800_000_000,
-        "model": "tiny",
+        "model": "org/tiny",
         "choices": [
             {
                 "index": 0,
@@ -169,8 +169,10 @@ def test_the_template_gets_what_it_reads(ask: Ask, serving: FakeServing) -> None
         "continue_final_message": False,
         "variables": {"enable_thinking": False},
     }
-    refused = ask(PATH, 400, messages=HI, reasoning_effort="low")
-    assert refused["error"]["param"] == "reasoning_effort"
+    ask(PATH, messages=HI, reasoning_effort="low", chat_template_kwargs={"mood": 1})
+    assert serving.rendered[1]["variables"] == {"enable_thinking": True}
+    assert serving.ignored == ["chat_template_kwargs.mood"]
+    serving.strict = True
     assert ask(PATH, 400, messages=HI, chat_template_kwargs={"mood": 1})["error"]["param"] == "chat_template_kwargs"
 
 

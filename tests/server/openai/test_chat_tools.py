@@ -121,7 +121,24 @@ def test_tools_the_model_cannot_be_shown(ask: Ask, serving: FakeServing) -> None
     assert "no place for them" in ask(PATH, 400, messages=HI, tools=TOOLS)["error"]["message"]
     serving.variables, serving.template = {"tools"}, ""
     assert "--tool-parser" in ask(PATH, 400, messages=HI, tools=TOOLS)["error"]["message"]
+    ask(PATH, messages=HI, thinking_token_budget=4)
+    assert serving.ignored == ["thinking_token_budget"]
+    serving.strict = True
     assert ask(PATH, 400, messages=HI, thinking_token_budget=4)["error"]["param"] == "thinking_token_budget"
+
+
+def test_functions_of_old_are_answered_as_of_old(ask: Ask, stream: Stream) -> None:
+    functions = [tool["function"] for tool in TOOLS]
+    choice = ask(PATH, messages=HI, functions=functions)["choices"][0]
+    call = {"name": "get_weather", "arguments": '{"city": "Zürich 🙂"}'}
+    assert (choice["finish_reason"], choice["message"]["function_call"]) == ("function_call", call)
+    assert "tool_calls" not in choice["message"]
+    choices = [choice for chunk in stream(PATH, messages=HI, functions=functions) for choice in chunk["choices"]]
+    pieces = [choice["delta"]["function_call"] for choice in choices if "function_call" in choice["delta"]]
+    assert [piece["name"] for piece in pieces if "name" in piece] == ["get_weather"]
+    assert "".join(piece["arguments"] for piece in pieces) == call["arguments"]
+    assert choices[-1]["finish_reason"] == "function_call"
+    assert not any("tool_calls" in choice["delta"] for choice in choices)
 
 
 def test_calls_and_results_that_are_sent_back(serving: FakeServing, ask: Ask) -> None:

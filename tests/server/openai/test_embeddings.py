@@ -47,7 +47,7 @@ def test_what_is_asked_of_the_model(ask: Ask, serving: FakeServing) -> None:
         ({"input": "x", "dimensions": 2}, "dimensions"),
         ({"input": "x", "truncate_prompt_tokens": 65}, "truncate_prompt_tokens"),
         ({"input": "x", "encoding_format": "int8"}, "encoding_format"),
-        ({"input": "x", "priority": 1}, "priority"),
+        ({"input": "x", "embed_dtype": "int8"}, "embed_dtype"),
     ],
 )
 def test_refusals(ask: Ask, serving: FakeServing, given: dict[str, Any], param: str) -> None:

@@ -202,7 +202,7 @@ def test_completions_too(http: httpx.Client) -> None:
             "/format/begin",
         ),
         ({"guided_grammar": "start: nothing"}, "guided_grammar", "unknown name"),
-        ({"guided_decoding_backend": "xgrammar"}, "guided_decoding_backend", "not supported"),
+        ({"guided_whitespace_pattern": " "}, "guided_whitespace_pattern", "not supported"),
         ({"guided_json": 5}, "guided_json", "a JSON schema"),
     ],
     ids=str,

@@ -17,7 +17,8 @@ def test_a_conversation(ask: Ask, serving: FakeServing) -> None:
     body = ask("/tokenize", messages=[{"role": "user", "content": "Hi"}], add_generation_prompt=False)
     assert ask("/detokenize", tokens=body["tokens"])["prompt"] == "<|im_start|>user\nHi<|im_end|>\n"
     assert body["token_strs"] is None
-    assert ask("/tokenize", 400, messages=[{"role": "user", "content": "Hi"}], reasoning_effort="low")
+    ask("/tokenize", messages=[{"role": "user", "content": "Hi"}], n=2)
+    assert serving.ignored == ["n"]
 
 
 def test_ids_that_are_no_tokens_are_refused(ask: Ask, serving: FakeServing) -> None:

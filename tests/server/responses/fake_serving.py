@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quire.config.parsers import ParserConfig
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
+from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
+from quire.protocol.ignored import Ignored
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -54,18 +56,31 @@ class FakeServing:
         self.finish_reason: FinishReason = "stop"
         self.stop_reason: int | str | None = None
         self.cached_tokens = 0
+        self.strict = False
+        self.ignored: list[str] = []
+        """What bodies had that changed nothing."""
         self.error: QuireError | None = None
         """Ends the answer after its first piece; before it where the answer is not streamed."""
 
-    def check_model(self, name: str | None, caller: Caller) -> None:
+    def check_model(self, name: str | None, caller: Caller) -> str:
         if name is not None and name not in self.names:
             raise UnknownModel(f"the model {name!r} is not served; there is {MODEL}")
+        return name or MODEL
+
+    def new_ignored(self) -> Ignored:
+        return Ignored(strict=self.strict)
+
+    def note_ignored(self, ignored: Ignored) -> None:
+        self.ignored += ignored
 
     def accepts(self, variable: str) -> bool:
         return variable in self.variables
 
     async def check_tools(self, tools: Tools) -> None:
         check_tools(tools, self.accepts)
+
+    async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, None]:
+        return params, None
 
     async def style(self) -> AnswerStyle:
         return AnswerStyle(self.template, self.tokenizer, ParserConfig())
@@ -90,6 +105,7 @@ class FakeServing:
 
     async def respond(self, request: Request, call: Call) -> Response:
         self.calls.append(call)
+        self.note_ignored(call.ignored)
         if len(call.prompts[0]) >= self.max_model_len:
             raise RequestTooLarge(f"the prompt has {len(call.prompts[0])} tokens", field="input")
         if call.stream:
