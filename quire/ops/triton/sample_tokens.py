@@ -3,7 +3,8 @@
 Rows that take the most likely token cost no more than `argmax`, whatever the others of the batch ask for. In the others
 hardly any token can win: the best sum of score and noise is about the logarithm of the mass that is drawn from, and
 seldom much less. Tokens whose uniform number is too large for that are passed over without any logarithm. Where in the
-end nothing reached what was hoped for, the row is drawn again without hope, so that the result is exact.
+end nothing reached what was hoped for, or what was drawn may lie beyond the exact reach, the row is drawn again without
+hope and with the exact reach: no result depends on hopes.
 """
 
 import math
@@ -16,7 +17,7 @@ from torch import Tensor
 from quire.ops.adjustments import Adjusted
 from quire.ops.triton.argmax import NUM_WARPS, PART, best_of_rows, first_largest, values_of
 from quire.ops.triton.gumbel import gumbel_noise, uniform_numbers
-from quire.ops.triton.thresholds import find_reaches, load_distances, load_wishes, row_scale, stride_of
+from quire.ops.triton.thresholds import Reaches, load_distances, load_wishes, row_scale, stride_of
 
 _SLACK = tl.constexpr(2.0)
 """How far below the logarithm of the mass a winner is hoped for: one in 1,600 lies lower, and about 7 tokens of a
@@ -109,9 +110,16 @@ def _drawn_of_row(
     top_p_stride,
     min_p_at,
     min_p_stride,
+    logits_at,
+    row_stride,
+    values_at,
+    which_at,
+    peaks_at,
+    sure_at,
     none_at,
     again_at,
     tokens_at,  # int64 [rows]: the most likely ones, which greedy rows keep
+    columns,
     parts,
     hopes: tl.constexpr,
     padded_parts: tl.constexpr,
@@ -132,6 +140,14 @@ def _drawn_of_row(
                 row, random, masses_at, top_k_at, top_k_stride, top_p_at, top_p_stride, min_p_at, min_p_stride
             )
             again = (total >= tl.log(mass) - _SLACK) == 0  # also where one is no number
+            if sure_at is not None:
+                peak, temperature, _is_random, _reach = row_scale(
+                    row, peaks_at, temperature_at, temperature_stride, None, 0
+                )
+                distance = load_distances(
+                    logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
+                )
+                again = again | (distance > tl.load(sure_at + row))
     if hopes:
         tl.store(again_at + row, again)
 
@@ -156,21 +172,22 @@ def sample_tokens(
         return tokens, none
     reaches = None
     if top_k is not None or top_p is not None:
-        reaches = find_reaches(logits, adjusted, peaks, masses, temperature, top_k, top_p, min_p)
+        reaches = Reaches(logits, adjusted, peaks, masses, temperature, top_k, top_p, min_p)
     parts, device = triton.cdiv(columns, PART), logits.device
     totals = torch.empty((rows, parts), dtype=torch.float32, device=device)
     part_tokens = torch.empty((rows, parts), dtype=torch.int32, device=device)
     again = torch.empty(rows, dtype=torch.bool, device=device)
     wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p), min_p, stride_of(min_p))
     filters = (masses, temperature, temperature.stride(0), *wishes)
-    source = (logits, logits.stride(0), *values_of(adjusted), peaks, *filters, reaches)
+    source = (logits, logits.stride(0), *values_of(adjusted), peaks)
     noise = (seed, seed.stride(0), stream, stream.stride(0), position, position.stride(0))
+    reach, sure = (None, None) if reaches is None else (reaches.values, reaches.sure)
     found, padded = (totals, part_tokens), triton.next_power_of_2(parts)
     for hopes in (True, False):
-        _draw[(rows, parts)](
-            *source, *noise, again, *found, columns, parts, hopes=hopes, block=PART, num_warps=NUM_WARPS
-        )
-        _drawn_of_row[(rows,)](
-            *found, *filters, none, again, tokens, parts, hopes=hopes, padded_parts=padded, num_warps=1
-        )
+        if reaches is not None and not hopes:
+            reaches.make_exact(again)
+        drawn = (*source, *filters, reach, *noise, again, *found)
+        _draw[(rows, parts)](*drawn, columns, parts, hopes=hopes, block=PART, num_warps=NUM_WARPS)
+        best = (*found, *filters, *source, sure, none, again, tokens)
+        _drawn_of_row[(rows,)](*best, columns, parts, hopes=hopes, padded_parts=padded, num_warps=1)
     return tokens, none

@@ -1,12 +1,14 @@
 """How far below the most likely token others may lie to be drawn: top-k, top-p and min-p as one number a row.
 
 The *distance* of a token is (peak - logit) / temperature, at least 0. Each filter keeps the tokens up to some distance
-(see `reference/top_k_top_p_min_p.py`), and the *reach* of a row is the least of these. No vocabulary is sorted, and all
-of it is read once:
+(see `reference/top_k_top_p_min_p.py`), and the *reach* of a row is the least of these. No vocabulary is sorted:
 - `_aim` looks at a sample of the row, and says between which two distances the reach probably lies;
-- `_measure` lists the tokens between them, and weighs the row and what lies before them;
-- `_search` finds the exact distance in that list, usually a short one, by halving between the bits of floats. It sees
-  where a sample misled, and then searches the whole row.
+- `_measure` weighs the row, and what lies within these two distances: with that, the reach lies between them for sure,
+  or the sample misled. For top-k it lists the tokens up to the farther one instead;
+- `_search` finds the exact distance in a list, usually a short one, by halving between the bits of floats.
+A token that is drawn from all within the farther distance, and lies within the nearer one, is the one that the exact
+reach gives too; hardly any row draws another. For those that do, the exact reach of top-p is found in a second round,
+from a list of the tokens between the two, or of the whole row where the sample misled.
 Weights are whole numbers, as in `reference/softmax_weights.py`, so no sum depends on how a row is shared.
 """
 
@@ -39,9 +41,9 @@ _PROGRAMS = 8 * 132
 
 _FAR = tl.constexpr(FAR)
 _UNITS = tl.constexpr(UNITS)
-_LOW, _HIGH, _BEFORE, _TOTAL, _SIZE = (tl.constexpr(number) for number in range(5))
-_SLOTS = tl.constexpr(5)
-"""int64 of a row: the two distances, as bits; what weighs before the list; what all weighs; the list's length."""
+_LOW, _HIGH, _BEFORE, _UPTO, _TOTAL, _SIZE = (tl.constexpr(number) for number in range(6))
+_SLOTS = tl.constexpr(6)
+"""int64 of a row: the two distances, as bits; what weighs within each of them; what all weighs; a list's length."""
 
 
 @triton.jit
@@ -163,6 +165,7 @@ def _aim(
         tl.store(at + _LOW, low.to(tl.int64))
         tl.store(at + _HIGH, high.to(tl.int64))
         tl.store(at + _BEFORE, 0)
+        tl.store(at + _UPTO, 0)
         tl.store(at + _TOTAL, 0)
         tl.store(at + _SIZE, 0)
 
@@ -184,8 +187,10 @@ def _measure(
     min_p_stride,
     measured_at,
     lists_at,  # float32 [rows, columns]
+    again_at,
     columns,
     span,
+    is_second: tl.constexpr,
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -193,29 +198,41 @@ def _measure(
         row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
     )
     top_k, top_p = load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
-    if (top_k > 0) | (top_p < 1):
-        at = measured_at + row * _SLOTS
-        low, high = tl.load(at + _LOW).to(tl.int32), tl.load(at + _HIGH).to(tl.int32)
-        before, total = tl.zeros([block], dtype=tl.int64), tl.zeros([block], dtype=tl.int64)
-        ones = tl.full([block], 1, dtype=tl.int64)
-        start = tl.program_id(1) * span
+    if is_second:
+        lists = (top_k == 0) & (top_p < 1) & (tl.load(again_at + row) != 0)
+        weighs = False
+    else:
+        lists = top_k > 0
+        weighs = (top_k == 0) & (top_p < 1)
+    at = measured_at + row * _SLOTS
+    low, high = tl.load(at + _LOW).to(tl.int32), tl.load(at + _HIGH).to(tl.int32)
+    start = tl.program_id(1) * span
+    if weighs:
+        before, upto = tl.zeros([block], dtype=tl.int64), tl.zeros([block], dtype=tl.int64)
+        total = tl.zeros([block], dtype=tl.int64)
         for offset in range(start, tl.minimum(start + span, columns), block):
             token = offset + tl.arange(0, block)
             distances = load_distances(
                 logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
             )
-            bits = _bits(distances)
-            if top_k == 0:
-                weights = tl.where(distances <= reach, _weights(distances), 0)
-                total += weights
-                before += tl.where(bits <= low, weights, 0)
-            listed = (bits > low) & (bits <= high) & (distances >= 0)  # NaN is nowhere
+            weights = tl.where(distances <= reach, _weights(distances), 0)
+            total += weights
+            before += tl.where(_bits(distances) <= low, weights, 0)
+            upto += tl.where(_bits(distances) <= high, weights, 0)
+        tl.atomic_add(at + _BEFORE, tl.sum(before, axis=0), sem="relaxed")
+        tl.atomic_add(at + _UPTO, tl.sum(upto, axis=0), sem="relaxed")
+        tl.atomic_add(at + _TOTAL, tl.sum(total, axis=0), sem="relaxed")
+    if lists:
+        ones = tl.full([block], 1, dtype=tl.int64)
+        for offset in range(start, tl.minimum(start + span, columns), block):
+            token = offset + tl.arange(0, block)
+            distances = load_distances(
+                logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
+            )
+            listed = (_bits(distances) > low) & (_bits(distances) <= high) & (distances >= 0)  # NaN is nowhere
             # in any order: nobody minds, since counts and masses have none
             place = tl.atomic_add(at + _SIZE + tl.zeros([block], dtype=tl.int32), ones, mask=listed, sem="relaxed")
             tl.store(lists_at + row * columns + place, distances, mask=listed)
-        if top_k == 0:
-            tl.atomic_add(at + _BEFORE, tl.sum(before, axis=0), sem="relaxed")
-            tl.atomic_add(at + _TOTAL, tl.sum(total, axis=0), sem="relaxed")
 
 
 @triton.jit
@@ -247,6 +264,17 @@ def _first_enough(list_at, size, before, wanted, low, high, weighed: tl.constexp
 
 
 @triton.jit
+def _list_all(
+    list_at, logits_at, row_stride, values_at, which_at, row, columns, peak, temperature, block: tl.constexpr
+):
+    for offset in range(0, columns, block):
+        token = offset + tl.arange(0, block)
+        distances = load_distances(logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature)
+        tl.store(list_at + token, tl.where(distances >= 0, distances, float("inf")), mask=token < columns)
+    tl.debug_barrier()
+
+
+@triton.jit
 def _search(
     logits_at,
     row_stride,
@@ -263,8 +291,11 @@ def _search(
     min_p_stride,
     measured_at,
     lists_at,
-    reaches_at,
+    again_at,
+    reaches_at,  # float32 [rows]
+    sure_at,  # float32 [rows]: what is drawn within so much would be drawn with the exact reach too
     columns,
+    is_second: tl.constexpr,
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -272,72 +303,86 @@ def _search(
         row, peaks_at, temperature_at, temperature_stride, min_p_at, min_p_stride
     )
     top_k, top_p = load_wishes(row, random, top_k_at, top_k_stride, top_p_at, top_p_stride)
+    at = measured_at + row * _SLOTS
+    low, high = tl.load(at + _LOW).to(tl.int32), tl.load(at + _HIGH).to(tl.int32)
+    before, size = tl.load(at + _BEFORE), tl.load(at + _SIZE).to(tl.int32)
+    wanted = top_p.to(tl.float64) * tl.load(at + _TOTAL).to(tl.float64)
+    enough_before = before.to(tl.float64) >= wanted
+    misled = enough_before | ((tl.load(at + _UPTO).to(tl.float64) < wanted) & (high < _bits(reach)))
+    list_at = lists_at + row * columns
     bits = _bits(reach)
-    if (top_k > 0) | (top_p < 1):
-        at = measured_at + row * _SLOTS
-        low, high = tl.load(at + _LOW).to(tl.int32) + 1, tl.load(at + _HIGH).to(tl.int32)
-        before, total, size = tl.load(at + _BEFORE), tl.load(at + _TOTAL), tl.load(at + _SIZE).to(tl.int32)
-        list_at = lists_at + row * columns
-        wanted_mass = top_p.to(tl.float64) * total.to(tl.float64)
+    if is_second:
+        if (top_k == 0) & (top_p < 1) & (tl.load(again_at + row) != 0):
+            if misled:
+                _list_all(list_at, logits_at, row_stride, values_at, which_at, row, columns, peak, temperature, block)
+                low, high, before, size = low * 0 - 1, _far_bits(), before * 0, size * 0 + columns
+            high = tl.minimum(high, bits)
+            first = tl.minimum(low + 1, high)
+            bits = _first_enough(list_at, size, before, wanted, first, high, True, block)
+            tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
+    else:
+        sure = tl.full([], float("inf"), dtype=tl.float32)
         if top_k > 0:
-            misled = (size < top_k) & (high < _far_bits())
-        else:
-            is_short = (before + _amount(list_at, size, high, True, block)).to(tl.float64) < wanted_mass
-            misled = (before.to(tl.float64) >= wanted_mass) | (is_short & (high < tl.minimum(_far_bits(), bits)))
-        if misled:
-            for offset in range(0, columns, block):
-                token = offset + tl.arange(0, block)
-                distances = load_distances(
-                    logits_at, row_stride, values_at, which_at, row, token, columns, peak, temperature
-                )
-                tl.store(list_at + token, tl.where(distances >= 0, distances, float("inf")), mask=token < columns)
-            tl.debug_barrier()
-            low, high, before, size = (
-                tl.zeros_like(low),
-                _far_bits(),
-                tl.zeros_like(before),
-                tl.zeros_like(size) + columns,
-            )
-        if top_k > 0:
-            last = _first_enough(list_at, size, before, top_k.to(tl.float64), low, high, False, block)
+            if (size < top_k) & (high < _far_bits()):
+                _list_all(list_at, logits_at, row_stride, values_at, which_at, row, columns, peak, temperature, block)
+                high, size = _far_bits(), size * 0 + columns
+            nearest = tl.zeros_like(high)
+            last = _first_enough(list_at, size, before, top_k.to(tl.float64), nearest, high, False, block)
             bits = tl.minimum(bits, last)
             if top_p < 1:
                 # all that top-k keeps is listed
-                wanted_mass = top_p.to(tl.float64) * _amount(list_at, size, bits, True, block).to(tl.float64)
-                bits = _first_enough(list_at, size, before, wanted_mass, tl.zeros_like(low), bits, True, block)
-        else:
-            high = tl.minimum(high, bits)
-            bits = _first_enough(list_at, size, before, wanted_mass, tl.minimum(low, high), high, True, block)
-    tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
+                wanted = top_p.to(tl.float64) * _amount(list_at, size, bits, True, block).to(tl.float64)
+                bits = _first_enough(list_at, size, before, wanted, nearest, bits, True, block)
+        elif top_p < 1:
+            bits = tl.minimum(bits, high)
+            sure = tl.where(misled, -1.0, tl.maximum(low, 0).to(tl.float32, bitcast=True))
+        tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
+        tl.store(sure_at + row, sure)
 
 
-def find_reaches(
-    logits: Tensor,
-    adjusted: Adjusted | None,
-    peaks: Tensor,
-    masses: Tensor,
-    temperature: Tensor,
-    top_k: Tensor | None,
-    top_p: Tensor | None,
-    min_p: Tensor | None,
-) -> Tensor:
-    """float32 [rows], for the rows' `peaks`, and `masses` as `best_of_rows` finds them: 0 for a greedy row, FAR at
-    most.
-    """
-    rows, columns = logits.shape
-    span = triton.cdiv(triton.cdiv(columns, _PART), triton.cdiv(_PROGRAMS, rows)) * _PART
-    grid = (rows, triton.cdiv(columns, span))
-    measured = torch.empty((rows, _SLOTS.value), dtype=torch.int64, device=logits.device)
-    lists = torch.empty((rows, columns), dtype=torch.float32, device=logits.device)
-    reaches = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    source = (logits, logits.stride(0), *values_of(adjusted), peaks)
-    wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p), min_p, stride_of(min_p))
-    asked = (temperature, temperature.stride(0), *wishes, measured)
-    sample = {"near": _NEAR, "turns": _TURNS, "block": _SAMPLE, "num_warps": _NUM_WARPS}
-    _aim[(rows,)](*source, masses, *asked, columns, triton.cdiv(columns, _SAMPLE), **sample)
-    _measure[grid](*source, *asked, lists, columns, span, block=_PART, num_warps=_NUM_WARPS)
-    _search[(rows,)](*source, *asked, lists, reaches, columns, block=_LISTED, num_warps=_NUM_WARPS)
-    return reaches
+class Reaches:
+    """Of a batch, for the rows' `peaks`, and `masses` as `best_of_rows` finds them: 0 for a greedy row, FAR at most."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        adjusted: Adjusted | None,
+        peaks: Tensor,
+        masses: Tensor,
+        temperature: Tensor,
+        top_k: Tensor | None,
+        top_p: Tensor | None,
+        min_p: Tensor | None,
+    ) -> None:
+        rows, columns = logits.shape
+        device = logits.device
+        self._rows, self._columns = rows, columns
+        self._span = triton.cdiv(triton.cdiv(columns, _PART), triton.cdiv(_PROGRAMS, rows)) * _PART
+        self._measured = torch.empty((rows, _SLOTS.value), dtype=torch.int64, device=device)
+        self._lists = torch.empty((rows, columns), dtype=torch.float32, device=device)
+        self.values = torch.empty(rows, dtype=torch.float32, device=device)
+        """float32 [rows]: no less than the reach."""
+        self.sure = torch.empty(rows, dtype=torch.float32, device=device)
+        """float32 [rows]: a token drawn within so much is the one that the exact reach gives."""
+        self._source = (logits, logits.stride(0), *values_of(adjusted), peaks)
+        wishes = (top_k, stride_of(top_k), top_p, stride_of(top_p), min_p, stride_of(min_p))
+        self._asked = (temperature, temperature.stride(0), *wishes, self._measured)
+        sample = {"near": _NEAR, "turns": _TURNS, "block": _SAMPLE, "num_warps": _NUM_WARPS}
+        stride = triton.cdiv(columns, _SAMPLE)
+        _aim[(rows,)](*self._source, masses, *self._asked, columns, stride, **sample)
+        self._find(None)
+
+    def make_exact(self, again: Tensor) -> None:
+        """The values of those rows that are drawn again, bool [rows], are the reaches now."""
+        self._find(again)
+
+    def _find(self, again: Tensor | None) -> None:
+        is_second, given = again is not None, (*self._source, *self._asked, self._lists, again)
+        grid = (self._rows, triton.cdiv(self._columns, self._span))
+        measure = {"is_second": is_second, "block": _PART, "num_warps": _NUM_WARPS}
+        search = {"is_second": is_second, "block": _LISTED, "num_warps": _NUM_WARPS}
+        _measure[grid](*given, self._columns, self._span, **measure)
+        _search[(self._rows,)](*given, self.values, self.sure, self._columns, **search)
 
 
 def stride_of(given: Tensor | None) -> int:

@@ -93,7 +93,7 @@ def peaks_and_masses(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tenso
 def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties; and
     whatever a sample says of the row, or misses, changes nothing."""
-    from quire.ops.triton.thresholds import FAR, find_reaches
+    from quire.ops.triton.thresholds import FAR, Reaches
 
     monkeypatch.setattr("quire.ops.triton.thresholds._SAMPLE", sample)
     torch.manual_seed(4)
@@ -104,19 +104,23 @@ def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, m
     top_k, top_p, min_p = some_of(random_filters(8), names)
     scores = (logits - logits.amax(dim=-1, keepdim=True)) / temperature[:, None]
     kept = top_k_top_p_min_p(scores, top_k, top_p, min_p) > -math.inf
-    reaches = find_reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, min_p)
-    assert torch.equal(-scores <= reaches[:, None], kept & (scores >= -FAR))
+    reaches = Reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, min_p)
+    assert bool((-scores <= reaches.values[:, None])[kept & (scores >= -FAR)].all())
+    assert bool(kept[-scores <= reaches.sure[:, None].clamp(max=reaches.values[:, None])].all())
+    reaches.make_exact(torch.ones(8, dtype=torch.bool, device=DEVICE))
+    assert torch.equal(-scores <= reaches.values[:, None], kept & (scores >= -FAR))
 
 
 def test_rows_without_filters_beside_those_with() -> None:
-    from quire.ops.triton.thresholds import FAR, find_reaches
+    from quire.ops.triton.thresholds import FAR, Reaches
 
     torch.manual_seed(5)
     logits = torch.randn(4, 200, device=DEVICE)
     temperature = torch.tensor([1.0, 0.0, 1.0, 1.0], device=DEVICE)
     top_k, top_p = torch.tensor([0, 5, 1, 0], device=DEVICE), torch.tensor([1.0, 0.5, 0.5, 1e-9], device=DEVICE)
-    reaches = find_reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, None)
-    assert reaches.tolist() == [FAR, 0.0, 0.0, 0.0]
+    reaches = Reaches(logits, None, *peaks_and_masses(logits, temperature), temperature, top_k, top_p, None)
+    reaches.make_exact(torch.ones(4, dtype=torch.bool, device=DEVICE))
+    assert reaches.values.tolist() == [FAR, 0.0, 0.0, 0.0]
     check(logits, temperature, (top_k, top_p, None))
 
 
