@@ -79,8 +79,7 @@ class RequestRecord:
         self._spans: dict[int, PositionLogprobs] = {}
 
     def add_span(self, span: PromptSpan) -> None:
-        for offset, found in enumerate(span.found):
-            self._spans[span.first + offset] = found
+        self._spans.update(enumerate(span.found, start=span.first))
 
     def output(self) -> RequestOutput:
         """Everything known now; the best of several when it is finished."""

@@ -46,6 +46,13 @@ class LogprobsTensors:
         """The same, which the host may read once the device has done what it was given so far."""
         return LogprobsTensors(towards_host(self.packed), None if self.named is None else towards_host(self.named))
 
+    def read(self, count: int) -> list[PositionLogprobs]:
+        """Plain data of all positions, each with so many of the most likely tokens."""
+        ids, values = self.ids.numpy()[:, : 1 + count], self.logprobs.numpy()[:, : 1 + count]
+        tops = [()] * len(self) if count == 0 else map(tuple, map(zip, ids[:, 1:].tolist(), values[:, 1:].tolist()))
+        rows = (ids[:, 0].tolist(), values[:, 0].tolist(), self.ranks.tolist(), tops)
+        return list(map(PositionLogprobs, *rows))
+
     def at(self, places: Sequence[tuple[int, int, Sequence[int]]]) -> list[PositionLogprobs]:
         """Plain data of some positions, each with how many of the most likely tokens it asked for, and the tokens that
         it named."""

@@ -27,8 +27,7 @@ class UnreadSpan:
 
     def read(self) -> PromptSpan:
         """Once the step is over."""
-        places = [(place, self.count, ()) for place in range(len(self.tensors))]
-        return PromptSpan(self.first, self.tensors.at(places))
+        return PromptSpan(self.first, self.tensors.read(self.count))
 
 
 class PromptLogprobs:

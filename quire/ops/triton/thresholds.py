@@ -33,8 +33,9 @@ _NEAR = 8
 """Tokens of a sample that lie within the list of a row at least: what has most of the mass may be in no sample."""
 _PART = 2048
 """Tokens that are measured at once: 8 for each thread of 8 warps."""
-_LISTED = 4096
-"""Tokens of a list that are compared at once."""
+_LISTED, _LIST_WARPS = 8192, 16
+"""Tokens of a list that are compared at once: 16 for each thread. A search is a chain of comparisons, so what counts is
+how long one takes."""
 _NUM_WARPS = 8
 _PROGRAMS = 8 * 132
 """That measure a batch, or more: 8 on each of 132 multiprocessors."""
@@ -156,11 +157,13 @@ def _aim(
             cut = tl.sum(tl.where((distances > reach) & (is_there > 0), tl.exp(-distances), 0.0), axis=0)
             behind = (1.0 - top_p) * (tl.load(masses_at + row) / stride - cut)
             middle = _nearest_with_little_behind(bits, weights, behind, turns)
-            doubt = 3.0 * tl.sqrt(tl.sum(tl.where(bits > middle, weights * weights, 0.0), axis=0))
+            doubt = 5.0 * tl.sqrt(tl.sum(tl.where(bits > middle, weights * weights, 0.0), axis=0))
             farthest = _nearest_with_little_behind(bits, weights, behind - doubt, turns)
             high = tl.maximum(high, tl.where(behind > doubt, farthest, _far_bits()))
             nearest = _nearest_with_little_behind(bits, weights, behind + doubt, turns)
-            low = tl.minimum(nearest, high)
+            # what a search ends with that found nothing nearer: the distance of the most likely token
+            is_first = nearest <= (_far_bits() >> turns) + 1
+            low = tl.where(is_first, 0, tl.minimum(nearest, high))
         at = measured_at + row * _SLOTS
         tl.store(at + _LOW, low.to(tl.int64))
         tl.store(at + _HIGH, high.to(tl.int64))
@@ -309,15 +312,18 @@ def _search(
     wanted = top_p.to(tl.float64) * tl.load(at + _TOTAL).to(tl.float64)
     enough_before = before.to(tl.float64) >= wanted
     misled = enough_before | ((tl.load(at + _UPTO).to(tl.float64) < wanted) & (high < _bits(reach)))
+    takes_first = enough_before & (low == 0)  # the most likely token alone weighs enough
     list_at = lists_at + row * columns
     bits = _bits(reach)
     if is_second:
         if (top_k == 0) & (top_p < 1) & (tl.load(again_at + row) != 0):
-            if misled:
+            if misled & (takes_first == 0):
                 _list_all(list_at, logits_at, row_stride, values_at, which_at, row, columns, peak, temperature, block)
                 low, high, before, size = low * 0 - 1, _far_bits(), before * 0, size * 0 + columns
             high = tl.minimum(high, bits)
             first = tl.minimum(low + 1, high)
+            high = tl.where(takes_first, 0, high)
+            first = tl.where(takes_first, 0, first)
             bits = _first_enough(list_at, size, before, wanted, first, high, True, block)
             tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
     else:
@@ -334,8 +340,9 @@ def _search(
                 wanted = top_p.to(tl.float64) * _amount(list_at, size, bits, True, block).to(tl.float64)
                 bits = _first_enough(list_at, size, before, wanted, nearest, bits, True, block)
         elif top_p < 1:
-            bits = tl.minimum(bits, high)
+            bits = tl.where(takes_first, 0, tl.minimum(bits, high))
             sure = tl.where(misled, -1.0, tl.maximum(low, 0).to(tl.float32, bitcast=True))
+            sure = tl.where(takes_first, float("inf"), sure)
         tl.store(reaches_at + row, bits.to(tl.float32, bitcast=True))
         tl.store(sure_at + row, sure)
 
@@ -380,7 +387,7 @@ class Reaches:
         is_second, given = again is not None, (*self._source, *self._asked, self._lists, again)
         grid = (self._rows, triton.cdiv(self._columns, self._span))
         measure = {"is_second": is_second, "block": _PART, "num_warps": _NUM_WARPS}
-        search = {"is_second": is_second, "block": _LISTED, "num_warps": _NUM_WARPS}
+        search = {"is_second": is_second, "block": _LISTED, "num_warps": _LIST_WARPS}
         _measure[grid](*given, self._columns, self._span, **measure)
         _search[(self._rows,)](*given, self.values, self.sure, self._columns, **search)
 
