@@ -33,9 +33,8 @@ _NEAR = 8
 """Tokens of a sample that lie within the list of a row at least: what has most of the mass may be in no sample."""
 _PART = 2048
 """Tokens that are measured at once: 8 for each thread of 8 warps."""
-_LISTED, _LIST_WARPS = 8192, 16
-"""Tokens of a list that are compared at once: 16 for each thread. A search is a chain of comparisons, so what counts is
-how long one takes."""
+_LISTED = 4096
+"""Tokens of a list that are compared at once. With twice as many, and warps, a turn took longer, and so did searches."""
 _NUM_WARPS = 8
 _PROGRAMS = 8 * 132
 """That measure a batch, or more: 8 on each of 132 multiprocessors."""
@@ -387,7 +386,7 @@ class Reaches:
         is_second, given = again is not None, (*self._source, *self._asked, self._lists, again)
         grid = (self._rows, triton.cdiv(self._columns, self._span))
         measure = {"is_second": is_second, "block": _PART, "num_warps": _NUM_WARPS}
-        search = {"is_second": is_second, "block": _LISTED, "num_warps": _LIST_WARPS}
+        search = {"is_second": is_second, "block": _LISTED, "num_warps": _NUM_WARPS}
         _measure[grid](*given, self._columns, self._span, **measure)
         _search[(self._rows,)](*given, self.values, self.sure, self._columns, **search)
 
