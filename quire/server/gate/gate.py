@@ -26,6 +26,7 @@ from quire.server.gate.hosts import check_host
 from quire.server.gate.keys import Key, KeyRing
 from quire.server.gate.origins import check_origin
 from quire.server.gate.rate_headers import rate_headers
+from quire.serving.validated import HEADER as SCHEMA_HEADER
 
 _OPEN = ("/health", "/ready", "/ping")
 _DEBUG = "/debug"
@@ -60,7 +61,7 @@ def guarded(
         # In front of the gate: a browser sends no key when it first asks whether it may send one.
         app = CORSMiddleware(
             app, allow_origins=origins, allow_methods=("GET", "POST", "DELETE"), allow_headers=("*",),
-            expose_headers=("x-request-id", HEADER, "retry-after", "retry-after-ms"), max_age=600,
+            expose_headers=("x-request-id", HEADER, SCHEMA_HEADER, "retry-after", "retry-after-ms"), max_age=600,
         )  # fmt: skip
     return Envelope(app, metrics, log)
 
