@@ -34,7 +34,7 @@ _NEAR = 8
 _PART = 2048
 """Tokens that are measured at once: 8 for each thread of 8 warps."""
 _LISTED = 4096
-"""Tokens of a list that are compared at once. With twice as many, and warps, a turn took longer, and so did searches."""
+"""Tokens of a list that are compared at once; with twice as many, and twice the warps, searches took longer."""
 _NUM_WARPS = 8
 _PROGRAMS = 8 * 132
 """That measure a batch, or more: 8 on each of 132 multiprocessors."""
