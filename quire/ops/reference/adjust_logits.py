@@ -33,12 +33,20 @@ def adjust_logits(
     mask: Callable[[Tensor, Tensor, Tensor], None] = apply_token_bitmask,
 ) -> Adjusted:
     values = logits.to(torch.float32, copy=True)
-    broken = ~(values < float("inf"))
-    for place in asked.is_masked[rows].nonzero().flatten().tolist():
-        mask(values[place : place + 1], asked.masks, rows[place : place + 1])
     for place, (row, position) in enumerate(zip(rows.tolist(), positions.tolist(), strict=True)):
-        _adjust(values[place], row, position, history, asked, mask)
-    return Adjusted(values.masked_fill_(broken, float("inf")), None)
+        if _asks(row, asked):
+            is_whole = float(values[place].max()) < float("inf")  # NaN is no less
+            if bool(asked.is_masked[row]):
+                mask(values[place : place + 1], asked.masks, rows[place : place + 1])
+            _adjust(values[place], row, position, history, asked, mask)
+            if not is_whole:
+                values[place].masked_fill_(~(logits[place] < float("inf")), float("inf"))
+    return Adjusted(values, None)
+
+
+def _asks(row: int, asked: Adjustments) -> bool:
+    kinds = (asked.allowed, asked.biases, asked.counts, asked.ends, asked.bad_words)
+    return bool(asked.is_masked[row]) or any(kind.get(row) is not None for kind in kinds)
 
 
 def _adjust(
@@ -66,11 +74,10 @@ def _adjust(
 
 def _penalize(values: Tensor, counts: Tensor, penalties: Tensor) -> None:
     repetition, presence, frequency = penalties
-    outputs = counts // OUTPUT_UNIT
-    factor = torch.where(counts > 0, repetition, 1.0)
-    values.copy_(torch.where(values > 0, values / factor, values * factor))
-    values.sub_(frequency * outputs)
-    values.sub_(presence * (outputs > 0))
+    seen = counts.nonzero().flatten()  # few, and nothing changes for the others
+    some, outputs = values[seen], counts[seen] // OUTPUT_UNIT
+    some = torch.where(some > 0, some / repetition, some * repetition)
+    values[seen] = some - frequency * outputs - presence * (outputs > 0)
 
 
 def _completing(words: Tensor, past: Tensor) -> Tensor:
