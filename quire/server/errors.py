@@ -25,6 +25,7 @@ from quire.core.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from quire.protocol.anthropic.body import ThreadUnsupported
 from quire.server.store.limits import StoreFull
 
 _ANTHROPIC = "/v1/messages"
@@ -101,6 +102,7 @@ class Row:
 _ROWS: Mapping[type[BaseException], Row] = {
     RequestTooLarge: Row(400, code="context_length_exceeded"),
     UnknownModel: Row(404, code="model_not_found"),
+    ThreadUnsupported: Row(400, code="thread_unsupported_request"),
     InvalidRequest: Row(400),
     NotFound: Row(404, code="not_found"),
     Unauthorized: Row(401, code="invalid_api_key"),
@@ -160,7 +162,12 @@ def error_body(error: BaseException, request_id: str, path: str) -> dict[str, An
     if not speaks_anthropic(path):
         return {"error": told}
     kind = _ANTHROPIC_TYPES.get(row_of(error).status, "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": told["message"]}, "request_id": request_id}
+    inside: dict[str, Any] = {"type": kind, "message": told["message"]}
+    if isinstance(error, ThreadUnsupported):
+        inside["details"] = {
+            "error_code": told["code"]
+        }  # Anthropic's client goes on without threads when it reads this
+    return {"type": "error", "error": inside, "request_id": request_id}
 
 
 def error_response(error: BaseException, request_id: str, path: str) -> Response:

@@ -112,12 +112,6 @@ class Reader:
         assert kinds[0] == "event", kinds
         assert kinds[-1] in ("done", "cancelled"), kinds
 
-    def _jinja(self, text: str) -> None:
-        """A file, which its first line names, for commands after it."""
-        name = re.match(r"\{# (\S+) #\}\n", text)
-        assert name is not None, "the first line of a template names its file: {# name.jinja #}"
-        (self._folder / name[1]).write_text(text, encoding="utf-8")
-
     # -- processes ---------------------------------------------------------------------------------------------
 
     def _run(self, command: list[str]) -> str:

@@ -12,7 +12,7 @@ from tests.docs.reader import Reader
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
 MOST_EXCUSES = 4
-LANGUAGES = {"bash", "console", "jinja", "json", "python", "text", "yaml"}
+LANGUAGES = {"bash", "console", "json", "python", "text", "yaml"}
 IN_QUIRE = {"quire"}
 """What pages may import without a line that installs it."""
 

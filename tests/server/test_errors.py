@@ -21,6 +21,7 @@ from quire.core.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from quire.protocol.anthropic.body import ThreadUnsupported
 from quire.server.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -121,6 +122,12 @@ def test_messages_are_answered_in_anthropics_shape(path: str, anthropic: bool) -
 )
 def test_anthropics_words(error: Exception, kind: str) -> None:
     assert error_body(error, "r", "/v1/messages")["error"]["type"] == kind
+
+
+def test_anthropics_client_hears_that_there_are_no_threads() -> None:
+    error = error_body(ThreadUnsupported(), "req-1", "/v1/messages")["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
 
 
 def test_headers_tell_what_to_do() -> None:

@@ -33,6 +33,16 @@ _UNSUPPORTED = {
 _TIERS = ("auto", "standard_only")
 
 
+class ThreadUnsupported(InvalidRequest):
+    """A request would begin or continue a conversation that the server keeps; clients that hear so send it whole."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "thread is not supported: quire keeps no conversations for this API; send all messages, without thread",
+            field="thread",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """Who said what, the system prompt first."""
@@ -60,7 +70,7 @@ class MessagesBody:
 
 def read_messages_body(values: object, ignored: Ignored | None = None) -> MessagesBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
-    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
+    body = _fields(values, ignored)
     most = body.whole("max_tokens", 1, MAX_TOKENS)
     if most is None:
         raise InvalidRequest("max_tokens is missing; say how many tokens the answer may have", field="max_tokens")
@@ -83,8 +93,15 @@ def read_messages_body(values: object, ignored: Ignored | None = None) -> Messag
 
 def read_count_body(values: object, ignored: Ignored | None = None) -> Conversation:
     """A body of /v1/messages/count_tokens; clients may send all that they would send to have it answered."""
-    body = Fields(object_of(values), known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
+    body = _fields(values, ignored)
     return _conversation(body)
+
+
+def _fields(values: object, ignored: Ignored | None) -> Fields:
+    given = object_of(values)
+    if given.get("thread") is not None:
+        raise ThreadUnsupported
+    return Fields(given, known=MESSAGE_FIELDS, unsupported=_UNSUPPORTED, ignored=ignored or Ignored())
 
 
 def _conversation(body: Fields) -> Conversation:

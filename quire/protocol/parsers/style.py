@@ -79,13 +79,8 @@ class AnswerStyle:
             tools.are_constrained or (structured is not None and (form.always or tools.are_offered))
         ):
             return None
-        if structured is None:
+        if structured is None or tools.must_be_called:  # an answer of calls has no content that could break a language
             return lark.written(form.grammar(lark, tools))
-        if tools.must_be_called:
-            raise InvalidRequest(
-                "tool_choice asks for a call and another field for a language of the content; leave one out",
-                field="tool_choice",
-            )
         answer = form.answer(lark, _content(lark, structured))
         if not tools.are_offered:
             return lark.written(answer)

@@ -10,12 +10,13 @@ from itertools import product
 from typing import Any
 
 from quire.sampling.grammar.schema_disjoint import are_disjoint, enumerated
-from quire.sampling.grammar.schema_places import changed, resolved
+from quire.sampling.grammar.schema_places import changed, parts, resolved
 
 Schema = dict[str, Any]
 _MOST_CLAUSES = 6
 """Dependencies of one schema: each doubles the number of cases."""
 _MOST_CASES = 64
+_DEFINITIONS = ("/$defs/", "/definitions/")
 _ABOUT = frozenset({"const", "enum", "type", "title", "description", "default"})
 """What may stand beside constants in a condition."""
 
@@ -26,10 +27,22 @@ def rewritten(schema: Any) -> Any:
 
 
 def _rewritten(schema: Schema, root: Any) -> Schema:
+    schema = _with_local_reference(schema, root)
     schema = _without_dependencies(schema)
     schema = _without_condition(schema, root)
     schema = _without_negation(schema)
     return _without_one_of(schema, root)
+
+
+def _with_local_reference(schema: Schema, root: Any) -> Schema:
+    """LiteLLM drops the `#` of references for Anthropic's API; without an `$id` they can mean nothing else."""
+    match schema.get("$ref"):
+        case str(reference) if reference.startswith(_DEFINITIONS) and "$id" not in root:
+            keyword, name = parts(reference)[:2]
+            definitions = root.get(keyword)
+            if isinstance(definitions, dict) and name in definitions:
+                return {**schema, "$ref": f"#{reference}"}
+    return schema
 
 
 def _and(schema: Schema, clauses: list[Schema]) -> Schema:

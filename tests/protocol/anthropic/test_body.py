@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
 from quire.core.structured import StructuredOutput
-from quire.protocol.anthropic.body import MESSAGE_FIELDS, read_count_body, read_messages_body
+from quire.protocol.anthropic.body import MESSAGE_FIELDS, ThreadUnsupported, read_count_body, read_messages_body
 from quire.protocol.anthropic.schemas import count_body, message_body
 from quire.protocol.ignored import Ignored
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
@@ -261,3 +261,12 @@ JSON = st.recursive(
 def test_any_json_is_read_or_refused(changed: dict[str, Any]) -> None:
     with suppress(InvalidRequest):
         read_messages_body(body(**changed))
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+def test_a_thread_is_refused_because_its_messages_are_not_here(thread: dict[str, str]) -> None:
+    for read in (read_messages_body, read_count_body):
+        with pytest.raises(ThreadUnsupported, match="send all messages") as caught:
+            read(body(thread=thread))
+        assert caught.value.field == "thread"
+    assert read_messages_body(body(thread=None)).conversation.messages == [HELLO]

@@ -69,10 +69,15 @@ def test_an_answer_in_json_or_calls() -> None:
     assert params.structured is not None
     assert '"integer"' in str(params.structured.grammar)
     assert style().prepare("Hi", bound, Tools(), WISH)[1] is bound
-    with pytest.raises(InvalidRequest, match="leave one out"):
-        style().prepare("Hi", bound, Tools(TOOLS.functions, "required"), WISH)
     with pytest.raises(InvalidRequest, match="no JSON"):
         style().prepare("Hi", SamplingParams(structured=StructuredOutput(regex="a")), TOOLS, WISH)
+
+
+def test_a_call_that_must_be_made_leaves_no_content_for_a_language_to_bind() -> None:
+    forced = Tools(TOOLS.functions, "required")
+    for structured in (StructuredOutput(json='{"type": "integer"}'), StructuredOutput(regex="a")):
+        _, params = style().prepare("Hi", SamplingParams(structured=structured), forced, WISH)
+        assert params.structured == style().prepare("Hi", PARAMS, forced, WISH)[1].structured
 
 
 def test_harmony_answers_in_json_on_its_final_channel() -> None:

@@ -111,6 +111,15 @@ def test_what_has_no_other_words_is_refused(schema: Any, pointer: str) -> None:
     assert caught.value.pointer == pointer
 
 
+@pytest.mark.parametrize("keyword", ["$defs", "definitions"])
+def test_a_reference_that_lost_its_hash_is_to_the_schema_itself(keyword: str) -> None:
+    lost = {"type": "array", "items": {"$ref": f"/{keyword}/one"}, keyword: {"one": {"type": "boolean"}}}
+    assert rewritten(lost)["items"] == {"$ref": f"#/{keyword}/one"}
+    compile_matcher(StructuredOutput(json=json.dumps(lost)), tokenizer())
+    for other in ({**lost, "$id": "https://example.com/list"}, {**lost, keyword: {"two": True}}, {**lost, keyword: 1}):
+        assert rewritten(other)["items"] == lost["items"]
+
+
 PIECES = st.sampled_from(
     [{"required": ["a"]}, {"required": ["b"]}, {"properties": {"k": {"const": "x"}}}, CAT, DOG, IF_X]
 )

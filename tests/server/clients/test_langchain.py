@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.server.clients.weather import NAME, RESULT, TOOL, GetWeather, Report
+from tests.server.clients.weather import QUESTION as WEATHER
 from tests.server.live import LiveServer
 
 langchain_openai = pytest.importorskip("langchain_openai")
@@ -20,11 +22,7 @@ def chat(server: LiveServer, **more: Any) -> Any:
         model=server.model,
         base_url=f"{server.url}/v1",
         api_key="none",
-        temperature=0,
-        max_tokens=12,
-        max_retries=0,
-        timeout=120,
-        **more,
+        **({"temperature": 0, "max_tokens": 12, "max_retries": 0, "timeout": 120} | more),
     )
 
 
@@ -54,6 +52,34 @@ def test_asynchronous_invoke_and_batch(live_server: LiveServer) -> None:
         assert [answer.content for answer in many] == [one.content] * 3
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("is_response", [False, True], ids=["chats", "responses"])
+def test_a_tool_is_called_and_its_result_read(live_server: LiveServer, is_response: bool) -> None:
+    """Over both of OpenAI's APIs."""
+    model = chat(live_server, max_tokens=80, use_responses_api=is_response)
+    forced = model.bind_tools([TOOL], tool_choice=NAME)
+    said = forced.invoke(WEATHER)
+    [call] = said.tool_calls
+    GetWeather.model_validate(call["args"])
+    first, *rest = forced.stream(WEATHER)
+    for chunk in rest:
+        first += chunk
+    assert [(each["name"], each["args"]) for each in first.tool_calls] == [(call["name"], call["args"])]
+    result = {"role": "tool", "tool_call_id": call["id"], "content": RESULT}
+    answer = model.bind_tools([TOOL], tool_choice="none").invoke([("user", WEATHER), said, result])
+    assert answer.text
+    assert not answer.tool_calls
+
+
+@pytest.mark.parametrize("is_response", [False, True], ids=["chats", "responses"])
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+def test_structured_output(live_server: LiveServer, method: str, is_response: bool) -> None:
+    model = chat(live_server, max_tokens=80, use_responses_api=is_response)
+    whole = model.with_structured_output(Report, method=method).invoke(WEATHER)
+    assert isinstance(whole, Report)
+    *_, last = model.with_structured_output(Report, method=method).stream(WEATHER)
+    assert last == whole
 
 
 class ServersTokenizer:
