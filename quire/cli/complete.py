@@ -87,4 +87,4 @@ def _standard_input() -> str:
 def _print_json(output: object) -> None:
     import msgspec
 
-    print(msgspec.json.encode(output).decode())
+    print(msgspec.json.encode(output, enc_hook=list).decode())  # logprobs are made when they are read
