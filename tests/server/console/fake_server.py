@@ -32,8 +32,8 @@ def slot(table: list[int], position: int) -> int:
 ```
 
 Nothing is lost between two pages, so <b>under four percent</b> of the memory holds nothing at all."""
-ENDLESS = "Count from one to ten thousand."
-"""A message that is answered until the client goes away."""
+ENDLESS = "Write the numbers 1, 2, 3, 4, 5 and so on, one after the other, up to a thousand."
+"""A message that is answered until the client goes away, by a model without temperature too."""
 BROKEN = "fail"
 """A message that is answered with an error."""
 THINKING = "think"
