@@ -136,7 +136,7 @@ class Reader:
             command[command.index("--port") + 1] = port
         if command[0] == "scripts/serve":
             # it prepares .venv first, which only a clone that was prepared already does in no time
-            own = Path(sys.prefix) == ROOT / ".venv"
+            own = Path(sys.prefix) == ROOT / ".venv" and _is_prepared()
             command = [str(ROOT / command[0]), *command[1:]] if own else ["quire", "serve", *command[1:]]
         log = self._folder / "server.log"
         with log.open("wb") as output:
@@ -171,3 +171,9 @@ class Reader:
     def _frame(self, connection: Any) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(connection.recv(timeout=_LONGEST))
         return found
+
+
+def _is_prepared() -> bool:
+    """Whether the scripts have nothing to install: whoever installs by hand leaves no sign that they know."""
+    ask = f"source {ROOT}/scripts/_venv.sh; is_current $venv/.quire-base"
+    return subprocess.run(["bash", "-c", ask], check=False).returncode == 0
