@@ -44,7 +44,7 @@ def ask(case: Any, server: LiveServer) -> None:
 
 
 @schema.parametrize()
-@settings(max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_every_route_keeps_to_its_document(case: Any, fuzzed_server: LiveServer) -> None:
     ask(case, fuzzed_server)
 
