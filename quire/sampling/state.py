@@ -63,7 +63,7 @@ class SamplingState:
         self.reported = torch.full((max_rows + 1,), _NOTHING_REPORTED, dtype=torch.int32, device=device)
         """By row: how many of the most likely tokens it reports beside the drawn one; negative: nothing."""
         self.named = torch.zeros((max_rows + 1, MAX_LOGPROBS), dtype=torch.int64, device=device)
-        """By row: tokens whose logprobs it reports however unlikely they are; 0 behind them."""
+        """By row: tokens whose logprobs it reports however unlikely they are; any tokens behind them."""
         self.adjustments = RowAdjustments(max_rows, vocab_size, device)
         asked = self.adjustments.tensors
         self.grammars = GrammarMasks(asked.masks, asked.is_masked, vocab_size, grammar_cache)
@@ -113,9 +113,8 @@ class SamplingState:
         self._mode = None
 
     def release(self, row: int) -> None:
-        """Free a row; nothing happens where it is free."""
-        if self._params.pop(row, None) is None:
-            return
+        """Free a row, also one whose admission threw half-way; nothing happens where it is free."""
+        self._params.pop(row, None)
         self._mode = None
         if self._reports.pop(row, None) is not None:
             self.reported[row].fill_(_NOTHING_REPORTED)

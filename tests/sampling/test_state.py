@@ -64,6 +64,24 @@ def test_a_released_row_leaves_nothing_behind() -> None:
     assert torch.equal(adjusted(state, 1, [0], logits), logits)
 
 
+def test_an_admission_that_throws_leaves_nothing_to_the_next_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SamplingState(2, 10, CPU)
+
+    def throw(row: int, newcomer: object) -> None:
+        raise RuntimeError("no memory for the grammar")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(state.grammars, "admit", throw)
+        with pytest.raises(RuntimeError, match="no memory"):
+            admit(state, 1, Case([], PICKY, stop_ids=(2,), output=[3], bad_words=((3, 1), (2,))))
+    state.release(1)
+    admit(state, 1, Case([], SamplingParams(temperature=0)))
+    assert not state.mode.adjusts
+    assert state.reports([1]) == []
+    logits = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(adjusted(state, 1, [0], logits), logits)
+
+
 def test_history_on_the_device_equals_history_at_admission() -> None:
     params = SamplingParams(presence_penalty=0.5, frequency_penalty=0.25, repetition_penalty=1.5)
     words = ((1, 2, 3), (2, 4), (5,), (1, 1, 1, 1, 6))
