@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 
 from quire.config.decide_compute import decide_dtype
+from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
+from quire.config.decide_quantization import decide_quantization
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -83,14 +85,16 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     if model.spec.is_encoder:
         raise ConfigError(_weights_alone(asked, model, device))
     _check_seq_len(seq_len, asked, model)
+    core = decide_cpu_core(asked, model, device, [])
+    held, _ = decide_quantization(asked, model, [], cpu_core=core)
     boundless = resolve(asked, model, replace(device, memory_bytes=_BOUNDLESS, host_memory_bytes=_BOUNDLESS))
     resolved, problem = fit(asked, model, device, seq_len)
     limits = boundless.limits
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
-    dtype, core = boundless.dtype, boundless.cpu_core
-    holding = Holding(dtype, decide_packed(asked, model, device, dtype, [], cpu_core=core), core)
-    offloaded = decide_offload(asked, model, device, holding, [])
+    dtype = boundless.dtype
+    holding = Holding(dtype, decide_packed(asked, held, device, dtype, [], cpu_core=core), core)
+    offloaded = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(
         model=model,
@@ -100,7 +104,7 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         kv_dtype=boundless.kv.dtype,
         kv_bytes_per_token=boundless.kv.bytes_per_token,
         block_bytes=boundless.kv.block_bytes,
-        budget=memory_budget(asked, model, device, holding, step, boundless.kv, cpu_blocks, offloaded),
+        budget=memory_budget(asked, held, device, holding, step, boundless.kv, cpu_blocks, offloaded),
         seq_len=seq_len or min(_USUAL_SEQ_LEN, longest),
         resolved=resolved,
         problem=problem,

@@ -43,7 +43,10 @@ def decide_packed(
 ) -> bool:
     """Whether weights that are stored packed stay so; for the native core of a CPU, plain ones of 16 bits too."""
     wanted = asked.model.packed_weights
-    if not any(stored in PACKED for stored in model.weight_bytes):
+    if model.schemes and wanted != "expand" and device.kind == "cuda":
+        choices.append(Choice("packed_weights", "keep", "kernels multiply quantized weights"))
+        return True
+    if not model.schemes and not any(stored in PACKED for stored in model.weight_bytes):
         if wanted != "auto":
             raise ConfigError(f"--packed-weights is {wanted}, but {model.name} has no packed weights; leave it out.")
         return cpu_core

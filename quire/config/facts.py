@@ -11,6 +11,7 @@ from typing import Literal
 from quire.config.dtypes import DTYPE_BYTES
 from quire.core.ggml_types import PACKED
 from quire.spec.model import ModelSpec
+from quire.spec.quantization import WeightScheme
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -27,6 +28,8 @@ class ModelFacts:
     """By tensor of the spec: the dtype or ggml type it is stored in; those left out are stored in `dtype`."""
     other_bytes: Mapping[str, int] = field(default_factory=dict)
     """Bytes of weights that the spec does not describe, by stored dtype."""
+    schemes: Mapping[str, WeightScheme] = field(default_factory=dict)
+    """Of the parts of matrices that are quantized, by name."""
 
     def kind(self, tensor: str) -> str:
         """How a tensor of the spec is stored."""
@@ -37,8 +40,13 @@ class ModelFacts:
         """Bytes of weights by stored dtype, the largest first."""
         sizes: Counter[str] = Counter(self.other_bytes)
         for tensor in self.spec.tensors():
-            kind = self.kind(tensor.name)
-            sizes[kind] += stored_bytes(kind, tensor.num_elements)
+            scheme = self.schemes.get(tensor.name.removesuffix(".weight")) if tensor.use == "matrix" else None
+            if scheme is None:
+                kind = self.kind(tensor.name)
+                sizes[kind] += stored_bytes(kind, tensor.num_elements)
+            else:
+                rows, columns = tensor.shape
+                sizes[str(scheme)] += scheme.held_bytes(rows, columns)
         return dict(sizes.most_common())
 
     @property

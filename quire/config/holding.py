@@ -7,7 +7,8 @@ from itertools import groupby
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.core.ggml_types import PACKED
-from quire.spec.matrix import MatrixSpec
+from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.quantization import WeightScheme
 
 _PANEL, _GROUP = 16, 32
 """Rows and columns that the native core of CPUs pads to."""
@@ -31,11 +32,11 @@ class Holding:
 
     def matrix_bytes(self, model: ModelFacts, matrix: MatrixSpec) -> int:
         """All parts of a matrix and its bias."""
-        parts = [(model.kind(matrix.weight(part).name), part.rows) for part in matrix.parts]
         bias = self.vector_bytes(matrix.rows) if matrix.bias else 0
         if self.cpu_core:
-            return bias + self._core_bytes(parts, matrix.columns)
-        return bias + sum(self._part_bytes(kind, rows * matrix.columns) for kind, rows in parts)
+            layouts = [(self._core_layout(model, matrix, part), part.rows) for part in matrix.parts]
+            return bias + _core_bytes(layouts, matrix.columns)
+        return bias + sum(self._part_bytes(model, matrix, part) for part in matrix.parts)
 
     def vector_bytes(self, size: int) -> int:
         """A norm or a bias."""
@@ -45,22 +46,35 @@ class Holding:
         """Weights that nothing describes: plain ones in `dtype`, others as they are stored."""
         return size // dtype_bytes(kind) * dtype_bytes(self.dtype) if kind in COMPUTE_DTYPES else size
 
-    def _part_bytes(self, kind: str, num_elements: int) -> int:
+    def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
+        kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
+        scheme = model.schemes.get(part.name)
+        if self.keep_packed and scheme is not None:
+            return scheme.held_bytes(part.rows, matrix.columns)
         if self.keep_packed and kind in PACKED:
             return PACKED[kind].bytes_of(num_elements)
         return num_elements * dtype_bytes(self.dtype)
 
-    def _core_bytes(self, parts: Sequence[tuple[str, int]], columns: int) -> int:
-        """Neighbours that are held alike are one matrix, in whole panels of rows."""
-        runs = groupby(parts, key=lambda part: self._core_layout(part[0]))
-        return sum(
-            _padded(sum(rows for _, rows in run), _PANEL) * _core_row_bytes(layout, columns) for layout, run in runs
-        )
-
-    def _core_layout(self, kind: str) -> str:
+    def _core_layout(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> str:
+        kind = model.kind(matrix.weight(part).name)
+        scheme = model.schemes.get(part.name)
+        if scheme is not None:
+            return _quantized_layout(scheme, matrix.columns) if self.keep_packed else "float32"
         if self.keep_packed and kind in PACKED:
             return _EXACT.get(kind, _CONVERTED)
         return kind if self.keep_packed and kind in COMPUTE_DTYPES else "float32"
+
+
+def _quantized_layout(scheme: WeightScheme, columns: int) -> str:
+    """As `ops/cpu/quantized_rows.py` chooses: all but whole numbers in groups of 32 columns go through floats."""
+    in_groups = columns % _GROUP == 0 and (scheme.group or columns) % _GROUP == 0 and not scheme.act_order
+    return _IN_4_BITS if scheme.codes == "int4" and in_groups else _CONVERTED
+
+
+def _core_bytes(parts: Sequence[tuple[str, int]], columns: int) -> int:
+    """Neighbours that are held alike are one matrix, in whole panels of rows; `parts` are layouts and rows."""
+    runs = groupby(parts, key=lambda part: part[0])
+    return sum(_padded(sum(rows for _, rows in run), _PANEL) * _core_row_bytes(layout, columns) for layout, run in runs)
 
 
 def _core_row_bytes(layout: str, columns: int) -> int:

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from quire.config.bounds import check
+from quire.spec.quantization import Online
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 PackedWeights = Literal["auto", "keep", "expand"]
@@ -34,6 +35,10 @@ class ModelConfig:
     """Weights that are stored packed, as in GGUF files: keep them so, or expand them once when they are loaded, which
     takes more memory and less time. auto: keep them on a CPU with the native core, which multiplies packed weights;
     elsewhere expand where that takes at most half of what quire may use."""
+    quantization: Online | None = None
+    """Quantize 16-bit weights as they are loaded, one matrix at a time: fp8 (E4M3) or int8, a scale for each row and,
+    for activations, each token. The embedding and the output head stay as they are. A checkpoint that is quantized
+    already needs no flag. Unset: weights stay as they are stored."""
     cpu_compute: CpuCompute = "fast"
     """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
     weights are packed, those of prompts in bfloat16 where the CPU has AMX; a token's numbers do not depend on what is

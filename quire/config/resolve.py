@@ -19,6 +19,7 @@ from quire.config.decide_memory import (
     memory_budget,
 )
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
+from quire.config.decide_quantization import decide_quantization
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -42,6 +43,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     core = decide_cpu_core(asked, model, device, choices)
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
+    model, quantization = decide_quantization(asked, model, choices, cpu_core=core)
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
     kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
@@ -73,6 +75,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         tensor_share=budget.of_tensors,
         choices=tuple(choices),
         keep_packed=keep_packed,
+        quantization=quantization,
         random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
         uses_transformers=uses_transformers,

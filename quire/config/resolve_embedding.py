@@ -53,6 +53,10 @@ def _places(seqs: int, longest: int, dtype: str) -> KVLayout:
 
 def _refuse_measuring(asked: EngineConfig) -> None:
     """A setting is honoured or refused, never ignored."""
+    if asked.model.quantization is not None:
+        raise ConfigError(
+            f"--quantization is {asked.model.quantization}, which is for models that generate; leave it out to embed."
+        )
     if asked.model.load_format == "dummy":
         raise ConfigError("--load-format is dummy, which is for models that generate; leave it out to embed.")
     if asked.model.model_impl == "transformers":

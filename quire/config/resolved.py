@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from quire.spec.quantization import Online
+
 PreemptionMode = Literal["auto", "recompute", "swap"]
 
 
@@ -111,6 +113,8 @@ class Resolved:
     """Bytes of a device's memory that weights, KV and the largest step may take together."""
     keep_packed: bool = False
     """Whether weights that are stored packed stay so in memory."""
+    quantization: Online | None = None
+    """What plain weights are quantized to as they are loaded."""
     random_weights: bool = False
     """Whether weights are random (dummy) instead of read."""
     uses_transformers: bool = False

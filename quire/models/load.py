@@ -12,6 +12,7 @@ from quire.layers.norm import Norm
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected
 from quire.models.language_model import LanguageModel
+from quire.spec.quantization import ANY
 
 
 class TensorSource(Protocol):
@@ -97,7 +98,10 @@ def _check_all(expected: Mapping[str, Expected], names: Sequence[str]) -> None:
 
 
 def _give(expected: Expected, stored: StoredTensor, progress: Progress | None) -> None:
-    assert stored.shape == expected.shape, f"{stored.name} has shape {stored.shape}, not {expected.shape}"
+    fits = len(stored.shape) == len(expected.shape) and all(
+        size in (given, ANY) for given, size in zip(stored.shape, expected.shape, strict=True)
+    )
+    assert fits, f"{stored.name} has shape {stored.shape}, not {expected.shape}"
     expected.take(stored)
     if progress is not None:
         progress(stored.data.nbytes)

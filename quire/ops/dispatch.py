@@ -43,6 +43,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "token_logprobs": ("cuda",),
     "linear": ("cuda",),
     "packed_linear": ("tape",),
+    "quantized_linear": (),
 }
 """By op: where it runs in another way than the reference's."""
 

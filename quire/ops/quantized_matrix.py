@@ -1,15 +1,12 @@
 """QuantizedMatrix: a matrix in 8 or 4 bits with a scale for each row and group of columns, as ops multiply by it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 
-Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int4", "nf4"]
-"""What one stored number means: a small float, a whole number, or a place in NF4's table of 16 values."""
+from quire.core.quantized import Activations, Codes
 
-Activations = Literal["as they are", "a scale each token", "a scale each group", "one scale"]
-"""How x is quantized before it is multiplied: not, by its own largest value, or by the checkpoint's scale."""
+__all__ = ["Activations", "Codes", "QuantizedMatrix", "chunk_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +19,10 @@ class QuantizedMatrix:
 
     codes: Codes
     values: Tensor
-    """[rows, columns] of float8 or int8; or uint8 [rows, columns / 2], two codes of 4 bits a byte (see `chunk`)."""
+    """[rows, columns] of float8, of int8 or, with `zeros`, of uint8; or uint8 [rows, columns / 2], two codes of 4 bits
+    a byte (see `chunk`)."""
     scales: Tensor
-    """[rows, groups]."""
+    """[rows, groups] of a floating-point type; the last group may be shorter than the others."""
     zeros: Tensor | None
     """[rows, groups] uint8, unsigned codes of 4 or 8 bits; None where codes are signed (int4: less 8) or floats."""
     columns: int

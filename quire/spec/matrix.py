@@ -53,7 +53,10 @@ class MatrixSpec:
     def bias_of(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's bias, whose order is that of the rows."""
         layouts = [AS_STORED if isinstance(one, Transposed) else one for one in (part.layout, part.gguf_layout)]
-        return TensorSpec(f"{part.name}.bias", (part.rows,), "vector", part.role, "bias", self.layer, *layouts)
+        layout, gguf_layout = layouts
+        return TensorSpec(
+            f"{part.name}.bias", (part.rows,), "vector", part.role, "bias", self.layer, layout, gguf_layout
+        )
 
     def tensors(self) -> Iterator[TensorSpec]:
         for part in self.parts:

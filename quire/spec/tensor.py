@@ -26,6 +26,10 @@ class TensorSpec:
     layout: Layout = AS_STORED
     """In Hugging Face's files."""
     gguf_layout: Layout = AS_STORED
+    kinds: tuple[str, ...] = ()
+    """Dtypes that it may be stored in, where it holds some of a quantized weight; empty: what its use allows."""
+    optional: bool = False
+    """Whether a checkpoint may lack it."""
 
     @property
     def num_elements(self) -> int:

@@ -81,5 +81,5 @@ def open_cache(path: Path, resolved: Resolved) -> PackedCache | None:
         return None
     found = find_model(path)
     files = found.safetensors if found.gguf is None else [found.gguf]
-    kept = "kept" if resolved.keep_packed else "expanded"
+    kept = resolved.quantization or ("kept" if resolved.keep_packed else "expanded")
     return open_packed_cache(cache_folder().parent / "packed", files, f"{QUIRE_VERSION}, {kept}")

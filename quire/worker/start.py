@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -14,6 +15,7 @@ from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.gguf import GgufMethod
 from quire.layers.quant.packed import PackedMethod
+from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
@@ -21,12 +23,15 @@ from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.match import Matched
+from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
+from quire.spec.quantization import online_schemes
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, start_core
@@ -115,7 +120,7 @@ def _own_model(
     checkpoint = None if resolved.random_weights else open_described(described)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    policy = WeightPolicy(dtype, device, _method(resolved, dtype, core), kept)
+    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, core), kept)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
@@ -148,8 +153,21 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
         core.loaded(worked=worked)
 
 
-def _method(resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
+def _method(matched: Matched, resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
     """How matrices are held and multiplied by."""
+    schemes = _schemes(matched, resolved)
+    keep = resolved.keep_packed
     if core is not None:
-        return PackedMethod(Packing(core.machine, core.cache), keep=resolved.keep_packed)
-    return GgufMethod(dtype) if resolved.keep_packed else DenseMethod(dtype)
+        return PackedMethod(Packing(core.machine, core.cache), keep=keep, schemes=schemes)
+    if schemes:
+        return QuantizedMethod(schemes, dtype, DenseMethod(dtype), expand=not keep)
+    return GgufMethod(dtype) if keep else DenseMethod(dtype)
+
+
+def _schemes(matched: Matched, resolved: Resolved) -> Schemes:
+    """How the parts of matrices are quantized; random weights are so as they are made."""
+    if resolved.quantization is not None:
+        return online_schemes(matched.spec, resolved.quantization)
+    if resolved.random_weights:
+        return {part: replace(scheme, method="online") for part, scheme in matched.schemes.items()}
+    return matched.schemes

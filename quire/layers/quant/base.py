@@ -30,12 +30,16 @@ class Weight(nn.Module, ABC):
         """The tensors that it takes from a checkpoint."""
         first = 0
         for number, part in enumerate(self._matrix.parts):
-            weight, rows = self._matrix.weight(part), slice(first, first + part.rows)
-            yield Expected(weight.name, weight.shape, partial(self._take, number, rows))
+            rows = slice(first, first + part.rows)
+            yield from self._expected_part(number, rows)
             if self._matrix.bias:
                 bias = self._matrix.bias_of(part)
                 yield Expected(bias.name, bias.shape, partial(self._take_bias, rows))
             first += part.rows
+
+    def _expected_part(self, number: int, rows: slice) -> ExpectedTensors:
+        weight = self._matrix.weight(self._matrix.parts[number])
+        yield Expected(weight.name, weight.shape, partial(self._take, number, rows))
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

@@ -1,16 +1,24 @@
 """Weights in the layouts of the native CPU core."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.incoming import IncomingPart
 from quire.layers.stored import StoredTensor
-from quire.layers.weights import dense
+from quire.layers.weights import ExpectedTensors, dense
 from quire.ops.cpu.matrix import StoredRows
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.packing import Packing
+from quire.ops.cpu.quantized_rows import rows_for_core
 from quire.ops.functional import packed_linear
+from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.dequantize_matrix import dequantize_matrix
 from quire.spec.matrix import MatrixSpec
+from quire.spec.quantization import WeightScheme
 
 _HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 
@@ -18,10 +26,15 @@ _HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 class PackedWeight(Weight):
     """All parts of a matrix together, its bias included; they are packed when the last of them has come."""
 
-    def __init__(self, matrix: MatrixSpec, packing: Packing, keep: bool) -> None:
+    def __init__(self, matrix: MatrixSpec, packing: Packing, keep: bool, schemes: Mapping[str, WeightScheme]) -> None:
         super().__init__(matrix, torch.float32, torch.device("cpu"))
         self._packing = packing
         self._keep = keep
+        self._incoming = {
+            number: IncomingPart(part, matrix.columns, schemes[part.name], partial(self._take_quantized, number))
+            for number, part in enumerate(matrix.parts)
+            if part.name in schemes
+        }
         self._stored: dict[int, StoredRows] = {}
         self._packed: PackedLinear | None = None
 
@@ -36,8 +49,19 @@ class PackedWeight(Weight):
         assert self._packed is not None, f"{self._matrix.name} was not loaded"
         return self._packed
 
+    def _expected_part(self, number: int, rows: slice) -> ExpectedTensors:
+        incoming = self._incoming.get(number)
+        return super()._expected_part(number, rows) if incoming is None else incoming.expected()
+
     def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
-        self._stored[number] = self._rows_of(stored)
+        self._take_rows(number, self._rows_of(stored))
+
+    def _take_quantized(self, number: int, part: QuantizedMatrix) -> None:
+        kept = rows_for_core(part) if self._keep else StoredRows("float32", dequantize_matrix(part), part.rows)
+        self._take_rows(number, kept)
+
+    def _take_rows(self, number: int, rows: StoredRows) -> None:
+        self._stored[number] = rows
         if len(self._stored) == len(self._matrix.parts):
             parts = [self._stored.pop(place) for place in range(len(self._matrix.parts))]
             # the bias may come later: the packed weight reads it where it is
@@ -55,9 +79,11 @@ class PackedWeight(Weight):
 class PackedMethod(LinearMethod):
     """Every matrix in its own numbers or, where they are not kept, in float32."""
 
-    def __init__(self, packing: Packing, *, keep: bool) -> None:
+    def __init__(self, packing: Packing, *, keep: bool, schemes: Mapping[str, WeightScheme] | None = None) -> None:
+        """`schemes` are those of quantized parts, by name."""
         self._packing = packing
         self._keep = keep
+        self._schemes = schemes or {}
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
-        return PackedWeight(matrix, self._packing, self._keep)
+        return PackedWeight(matrix, self._packing, self._keep, self._schemes)

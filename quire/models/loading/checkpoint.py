@@ -14,6 +14,7 @@ from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.layouts import laid_out
 from quire.models.loading.mapped_file import MappedFile
 from quire.models.loading.match import Found
+from quire.models.loading.quantization.schemes import Schemes
 from quire.ops.reference.gguf.dequantize import TYPES
 from quire.spec.model import ModelSpec
 
@@ -29,9 +30,18 @@ class Entry:
 class Checkpoint:
     """Opening maps its files and checks their headers; no weight is read before it is used."""
 
-    def __init__(self, spec: ModelSpec, entries: Mapping[str, Entry], config: Mapping[str, Any], source: str) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        entries: Mapping[str, Entry],
+        config: Mapping[str, Any],
+        source: str,
+        schemes: Schemes | None = None,
+    ) -> None:
         """`entries` are in the order of the files."""
         self.spec = spec
+        self.schemes = schemes or {}
+        """Of the parts of matrices that are quantized."""
         self._entries = dict(entries)
         self._config = dict(config)
         self._source = source
@@ -91,7 +101,7 @@ def open_described(model: DescribedModel) -> Checkpoint:
         file = model.files[found.span.name]
         mapped[file] = mapped.get(file) or MappedFile(file)
         entries[name] = Entry(mapped[file], found)
-    return Checkpoint(model.matched.spec, entries, model.config, str(path))
+    return Checkpoint(model.matched.spec, entries, model.config, str(path), model.matched.schemes)
 
 
 def _check_type(found: Found, path: Path) -> None:

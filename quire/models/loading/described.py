@@ -10,9 +10,11 @@ from quire.core.errors import CheckpointError
 from quire.models.loading.folder import find_model, read_gguf_parts, read_tensors
 from quire.models.loading.gguf_config import gguf_config
 from quire.models.loading.json_object import read_json_object
-from quire.models.loading.match import Matched, check_format, match
+from quire.models.loading.match import Matched, match
+from quire.models.loading.match_safetensors import match_safetensors
+from quire.models.loading.quantization.read import read_quantization
 from quire.models.loading.spans import TensorSpan
-from quire.models.loading.tensor_names import gguf_names, safetensors_names
+from quire.models.loading.tensor_names import gguf_names
 from quire.models.registry import describe, describe_gguf
 
 
@@ -50,17 +52,15 @@ def describe_local(path: Path, impl: ModelImpl = "auto") -> DescribedModel:
     if found.gguf is not None:
         return _of_gguf(found.gguf)
     config = read_json_object(found.config)
-    check_format(config, str(found.config))
+    scheme_of = read_quantization(config, str(found.config))
     spec = describe(config, str(found.config), impl)
     tensors = read_tensors(found.safetensors)
     spans = [span for file in tensors.values() for span in sorted(file, key=lambda span: span.start)]
     files = {span.name: file for file, held in tensors.items() for span in held}
-    if not spans:
-        return DescribedModel(path, config, Matched(spec, {}), {}, (), is_gguf=False)
     if not spec.is_described:
         return DescribedModel(path, config, Matched(spec, {}), files, spans, is_gguf=False)
-    names = safetensors_names(spec, files)
-    return DescribedModel(path, config, match(spec, spans, names, str(found.config.parent)), files, (), is_gguf=False)
+    matched = match_safetensors(spec, spans, scheme_of, str(found.config.parent))
+    return DescribedModel(path, config, matched, files, (), is_gguf=False)
 
 
 def _of_gguf(path: Path) -> DescribedModel:

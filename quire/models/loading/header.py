@@ -16,9 +16,10 @@ from quire.models.loading.default_model import fetch_default_model
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.folder import CONFIG
 from quire.models.loading.hub import cached_folder, fetch_header, is_hub_id
-from quire.models.loading.match import Matched, check_format, match
+from quire.models.loading.match import Matched
+from quire.models.loading.match_safetensors import match_safetensors
+from quire.models.loading.quantization.read import read_quantization
 from quire.models.loading.spans import TensorSpan
-from quire.models.loading.tensor_names import safetensors_names
 from quire.models.registry import describe
 
 _USUAL_DTYPE = "float32"
@@ -64,19 +65,17 @@ def _hub_facts(repo: str, revision: str | None, impl: ModelImpl) -> ModelFacts:
             raise
         return _local_facts(folder, repo, impl)
     source = f"{repo}/{CONFIG}"
-    check_format(header.config, source)
+    scheme_of = read_quantization(header.config, source)
     spec = describe(header.config, source, impl)
     dtype = _config_dtype(header.config) or _most_common_float(header.tensors)
     if not spec.is_described:
         return ModelFacts(repo, spec, dtype, other_bytes=_bytes_by_dtype(header.tensors))
-    names = safetensors_names(spec, [span.name for span in header.tensors])
-    matched = match(spec, header.tensors, names, repo)
-    return _facts(repo, matched, dtype)
+    return _facts(repo, match_safetensors(spec, header.tensors, scheme_of, repo), dtype)
 
 
 def _facts(name: str, matched: Matched, dtype: str) -> ModelFacts:
     kinds = {tensor: found.span.dtype for tensor, found in matched.found.items()}
-    return ModelFacts(name, matched.spec, dtype, kinds)
+    return ModelFacts(name, matched.spec, dtype, kinds, schemes=matched.schemes)
 
 
 def _dtype(model: DescribedModel) -> str:

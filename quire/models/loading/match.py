@@ -2,22 +2,23 @@
 that quire does not have is an error that names it. Torch-free.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from quire.config.dtypes import PLAIN_FLOATS
 from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
-from quire.models.families.dimensions import text_values
+from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import FileNames
 from quire.spec.layout import Layout, file_shape
 from quire.spec.model import ModelSpec
+from quire.spec.quantization import ANY
 from quire.spec.tensor import TensorSpec
 
 FORMATS = "float32, float16 and bfloat16 weights in safetensors files, and GGUF files"
+"""Where no quantization_config says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +38,8 @@ class Matched:
     """Without a head where the checkpoint has none."""
     found: dict[str, Found]
     """By the tensor's name in the spec."""
-
-
-def check_format(config: Mapping[str, Any], source: str) -> None:
-    """Refuse weights in a format that quire does not have."""
-    values = text_values(config)
-    quantization = values.get("quantization_config") or values.get("compression_config")
-    if not quantization:
-        return
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-    named = repr(str(method)[:60]) if method else "a format without a name"
-    raise CheckpointError(
-        f"{source}: quantization_config gives {named}, which quire does not run yet; it runs {FORMATS}."
-    )
+    schemes: Schemes = field(default_factory=dict)
+    """Of the parts of matrices that are quantized."""
 
 
 def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source: str) -> Matched:
@@ -62,9 +52,8 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
             continue
         if tensor.name in found:
             raise CheckpointError(f"{source} holds tensor {tensor.name!r} twice, the second as {span.name[:80]!r}.")
-        found[tensor.name] = Found(tensor, span, names.layout(tensor))
-        _check(found[tensor.name], source)
-    missing = [tensor.name for tensor in spec.tensors() if tensor.name not in found]
+        found[tensor.name] = _checked(Found(tensor, span, names.layout(tensor)), source)
+    missing = [tensor.name for tensor in names.tensors if tensor.name not in found and not tensor.optional]
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
         return Matched(spec.without_head(), found)
     if missing:
@@ -84,9 +73,11 @@ def _check_unused(span: TensorSpan, names: FileNames, spec: ModelSpec, source: s
     )
 
 
-def _check(found: Found, source: str) -> None:
+def _checked(found: Found, source: str) -> Found:
     tensor, span = found.tensor, found.span
     where = f"{source}: tensor {span.name[:80]!r}"
+    if tensor.kinds:
+        return replace(found, span=_checked_codes(tensor, span, where))
     if span.dtype not in PLAIN_FLOATS and not (span.dtype in PACKED and tensor.use == "matrix"):
         allowed = "a plain floating-point type" if tensor.use == "vector" else FORMATS
         raise CheckpointError(f"{where} is stored as {span.dtype}, which quire does not run there; it runs {allowed}.")
@@ -96,6 +87,28 @@ def _check(found: Found, source: str) -> None:
             f"{where} has shape {list(span.shape)}, and the model's config asks for {list(shape)}; the weights and the "
             "config do not belong together."
         )
+    return found
+
+
+def _checked_codes(tensor: TensorSpec, span: TensorSpan, where: str) -> TensorSpan:
+    """A tensor that holds some of a quantized weight, in the shape that the format gives it."""
+    if span.dtype not in tensor.kinds:
+        raise CheckpointError(
+            f"{where} is stored as {span.dtype}, and the quantization_config asks for {' or '.join(tensor.kinds)}; the "
+            "weights and the config do not belong together."
+        )
+    if _without_ones(tensor.shape) == _without_ones(span.shape):
+        return replace(span, shape=tensor.shape)
+    if tensor.shape == (ANY,) and len(span.shape) == 1:
+        return span
+    raise CheckpointError(
+        f"{where} has shape {list(span.shape)}, and the quantization_config asks for {list(tensor.shape)}; the weights "
+        "and the config do not belong together."
+    )
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _count(names: Iterable[str]) -> str:

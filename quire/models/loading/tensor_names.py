@@ -1,10 +1,11 @@
 """What the tensors of a spec are called in the files of each format, and what the files do to them. Torch-free."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from quire.models.loading.gguf_rope import FACTOR_TENSORS
+from quire.models.loading.quantization.schemes import Schemes, stored_tensors, unused_patterns
 from quire.spec.layout import Layout
 from quire.spec.model import ModelSpec
 from quire.spec.tensor import TensorSpec
@@ -37,6 +38,9 @@ _GGUF_STEMS = {
 }
 """By role. The roles of a family's tensors, not the family, say what they are called."""
 
+_SCALE = (".weight_scale_inv", ".weight_scale")
+"""DeepSeek's name of what all others call a scale; it is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
@@ -44,6 +48,8 @@ class FileNames:
 
     spelled: Mapping[str, TensorSpec]
     """Name in the file → what it holds."""
+    tensors: tuple[TensorSpec, ...]
+    """All that the model takes."""
     layout: Callable[[TensorSpec], Layout]
     unused: re.Pattern[str]
     """Names in the file that hold nothing the model needs."""
@@ -52,17 +58,23 @@ class FileNames:
         return self.spelled.get(name)
 
 
-def safetensors_names(spec: ModelSpec, names: Iterable[str]) -> FileNames:
+def safetensors_names(spec: ModelSpec, names: Iterable[str], schemes: Schemes | None = None) -> FileNames:
     """Hugging Face's; checkpoints saved without a head leave the prefix out, old ones have other endings."""
-    tensors = {tensor.name: tensor for tensor in spec.tensors()}
+    tensors = {tensor.name: tensor for tensor in stored_tensors(spec, schemes or {})}
     spelled: dict[str, TensorSpec] = {}
     for name in names:
-        current = _current(name, spec.renamed)
-        found = tensors.get(current) or tensors.get(spec.prefix + current)
+        found = tensors.get(current_name(spec, name, tensors))
         if found is not None:
             spelled[name] = found
-    unused = "|".join((*spec.unused, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in spec.unused)))
-    return FileNames(spelled, lambda tensor: tensor.layout, re.compile(unused or r"(?!)"))
+    patterns = [*spec.unused, *unused_patterns(schemes or {})]
+    unused = "|".join((*patterns, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in patterns)))
+    return FileNames(spelled, tuple(tensors.values()), lambda tensor: tensor.layout, re.compile(unused or r"(?!)"))
+
+
+def current_name(spec: ModelSpec, name: str, known: Container[str]) -> str:
+    """What a tensor of a file is called in the spec."""
+    current = _current(name, (*spec.renamed, _SCALE))
+    return current if current in known else spec.prefix + current
 
 
 def gguf_names(spec: ModelSpec) -> FileNames:
@@ -74,7 +86,7 @@ def gguf_names(spec: ModelSpec) -> FileNames:
             block = "" if tensor.layer is None else f"blk.{tensor.layer}."
             spelled[f"{block}{stem}.{tensor.ending}"] = tensor
     unused = "|".join(re.escape(name) for name in FACTOR_TENSORS)  # part of the config
-    return FileNames(spelled, lambda tensor: tensor.gguf_layout, re.compile(unused))
+    return FileNames(spelled, tuple(spec.tensors()), lambda tensor: tensor.gguf_layout, re.compile(unused))
 
 
 def _current(name: str, renamed: Iterable[tuple[str, str]]) -> str:

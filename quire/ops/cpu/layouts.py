@@ -14,6 +14,10 @@ FLOATS = {"float32": (F32, 4), "float16": (F16, 5), "bfloat16": (BF16, 6)}
 EXACT = {"Q4_0": (Q4, 0), "Q4_1": (Q4, 1), "Q4_K": (Q4, 2), "Q8_0": (Q8, 3)}
 """Packed types that a layout holds as they are. All others go through floats to 8 bits, which are finer than theirs.
 Both: layout and source, by kind."""
+MULTIPLIED = {"int4": (Q4, 1), "int8": (Q8, 3)}
+"""Blocks as Q4_1 and Q8_0 have them, whose scales are multiplied already, as float16 would not hold them well."""
+IN_8_BITS = "float32 in 8 bits"
+"""Floats that are to be rounded to 8 bits."""
 
 
 class MatrixForm(msgspec.Struct, frozen=True):
@@ -30,7 +34,7 @@ class MatrixForm(msgspec.Struct, frozen=True):
 
 def layout_of(kind: str) -> int:
     """The layout that holds tensors of a type."""
-    return (FLOATS.get(kind) or EXACT.get(kind) or (Q8, 0))[0]
+    return (FLOATS.get(kind) or EXACT.get(kind) or MULTIPLIED.get(kind) or (Q8, 0))[0]
 
 
 def is_converted(kind: str) -> bool:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.layouts import EXACT, F32, FLOATS, MatrixForm, core_matrix, is_converted, layout_of
+from quire.ops.cpu.layouts import (
+    EXACT,
+    F32,
+    FLOATS,
+    IN_8_BITS,
+    MULTIPLIED,
+    MatrixForm,
+    core_matrix,
+    is_converted,
+    layout_of,
+)
 from quire.ops.reference.gguf.dequantize import dequantize
 
 if TYPE_CHECKING:
@@ -103,13 +113,15 @@ _ROWS_AT_ONCE = 1024
 
 
 def _fill_part(machine: "_core.Machine", part: StoredRows, columns: int, first_row: int, data: Tensor) -> None:
-    if not part.is_converted:
-        source = (FLOATS.get(part.kind) or EXACT[part.kind])[1]
+    held = FLOATS.get(part.kind) or EXACT.get(part.kind) or MULTIPLIED.get(part.kind)
+    if held is not None:
+        source = held[1]
         stored = part.data.contiguous()
         machine.pack_rows(source, stored.data_ptr(), part.rows, columns, part.layout, first_row, data.data_ptr())
         return
     for start in range(0, part.rows, _ROWS_AT_ONCE):
-        floats = dequantize(part.data[start : start + _ROWS_AT_ONCE], part.kind, torch.float32).contiguous()
+        some = part.data[start : start + _ROWS_AT_ONCE]
+        floats = (some if part.kind == IN_8_BITS else dequantize(some, part.kind, torch.float32)).contiguous()
         machine.pack_rows(
             _FLOAT_SOURCE, floats.data_ptr(), len(floats), columns, part.layout, first_row + start, data.data_ptr()
         )

@@ -84,9 +84,9 @@ def test_dtype_of_the_files_where_the_config_has_none(tmp_path: Path) -> None:
 
 
 def test_weights_in_a_format_that_quire_lacks_are_refused(tmp_path: Path) -> None:
-    write_config(tmp_path, LLAMA_3_8B | {"quantization_config": {"quant_method": "gptq"}})
+    write_config(tmp_path, LLAMA_3_8B | {"quantization_config": {"quant_method": "hqq"}})
     write_safetensors(tmp_path / "model.safetensors", {"qweight": ("I32", (512, 4096)), "scales": ("F16", (32, 4096))})
-    with pytest.raises(CheckpointError, match="quantization_config gives 'gptq', which quire does not run yet"):
+    with pytest.raises(CheckpointError, match="quantization_config gives 'hqq', which quire does not run"):
         read_model_facts(str(tmp_path))
 
 
@@ -156,8 +156,8 @@ def test_empty_folder_and_lone_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_quantised_config_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="quantization_config gives 'gptq', which quire does not run yet"):
-        read_model_facts(str(write_config(tmp_path, TINY | {"quantization_config": {"quant_method": "gptq"}})))
+    with pytest.raises(CheckpointError, match="quantization_config gives 'hqq', which quire does not run"):
+        read_model_facts(str(write_config(tmp_path, TINY | {"quantization_config": {"quant_method": "hqq"}})))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from quire.core.errors import CheckpointError
-from quire.models.loading.match import Matched, check_format, match
+from quire.models.loading.match import Matched, match
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import gguf_names, safetensors_names
 from quire.models.registry import describe
@@ -106,17 +106,3 @@ def test_matrices_are_plain_or_of_ggml(dtype: str) -> None:
     with pytest.raises(CheckpointError, match=f"is stored as {dtype}.*it runs float32, float16 and bfloat16 weights"):
         matched(lm_head__weight=span(HEAD, dtype, (32, 8)))
     assert matched(lm_head__weight=span(HEAD, "Q8_0", (32, 8))).found[HEAD].span.dtype == "Q8_0"
-
-
-@pytest.mark.parametrize("field", ["quantization_config", "compression_config"])
-def test_formats_that_quire_lacks(field: str) -> None:
-    with pytest.raises(
-        CheckpointError, match=r"config\.json: quantization_config gives 'gptq', which quire does not run"
-    ):
-        check_format({field: {"quant_method": "gptq"}}, "config.json")
-    with pytest.raises(CheckpointError, match="gives 'gptq'"):
-        check_format({"text_config": {field: {"quant_method": "gptq"}}}, "config.json")
-    with pytest.raises(CheckpointError, match="gives a format without a name"):
-        check_format({field: "yes"}, "config.json")
-    check_format({field: None}, "config.json")
-    check_format({field: {}}, "config.json")

@@ -23,6 +23,7 @@ from tests.models.loading.files import (
 
 QUERY = "model.layers.1.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
+METHODS = "it runs compressed-tensors, fp8, gptq, awq, bitsandbytes"
 SUPPORTED = "it runs float32, float16 and bfloat16 weights in safetensors files, and GGUF files"
 Write = Callable[[Path], Path]
 
@@ -48,6 +49,13 @@ def folder(config: dict[str, Any] | None = None, without: str = "", **changes: A
 
 def quantized(**fields: Any) -> Write:
     return folder({"quantization_config": fields})
+
+
+def compressed(weights: dict[str, Any] | None = None, inputs: dict[str, Any] | None = None, **fields: Any) -> Write:
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 128, **(weights or {})}}
+    groups = {"group_0": {**group, "input_activations": inputs}}
+    common = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups}
+    return quantized(**(common | fields))
 
 
 def tensors(**changes: Shapes) -> Write:
@@ -82,30 +90,89 @@ def other_architecture(name: str) -> dict[str, Any]:
     return {**renamed, "general.architecture": name}
 
 
+GPTQ_CONFIG = {"quant_method": "gptq", "bits": 4, "group_size": -1}
+GPTQ_SCALES = QUERY.replace(".weight", ".scales")
+GPTQ_ZEROS = {QUERY.replace(".weight", ".qzeros"): ("I32", (1, 1))}
 GPTQ = {QUERY.replace(".weight", ".qweight"): ("I32", (1, 8)), QUERY.replace(".weight", ".scales"): ("F16", (1, 8))}
 REFUSED: dict[str, tuple[Write, list[str]]] = {
-    "an unknown format": (quantized(quant_method="hqq"), ["quantization_config gives 'hqq'", SUPPORTED]),
-    "a format without a name": (quantized(bits=4), ["a format without a name", SUPPORTED]),
+    "an unknown format": (quantized(quant_method="hqq"), ["quantization_config gives 'hqq'", METHODS]),
+    "a format without a name": (quantized(bits=4), ["a format without a name", METHODS]),
+    "a format that is no object": (folder({"quantization_config": "gptq"}), ["quantization_config is 'gptq', but it"]),
     "a format in a nested config": (
         folder({"text_config": {"quantization_config": {"quant_method": "quark"}}}),
-        ["gives 'quark'", SUPPORTED],
+        ["gives 'quark'", METHODS],
     ),
-    "fp8 by its config": (quantized(quant_method="fp8", activation_scheme="dynamic"), ["gives 'fp8'", SUPPORTED]),
+    "mxfp4": (quantized(quant_method="mxfp4"), ["gives 'mxfp4'", METHODS]),
     "fp8 without a config": (
         tensors(tensors={QUERY: ("F8_E4M3", (8, 8))}),
         [f"tensor '{QUERY}' is stored as float8_e4m3fn", SUPPORTED],
     ),
-    "gptq": (quantized(quant_method="gptq", bits=4), ["gives 'gptq'", SUPPORTED]),
+    "fp8 in another format": (quantized(quant_method="fp8", fmt="e3m4"), ["gives fmt 'e3m4'", "it runs e4m3, e5m2"]),
+    "fp8 in no blocks": (
+        quantized(quant_method="fp8", weight_block_size=[128]),
+        ["gives weight_block_size [128]", "two sizes such as [128, 128]"],
+    ),
+    "gptq of 3 bits": (quantized(quant_method="gptq", bits=3, group_size=128), ["gives bits 3", "it runs 4, 8"]),
+    "gptq in groups of 7": (
+        quantized(quant_method="gptq", bits=4, group_size=7),
+        ["gives group_size 7", "-1 for whole rows, and multiples of 16"],
+    ),
+    "gptq packed for marlin": (
+        quantized(quant_method="gptq", bits=4, checkpoint_format="marlin"),
+        ["gives checkpoint_format 'marlin'", "it runs gptq, gptq_v2"],
+    ),
     "gptq without a config": (
         folder(without=QUERY, tensors=GPTQ),
         ["q_proj.qweight' has no place in a LlamaForCausalLM"],
     ),
-    "awq": (quantized(quant_method="awq", bits=4), ["gives 'awq'", SUPPORTED]),
-    "int8 of compressed-tensors": (
-        quantized(quant_method="compressed-tensors", format="int-quantized"),
-        ["gives 'compressed-tensors'", SUPPORTED],
+    "gptq with too few scales": (
+        folder(
+            {"quantization_config": GPTQ_CONFIG}, QUERY, tensors={**GPTQ, **GPTQ_ZEROS, GPTQ_SCALES: ("F16", (2, 8))}
+        ),
+        [f"tensor '{GPTQ_SCALES}' has shape [2, 8], and the quantization_config asks for [1, 8]"],
     ),
-    "bitsandbytes": (quantized(quant_method="bitsandbytes", load_in_4bit=True), ["gives 'bitsandbytes'", SUPPORTED]),
+    "gptq with scales of whole numbers": (
+        folder(
+            {"quantization_config": GPTQ_CONFIG}, QUERY, tensors={**GPTQ, **GPTQ_ZEROS, GPTQ_SCALES: ("I32", (1, 8))}
+        ),
+        [f"tensor '{GPTQ_SCALES}' is stored as int32, and the quantization_config asks for float32 or float16"],
+    ),
+    "gptq without zero points": (
+        folder({"quantization_config": GPTQ_CONFIG}, QUERY, tensors=GPTQ),
+        ["lacks a tensor that its config asks for, model.layers.1.self_attn.q_proj.qzeros alone"],
+    ),
+    "awq of 3 bits": (quantized(quant_method="awq", bits=3), ["gives bits 3", "it runs 4."]),
+    "awq for gemv": (quantized(quant_method="awq", bits=4, version="gemv"), ["gives version 'gemv'", "it runs gemm."]),
+    "nvfp4 of compressed-tensors": (
+        quantized(quant_method="compressed-tensors", format="nvfp4-pack-quantized", config_groups={"a": {}}),
+        ["gives format 'nvfp4-pack-quantized'", "it runs float-quantized, int-quantized, naive-quantized"],
+    ),
+    "compressed-tensors without groups": (
+        quantized(quant_method="compressed-tensors", format="int-quantized"),
+        ["quantization_config has no config_groups"],
+    ),
+    "compressed-tensors with sparse weights": (
+        compressed(sparsity_config={"format": "sparse-24-bitmask"}),
+        ["gives sparsity_config {'format': 'sparse-24-bitmask'}", "weights without it"],
+    ),
+    "compressed-tensors of 3 bits": (compressed({"num_bits": 3}), ["gives num_bits 3", "it runs 4, 8"]),
+    "compressed-tensors with a pattern that is none": (compressed(ignore=["re:("]), ["by '(', which is no pattern"]),
+    "compressed-tensors with activations in 4 bits": (
+        compressed(inputs={"num_bits": 4, "type": "int", "dynamic": True}),
+        ["gives 4-bit int activations", "8-bit int ones"],
+    ),
+    "compressed-tensors with zero points of activations": (
+        compressed(inputs={"num_bits": 8, "type": "int", "symmetric": False, "dynamic": True}),
+        ["gives activations with a zero point", "symmetric ones"],
+    ),
+    "bitsandbytes in fp4": (
+        quantized(quant_method="bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="fp4"),
+        ["gives bnb_4bit_quant_type 'fp4'", "it runs nf4"],
+    ),
+    "quantized weights that are transposed": (
+        folder({"model_type": "gpt2", "n_inner": 16, "quantization_config": GPTQ_CONFIG}),
+        ["is quantized and stored transposed"],
+    ),
     "a missing tensor": (folder(without=QUERY), [f"lacks a tensor that its config asks for, {QUERY} alone"]),
     "a missing head": (folder(without="lm_head.weight"), ["lacks lm_head.weight"]),
     "a bias too many": (

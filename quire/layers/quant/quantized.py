@@ -1,0 +1,163 @@
+"""Weights in 8 or 4 bits, held as QuantizedMatrix and multiplied so."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.incoming import IncomingPart
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import ExpectedTensors, dense, place
+from quire.ops.cut_matrix import stack_rows, stack_together
+from quire.ops.functional import linear, quantized_linear
+from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.dequantize_matrix import dequantize_matrix, dequantize_rows
+from quire.spec.matrix import MatrixSpec
+from quire.spec.quantization import WeightScheme
+
+_TENSORS = ("values", "scales", "zeros", "order", "input_scale")
+
+
+class QuantizedRows(nn.Module):
+    """Rows that are one QuantizedMatrix. Its tensors are buffers, so that they move with the model."""
+
+    values: Tensor
+    scales: Tensor
+    zeros: Tensor | None
+    order: Tensor | None
+    input_scale: Tensor | None
+
+    def __init__(self, matrix: QuantizedMatrix, device: torch.device, *, pinned: bool) -> None:
+        super().__init__()
+        self.count = matrix.rows
+        self._like = (matrix.codes, matrix.columns, matrix.group, matrix.activations)
+        for name in _TENSORS:
+            tensor: Tensor | None = getattr(matrix, name)
+            held = None if tensor is None else place(tensor.contiguous(), device, pinned=pinned)
+            self.register_buffer(name, held, persistent=False)
+
+    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return quantized_linear(x, self.matrix(), bias)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        return dequantize_rows(self.matrix(), ids)
+
+    def matrix(self) -> QuantizedMatrix:
+        """Of the buffers as they are now, wherever these have been moved."""
+        codes, columns, group, activations = self._like
+        return QuantizedMatrix(
+            codes, self.values, self.scales, self.zeros, columns, group, self.order, activations, self.input_scale
+        )
+
+
+class PlainRows(nn.Module):
+    """Rows of plain numbers: of a part that its checkpoint left so, or that was expanded."""
+
+    values: Tensor
+
+    def __init__(self, values: Tensor, device: torch.device, *, pinned: bool) -> None:
+        super().__init__()
+        self.count = len(values)
+        self.register_buffer("values", place(values.contiguous(), device, pinned=pinned), persistent=False)
+
+    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return linear(x, self.values, bias)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        return self.values[ids]
+
+
+class QuantizedWeight(Weight):
+    """Neighbouring parts that are alike become one matrix when the last of all parts has come."""
+
+    def __init__(
+        self,
+        matrix: MatrixSpec,
+        schemes: Mapping[str, WeightScheme],
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        pinned: bool,
+        expand: bool,
+    ) -> None:
+        super().__init__(matrix, dtype, device, pinned)
+        self._expand = expand
+        self._incoming = {
+            number: IncomingPart(part, matrix.columns, schemes[part.name], partial(self._take_part, number))
+            for number, part in enumerate(matrix.parts)
+            if part.name in schemes
+        }
+        self._parts: dict[int, QuantizedMatrix | Tensor] = {}
+        self._runs = nn.ModuleList()
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(self._runs), f"{self._matrix.name} was not loaded"
+        outputs, first = [], 0
+        for run in self._runs:
+            assert isinstance(run, QuantizedRows | PlainRows)
+            bias = None if self.bias is None else self.bias[first : first + run.count]
+            outputs.append(run(x, bias))
+            first += run.count
+        output: Tensor = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        return output
+
+    def rows(self, ids: Tensor) -> Tensor:
+        (run,) = self._runs
+        assert isinstance(run, QuantizedRows | PlainRows)
+        return run.rows(ids)
+
+    def _expected_part(self, number: int, rows: slice) -> ExpectedTensors:
+        incoming = self._incoming.get(number)
+        return super()._expected_part(number, rows) if incoming is None else incoming.expected()
+
+    def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
+        self._take_part(number, dense(stored, self._dtype))
+
+    def _take_part(self, number: int, part: QuantizedMatrix | Tensor) -> None:
+        expanded = self._expand and isinstance(part, QuantizedMatrix)
+        self._parts[number] = dequantize_matrix(part).to(self._dtype) if expanded else part  # type: ignore[arg-type]
+        if len(self._parts) == len(self._matrix.parts):
+            parts = [self._parts.pop(place) for place in range(len(self._matrix.parts))]
+            self._runs = nn.ModuleList(self._held(run) for run in _runs_alike(parts))
+
+    def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> QuantizedRows | PlainRows:
+        first = run[0]
+        if isinstance(first, QuantizedMatrix):
+            return QuantizedRows(stack_rows(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
+        return PlainRows(torch.cat(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
+
+
+def _runs_alike(parts: list[QuantizedMatrix | Tensor]) -> list[list[QuantizedMatrix] | list[Tensor]]:
+    """Neighbours that can be one matrix together."""
+    runs: list[list[QuantizedMatrix | Tensor]] = []
+    for part in parts:
+        last = runs[-1][-1] if runs else None
+        if isinstance(part, QuantizedMatrix):
+            alike = isinstance(last, QuantizedMatrix) and stack_together(last, part)
+        else:
+            alike = isinstance(last, Tensor)
+        if alike:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs  # type: ignore[return-value]
+
+
+class QuantizedMethod(LinearMethod):
+    """Matrices of which any part is quantized; all others as `plain` holds them."""
+
+    def __init__(
+        self, schemes: Mapping[str, WeightScheme], dtype: torch.dtype, plain: LinearMethod, *, expand: bool = False
+    ) -> None:
+        """`schemes` by the names of parts; expanded, weights are held in `dtype`."""
+        self._schemes = schemes
+        self._dtype = dtype
+        self._plain = plain
+        self._expand = expand
+
+    def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
+        if not any(part.name in self._schemes for part in matrix.parts):
+            return self._plain.create(matrix, device, pinned=pinned)
+        return QuantizedWeight(matrix, self._schemes, self._dtype, device, pinned=pinned, expand=self._expand)

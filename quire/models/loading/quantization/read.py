@@ -1,0 +1,38 @@
+"""Reading the quantization_config of a config.json: which weights are quantized and how. Torch-free."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quire.core.errors import CheckpointError
+from quire.models.families.dimensions import text_values
+from quire.models.loading.hf_fields import HFFields
+from quire.models.loading.quantization.awq import read_awq
+from quire.models.loading.quantization.bitsandbytes import read_bitsandbytes
+from quire.models.loading.quantization.compressed_tensors import read_compressed_tensors
+from quire.models.loading.quantization.fields import SchemeOf, refused
+from quire.models.loading.quantization.fp8 import read_fp8
+from quire.models.loading.quantization.gptq import read_gptq
+
+_METHODS: dict[str, Callable[[HFFields], SchemeOf]] = {
+    "compressed-tensors": read_compressed_tensors,
+    "fp8": read_fp8,
+    "gptq": read_gptq,
+    "awq": read_awq,
+    "bitsandbytes": read_bitsandbytes,
+}
+_NAMES = ("quantization_config", "compression_config")
+
+
+def read_quantization(config: Mapping[str, Any], source: str) -> SchemeOf | None:
+    """How weights are stored; None where all are plain. Raises for a format that quire does not have."""
+    places = [values.get(name) for values in (text_values(config), config) for name in _NAMES]
+    given = next((place for place in places if place), None)
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise CheckpointError(f"{source}: quantization_config is {str(given)[:40]!r}, but it must be an object.")
+    method = given.get("quant_method")
+    if method not in _METHODS:
+        named = repr(str(method)[:60]) if method else "a format without a name"
+        raise refused(source, named, ", ".join(_METHODS))
+    return _METHODS[method](HFFields(given, source))
