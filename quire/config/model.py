@@ -32,9 +32,9 @@ class ModelConfig:
     max_model_len: int | None = None
     """Longest prompt plus answer, in tokens. Unset: the checkpoint's, or less where the KV cache holds less."""
     packed_weights: PackedWeights = "auto"
-    """Weights that are stored packed, as in GGUF files: keep them so, or expand them once when they are loaded, which
-    takes more memory and less time. auto: keep them on a CPU with the native core, which multiplies packed weights;
-    elsewhere expand where that takes at most half of what quire may use."""
+    """Weights that are stored packed, as in GGUF files and quantized folders: keep them so, or expand them once when
+    they are loaded, which takes more memory. auto: keep them on a CPU with the native core, which multiplies packed
+    weights, and a quantized folder's on a GPU; elsewhere expand where that takes at most half of what quire may use."""
     quantization: Online | None = None
     """Quantize 16-bit weights as they are loaded, one matrix at a time: fp8 (E4M3) or int8, a scale for each row and,
     for activations, each token. The embedding and the output head stay as they are. A checkpoint that is quantized
