@@ -80,6 +80,7 @@ def open_cache(path: Path, resolved: Resolved) -> PackedCache | None:
     if resolved.weight_bytes < _SMALLEST_KEPT or resolved.random_weights:
         return None
     found = find_model(path)
-    files = found.safetensors if found.gguf is None else [found.gguf]
+    # a config.json says how quantized tensors are to be read
+    files = [*found.safetensors, found.config] if found.gguf is None else [found.gguf]
     kept = resolved.quantization or ("kept" if resolved.keep_packed else "expanded")
     return open_packed_cache(cache_folder().parent / "packed", files, f"{QUIRE_VERSION}, {kept}")

@@ -73,9 +73,6 @@ def test_weights_of_formats_that_quantize_activations(tmp_path: Path, name: str)
     assert 0 < distance(logits_of(load(path), IDS), expected) < limit
 
 
-CORE_LIMITS = {"4 bits": 0.02, "8 bits": 0.02}
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_the_native_core_runs_it(tmp_path: Path, name: str) -> None:
     path = write_folder(tmp_path, ALL[name])
@@ -126,6 +123,16 @@ def test_layers_load_in_the_background(tmp_path: Path) -> None:
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method))
     assert load_layer_by_layer(model, checkpoint)()
     torch.testing.assert_close(logits_of(model, IDS), dense_logits(path), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gptq act-order", "awq with plain modules", "fp8 static"])
+def test_layers_in_host_memory(tmp_path: Path, name: str) -> None:
+    path = write_folder(tmp_path, ALL[name])
+    checkpoint = open_checkpoint(path)
+    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32))
+    model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method, frozenset({0, 1})))
+    load_weights(model, checkpoint)
+    assert torch.equal(logits_of(model, IDS), logits_of(load(path), IDS))
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("fp8", 0.1), ("int8", 0.03)])
