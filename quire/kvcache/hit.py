@@ -11,7 +11,6 @@ from quire.kvcache.prefix import CachedBlock
 from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
 
-
 _RUN = 64
 """Blocks that are looked up together."""
 
