@@ -37,7 +37,14 @@ def main() -> None:
     imported = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         write_shape(asked.shape, Path(folder))
-        llm = LLM(folder, load_format="dummy", skip_tokenizer=True, max_num_seqs=256, max_model_len=4096)
+        llm = LLM(
+            folder,
+            load_format="dummy",
+            skip_tokenizer=True,
+            max_num_seqs=256,
+            max_model_len=4096,
+            batch_invariant=asked.batch_invariant,
+        )
         first = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
         llm.generate([{"prompt_token_ids": list(range(1000, 1128))}], first, use_tqdm=False)
     started = time.perf_counter()
@@ -71,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmups", type=int, default=1, help="rounds that are not kept, after warm-up")
+    parser.add_argument("--batch-invariant", action="store_true", help="with sums in an order that no batch changes")
     parser.add_argument("--json", type=Path, help="keep every run in this file")
     return parser.parse_args()
 

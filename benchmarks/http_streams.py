@@ -30,7 +30,7 @@ def main() -> None:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / asked.shape
-        _write_model(asked.shape, model)
+        write_model(asked.shape, model)
         for fronts in asked.fronts:
             command = [sys.executable, "-m", "quire.cli.main", "serve", str(model), "--load-format", "dummy"]
             options = [
@@ -92,7 +92,7 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: median(each[name] for each in rounds) for name in rounds[0]}
 
 
-def _write_model(shape: str, folder: Path) -> None:
+def write_model(shape: str, folder: Path) -> None:
     """With a tokenizer of as many words as the model has tokens: answers must be made into text."""
     write_shape(shape, folder)
     size = SHAPES[shape]["vocab_size"]

@@ -43,6 +43,9 @@ class ModelConfig:
     """How a CPU computes. fast: the native core, on weights as they are stored and activations in 8 bits where the
     weights are packed, those of prompts in bfloat16 where the CPU has AMX; a token's numbers do not depend on what is
     computed with it, bit for bit. exact: torch, in float32 on expanded weights."""
+    batch_invariant: bool = False
+    """Have a GPU compute each token's numbers in the same order of sums whatever else is in the batch, however prompts
+    are cut, cached or not: results are equal bit for bit. Costs some speed. The native core of a CPU always does."""
     cpu_threads: int | None = None
     """Threads that compute. Unset: torch's own choice where torch computes; for the native core one for each physical
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""

@@ -10,6 +10,7 @@ from quire.config.decide_compute import (
 )
 from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_impl import decide_impl
+from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -50,6 +51,15 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
+    batch_invariant = decide_batch_invariance(
+        asked,
+        device,
+        dtype,
+        choices,
+        cpu_core=core,
+        keep_packed=keep_packed,
+        uses_transformers=uses_transformers,
+    )
     holding = Holding(dtype, keep_packed, core)
     offloaded = decide_offload(asked, model, device, holding, choices)
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
@@ -82,6 +92,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.replicas,
         compile=compiled,
+        batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
     )
 

@@ -125,6 +125,8 @@ class Resolved:
     """Threads of a CPU; None: one for each physical core."""
     cpu_sharers: int = 1
     """Engines that share those cores."""
+    batch_invariant: bool = False
+    """Whether a GPU keeps the order of its sums, whatever is in the batch."""
     compile: bool = False
     """Whether layers go through torch.compile."""
     offloaded_layers: int = 0

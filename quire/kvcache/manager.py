@@ -134,16 +134,20 @@ class KVManager:
         device = self.device.pool
         for group, blocks in enumerate(hit.blocks):
             # hold everything that is there before anything is brought in, or the one could evict the other
-            device.acquire_all([block for block in blocks if block is not None and block >= 0])
-            self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
-            table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
+            here = [block for block in blocks if block is not None and block >= 0]
+            device.acquire_all(here)
+            table.blocks[group] = here
+            if len(here) < len(blocks):
+                self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
+                table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
         for entry in hit.extension:
             device.acquire(entry.block)
         table.num_registered = hit.num_blocks
         for group, blocks in enumerate(hit.blocks):
-            for position, block in enumerate(blocks):
-                if block is not None and block < 0:
-                    table.blocks[group][position] = self._bring_in(table, group, position, ~block, seq)
+            if min(table.blocks[group], default=0) < 0:
+                for position, block in enumerate(blocks):
+                    if block is not None and block < 0:
+                        table.blocks[group][position] = self._bring_in(table, group, position, ~block, seq)
             table.trimmed[group] = next((i for i, block in enumerate(blocks) if block is not None), len(blocks))
         seq.find_cached(hit.num_tokens)
         if hit.extension:

@@ -42,6 +42,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "count_tokens": ("cuda",),
     "token_logprobs": ("cuda",),
     "linear": ("cuda",),
+    "batch_invariant_linear": ("cuda",),
+    "batch_invariant_attention": ("cuda",),
     "packed_linear": ("tape",),
     "quantized_linear": (),
 }
@@ -49,6 +51,9 @@ TABLE: dict[str, tuple[str, ...]] = {
 
 _ELSEWHERE = {
     ("linear", "cuda"): "quire.ops.triton.skinny_gemm:linear",
+    # what they add to a definition is an order of sums that GPUs keep
+    ("batch_invariant_linear", "reference"): "quire.ops.reference.linear:linear",
+    ("batch_invariant_attention", "reference"): "quire.ops.reference.paged_attention:paged_attention",
     # its definition is dequantize and torch's product; there is no other way to compute on packed layouts
     ("packed_linear", "reference"): "quire.ops.cpu.packed_linear:packed_linear",
     ("packed_linear", "tape"): "quire.ops.cpu.packed_linear:record_packed_linear",

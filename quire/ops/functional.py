@@ -54,6 +54,12 @@ def quantized_linear(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None = N
     return result
 
 
+def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`linear` whose result for a row does not depend on the other rows, bit for bit."""
+    result: Tensor = implementation("batch_invariant_linear", x.device.type)(x, weight, bias)
+    return result
+
+
 def packed_linear(x: Tensor, weight: "PackedLinear") -> Tensor:
     """x Wᵀ + b for weights in layouts of the native CPU core."""
     result: Tensor = implementation("packed_linear", x.device.type)(x, weight)
@@ -123,6 +129,28 @@ def paged_attention(
     last position. A window of w sees the w latest positions, itself included.
     """
     result: Tensor = implementation("paged_attention", query.device.type)(
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap
+    )
+    return result
+
+
+def batch_invariant_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """`paged_attention` whose result for a token depends on its own sequence alone, bit for bit.
+
+    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step.
+    """
+    result: Tensor = implementation("batch_invariant_attention", query.device.type)(
         query, keys, values, tables, query_starts, lengths, scale, window, softcap
     )
     return result

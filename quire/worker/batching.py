@@ -53,6 +53,7 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
+    attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
@@ -64,7 +65,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that is in place."""
+_WEIGHTS_SEED = 0
+"""Of random weights. All engines of a service, and one that takes the place of another, must have the same."""
 Grammars = GrammarCache
 """Where a worker's grammars come from."""
 
@@ -75,12 +77,18 @@ def start_worker(
     described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
     spec = described.matched.spec
     model = (
-        _borrowed_model(described, resolved, device, seed, clock)
+        _borrowed_model(described, resolved, device, clock)
         if resolved.uses_transformers
-        else _own_model(described, resolved, device, seed, core, clock, progress, in_background=in_background)
+        else _own_model(described, resolved, device, core, clock, progress, in_background=in_background)
     )
     sampling = SamplingState(resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars)
-    worker = Worker(model, resolved.kv, resolved.limits, sampling, device, core, memory)
+    if resolved.batch_invariant:
+        from quire.ops.triton.batch_invariant_linear import never_split_inputs
+
+        never_split_inputs()
+    worker = Worker(
+        model, resolved.kv, resolved.limits, sampling, device, core, memory, batch_invariant=resolved.batch_invariant
+    )
     clock.done("memory for KV and steps")
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
@@ -92,10 +100,10 @@ def start_worker(
 
 
 def _borrowed_model(
-    described: DescribedModel, resolved: Resolved, device: torch.device, seed: int, clock: StartClock
+    described: DescribedModel, resolved: Resolved, device: torch.device, clock: StartClock
 ) -> FallbackDecoder:
     """A model whose modules are transformers' own."""
-    random_seed = seed if resolved.random_weights else None
+    random_seed = _WEIGHTS_SEED if resolved.random_weights else None
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     model = load_fallback(
         described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=random_seed
@@ -108,7 +116,6 @@ def _own_model(
     described: DescribedModel,
     resolved: Resolved,
     device: torch.device,
-    seed: int,
     core: CpuCore | None,
     clock: StartClock,
     progress: Progress | None,
@@ -123,7 +130,7 @@ def _own_model(
     policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, core), kept)
     model = build_model(spec, policy)
     clock.done("building the model")
-    weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
+    weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, _WEIGHTS_SEED)
     read = None
     if checkpoint is not None and device.type == "cuda" and not kept:
         read = ReadAhead(checkpoint, device).read
@@ -160,8 +167,8 @@ def _method(matched: Matched, resolved: Resolved, dtype: torch.dtype, core: CpuC
     if core is not None:
         return PackedMethod(Packing(core.machine, core.cache), keep=keep, schemes=schemes)
     if schemes:
-        return QuantizedMethod(schemes, dtype, DenseMethod(dtype), expand=not keep)
-    return GgufMethod(dtype) if keep else DenseMethod(dtype)
+        return QuantizedMethod(schemes, dtype, expand=not keep, batch_invariant=resolved.batch_invariant)
+    return GgufMethod(dtype) if keep else DenseMethod(dtype, batch_invariant=resolved.batch_invariant)
 
 
 def _schemes(matched: Matched, resolved: Resolved) -> Schemes:

@@ -6,7 +6,6 @@ import torch
 
 from quire.config.resolved import Resolved
 from quire.layers.policy import WeightPolicy
-from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.load import Progress, load_weights
@@ -22,7 +21,7 @@ def start_pooling_worker(
         torch.set_num_threads(resolved.cpu_threads)
     checkpoint = open_checkpoint(path)
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    method = QuantizedMethod(checkpoint.schemes, dtype, DenseMethod(dtype), expand=True) if checkpoint.schemes else None
+    method = QuantizedMethod(checkpoint.schemes, dtype, expand=True) if checkpoint.schemes else None
     model = build_model(checkpoint.spec.without_head(), WeightPolicy(dtype, device, method))
     load_weights(model, checkpoint, progress)
     return PoolingWorker(model, resolved.limits, dtype, device)

@@ -13,7 +13,14 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
-from quire.ops.functional import Attend, decode_inputs, finish_step, paged_attention, shared_prefix_attention
+from quire.ops.functional import (
+    Attend,
+    batch_invariant_attention,
+    decode_inputs,
+    finish_step,
+    paged_attention,
+    shared_prefix_attention,
+)
 from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
@@ -54,8 +61,15 @@ class Worker:
         device: torch.device,
         core: CpuCore | None = None,
         memory: CoreMemory | None = None,
+        *,
+        batch_invariant: bool = False,
     ) -> None:
-        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from."""
+        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from.
+
+        `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
+        to do so as well.
+        """
+        self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
@@ -80,7 +94,9 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
-        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if device.type == "cuda" else None
+        # reading a prefix once for many sequences is another order of sums
+        may_share_prefix = device.type == "cuda" and not batch_invariant
+        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
         self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
@@ -156,7 +172,7 @@ class Worker:
     def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
-        attend: Attend = paged_attention
+        attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
         hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
@@ -216,7 +232,16 @@ class Worker:
         max_blocks = self._lengths.most_blocks(plan, self._block_size)
         all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
         prompts = self._lengths.tokens_of_prompts(plan)
-        return make_inputs(plan, self._rows, self._kv, self._block_size, max_blocks, prompts, all_hidden=all_hidden)
+        return make_inputs(
+            plan,
+            self._rows,
+            self._kv,
+            self._block_size,
+            max_blocks,
+            prompts,
+            all_hidden=all_hidden,
+            attend=self._attend,
+        )
 
 
 def _row_states(memory: CoreMemory) -> RowStates:

@@ -35,7 +35,7 @@ ALL = WEIGHTS_ALONE | WITH_ACTIVATIONS
 def load(path: Path, method: object = None, **changes: object) -> LanguageModel:
     checkpoint = open_checkpoint(path)
     if method is None:
-        method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32), **changes)  # type: ignore[arg-type]
+        method = QuantizedMethod(checkpoint.schemes, torch.float32, **changes)  # type: ignore[arg-type]
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method))  # type: ignore[arg-type]
     load_weights(model, checkpoint)
     return model
@@ -119,7 +119,7 @@ def test_parts_in_orders_of_their_own_stay_apart(tmp_path: Path) -> None:
 def test_layers_load_in_the_background(tmp_path: Path) -> None:
     path = write_folder(tmp_path, gptq())
     checkpoint = open_checkpoint(path)
-    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32))
+    method = QuantizedMethod(checkpoint.schemes, torch.float32)
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method))
     assert load_layer_by_layer(model, checkpoint)()
     torch.testing.assert_close(logits_of(model, IDS), dense_logits(path), rtol=1e-4, atol=1e-4)
@@ -129,7 +129,7 @@ def test_layers_load_in_the_background(tmp_path: Path) -> None:
 def test_layers_in_host_memory(tmp_path: Path, name: str) -> None:
     path = write_folder(tmp_path, ALL[name])
     checkpoint = open_checkpoint(path)
-    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32))
+    method = QuantizedMethod(checkpoint.schemes, torch.float32)
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method, frozenset({0, 1})))
     load_weights(model, checkpoint)
     assert torch.equal(logits_of(model, IDS), logits_of(load(path), IDS))
@@ -139,7 +139,7 @@ def test_layers_in_host_memory(tmp_path: Path, name: str) -> None:
 def test_plain_weights_are_quantized_as_they_are_loaded(tmp_path: Path, kind: str, limit: float) -> None:
     path = write_folder(tmp_path, None)
     schemes = online_schemes(open_checkpoint(path).spec, kind)  # type: ignore[arg-type]
-    model = load(path, QuantizedMethod(schemes, torch.float32, DenseMethod(torch.float32)))
+    model = load(path, QuantizedMethod(schemes, torch.float32))
     quantized = [part for part in model.modules() if isinstance(part, QuantizedRows)]
     assert len(quantized) == 2 * 4  # q, k and v; out; gate and up; down
     assert 0 < distance(logits_of(model, IDS), dense_logits(path)) < limit

@@ -8,7 +8,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from quire.layers.policy import WeightPolicy
-from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.load import load_weights
@@ -70,7 +69,7 @@ def test_a_folder_of_the_librarys_own(tmp_path: Path, preset: str) -> None:
     weights = {name: each for name, each in oracle.state_dict().items() if name.endswith("_proj.weight")}
     checkpoint = open_checkpoint(tmp_path)
     assert checkpoint.schemes.keys() == {name.removesuffix(".weight") for name in weights}
-    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32), expand=True)
+    method = QuantizedMethod(checkpoint.schemes, torch.float32, expand=True)
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, torch.device("cpu"), method))
     load_weights(model, checkpoint)
     plain = LlamaForCausalLM(oracle.config)

@@ -6,7 +6,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from quire.layers.policy import WeightPolicy
-from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.load import load_weights
@@ -23,7 +22,7 @@ def test_blocks(tmp_path: Path) -> None:
     oracle = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).float()
     assert oracle.model.layers[0].mlp.down_proj.weight.dtype == torch.float32
     checkpoint = open_checkpoint(path)
-    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32), expand=True)
+    method = QuantizedMethod(checkpoint.schemes, torch.float32, expand=True)
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, torch.device("cpu"), method))
     load_weights(model, checkpoint)
     with torch.no_grad():

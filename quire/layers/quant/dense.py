@@ -6,7 +6,7 @@ from torch import Tensor
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense, place
-from quire.ops.functional import linear
+from quire.ops.functional import batch_invariant_linear, linear
 from quire.spec.matrix import MatrixSpec
 
 
@@ -15,12 +15,15 @@ class DenseWeight(Weight):
 
     values: Tensor | None
 
-    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
+    def __init__(
+        self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool, *, batch_invariant: bool
+    ) -> None:
         super().__init__(matrix, dtype, device, pinned)
+        self._multiply = batch_invariant_linear if batch_invariant else linear
         self.register_buffer("values", None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self._loaded(), self.bias)
+        return self._multiply(x, self._loaded(), self.bias)
 
     def rows(self, ids: Tensor) -> Tensor:
         return self._loaded()[ids]
@@ -45,8 +48,9 @@ class DenseWeight(Weight):
 class DenseMethod(LinearMethod):
     """Everything in one dtype."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, *, batch_invariant: bool = False) -> None:
         self._dtype = dtype
+        self._batch_invariant = batch_invariant
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
-        return DenseWeight(matrix, self._dtype, device, pinned)
+        return DenseWeight(matrix, self._dtype, device, pinned, batch_invariant=self._batch_invariant)

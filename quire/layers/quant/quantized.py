@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.incoming import IncomingPart
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import ExpectedTensors, dense, place
 from quire.ops.cut_matrix import stack_rows, stack_together
-from quire.ops.functional import linear, quantized_linear
+from quire.ops.functional import batch_invariant_linear, linear, quantized_linear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix, dequantize_rows
 from quire.spec.matrix import MatrixSpec
@@ -57,13 +58,14 @@ class PlainRows(nn.Module):
 
     values: Tensor
 
-    def __init__(self, values: Tensor, device: torch.device, *, pinned: bool) -> None:
+    def __init__(self, values: Tensor, device: torch.device, *, pinned: bool, batch_invariant: bool) -> None:
         super().__init__()
         self.count = len(values)
+        self._multiply = batch_invariant_linear if batch_invariant else linear
         self.register_buffer("values", place(values.contiguous(), device, pinned=pinned), persistent=False)
 
     def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        return linear(x, self.values, bias)
+        return self._multiply(x, self.values, bias)
 
     def rows(self, ids: Tensor) -> Tensor:
         return self.values[ids]
@@ -81,9 +83,11 @@ class QuantizedWeight(Weight):
         *,
         pinned: bool,
         expand: bool,
+        batch_invariant: bool,
     ) -> None:
         super().__init__(matrix, dtype, device, pinned)
         self._expand = expand
+        self._batch_invariant = batch_invariant
         self._incoming = {
             number: IncomingPart(part, matrix.columns, schemes[part.name], partial(self._take_part, number))
             for number, part in enumerate(matrix.parts)
@@ -126,7 +130,8 @@ class QuantizedWeight(Weight):
         first = run[0]
         if isinstance(first, QuantizedMatrix):
             return QuantizedRows(stack_rows(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
-        return PlainRows(torch.cat(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
+        values = torch.cat(run)  # type: ignore[arg-type]
+        return PlainRows(values, self._device, pinned=self._pinned, batch_invariant=self._batch_invariant)
 
 
 def _runs_alike(parts: list[QuantizedMatrix | Tensor]) -> list[list[QuantizedMatrix] | list[Tensor]]:
@@ -146,18 +151,32 @@ def _runs_alike(parts: list[QuantizedMatrix | Tensor]) -> list[list[QuantizedMat
 
 
 class QuantizedMethod(LinearMethod):
-    """Matrices of which any part is quantized; all others as `plain` holds them."""
+    """Matrices of which any part is quantized; all others are dense."""
 
     def __init__(
-        self, schemes: Mapping[str, WeightScheme], dtype: torch.dtype, plain: LinearMethod, *, expand: bool = False
+        self,
+        schemes: Mapping[str, WeightScheme],
+        dtype: torch.dtype,
+        *,
+        expand: bool = False,
+        batch_invariant: bool = False,
     ) -> None:
         """`schemes` by the names of parts; expanded, weights are held in `dtype`."""
         self._schemes = schemes
         self._dtype = dtype
-        self._plain = plain
+        self._plain = DenseMethod(dtype, batch_invariant=batch_invariant)
         self._expand = expand
+        self._batch_invariant = batch_invariant
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         if not any(part.name in self._schemes for part in matrix.parts):
             return self._plain.create(matrix, device, pinned=pinned)
-        return QuantizedWeight(matrix, self._schemes, self._dtype, device, pinned=pinned, expand=self._expand)
+        return QuantizedWeight(
+            matrix,
+            self._schemes,
+            self._dtype,
+            device,
+            pinned=pinned,
+            expand=self._expand,
+            batch_invariant=self._batch_invariant,
+        )

@@ -61,7 +61,7 @@ def choose(card: Card, rows: int, out_size: int, in_size: int) -> Choice | None:
         return _on_cuda_cores(card, out_size, in_size)
     is_one_tile = rows <= LEAST_TENSOR_ROWS
     wanted = _on_tensor_cores(card, out_size, in_size) if is_one_tile else _of_32_rows(card, out_size, in_size)
-    return _fitting(card, wanted, padded_rows(rows))
+    return fitting(card, wanted, padded_rows(rows))
 
 
 def padded_rows(rows: int) -> int:
@@ -110,7 +110,7 @@ def _of_32_rows(card: Card, out_size: int, in_size: int) -> Choice:
     return Choice("tensor", 64, block_in, max(1, min(wanted, in_size // (2 * block_in))), num_warps=4, num_stages=4)
 
 
-def _fitting(card: Card, wanted: Choice, rows: int) -> Choice:
+def fitting(card: Card, wanted: Choice, rows: int) -> Choice:
     """With as many stages as `PROGRAMS` programs have memory for, and smaller ones where that is not even two."""
     room = card.shared_memory // PROGRAMS
     block_in, input_bytes = wanted.block_in, 2 * (wanted.block_out + rows)

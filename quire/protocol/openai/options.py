@@ -101,19 +101,14 @@ def read_options(
 
 
 def read_stream_options(given: Fields, known: Iterable[str]) -> Fields:
-    """How a stream is to be sent; of an answer that is none, it says nothing."""
+    """How a stream is to be sent. Of an answer that is none they say nothing, and OpenAI refuses them."""
     options = given.object("stream_options")
     if options is not None and not given.flag("stream"):
-        given.ignored.note("stream_options", _no_stream)
-        options = None
+        raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
     wanted = given.inside("stream_options", options or {}, known)
     wanted.flag("include_obfuscation")
     wanted.hint("include_obfuscation", False)
     return wanted
-
-
-def _no_stream() -> InvalidRequest:
-    return InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
 
 
 def read_labels(given: Fields) -> dict[str, str]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from quire.core.errors import CheckpointError
 from quire.layers.policy import WeightPolicy
-from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.load import load_weights
@@ -40,7 +39,7 @@ def text(value: str) -> Tensor:
 
 def load(path: Path) -> None:
     checkpoint = open_checkpoint(path)
-    method = QuantizedMethod(checkpoint.schemes, torch.float32, DenseMethod(torch.float32))
+    method = QuantizedMethod(checkpoint.schemes, torch.float32)
     load_weights(build_model(checkpoint.spec, WeightPolicy(torch.float32, torch.device("cpu"), method)), checkpoint)
 
 

@@ -341,7 +341,6 @@ def test_hints_and_what_is_unknown_are_taken_and_named() -> None:
         "prediction": {"type": "content", "content": "x"},
         "provider": {"order": ["a"]},
         "num_ctx": 8192,
-        "stream_options": {"include_usage": True},
         "metadata": {"k": 5},
         "web_search_options": {},
     }
@@ -349,6 +348,11 @@ def test_hints_and_what_is_unknown_are_taken_and_named() -> None:
     named = {*hints, "messages[].mood", "metadata.k"} - {"metadata"}
     assert set(body.ignored) == named
     assert set(body.ignored.header().split(", ")) == named
+
+
+def test_options_of_a_stream_need_a_stream() -> None:
+    with pytest.raises(InvalidRequest, match="unless stream is true"):
+        read_chat_body({"messages": [USER], "stream_options": {"include_usage": True}})
 
 
 def test_tools_of_the_servers_own_are_left_out() -> None:

@@ -267,7 +267,6 @@ def test_hints_are_taken_and_named() -> None:
         "prompt_cache_retention": "24h",
         "max_tool_calls": 3,
         "context_management": [{"type": "compaction"}],
-        "stream_options": {"include_obfuscation": False},
     }
     more = {
         "text": {"verbosity": "low"},

@@ -1,0 +1,44 @@
+"""The decision of `resolve` whether a token's numbers may depend on what is computed with it."""
+
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts
+from quire.config.resolved import Choice
+from quire.core.errors import ConfigError
+
+
+def decide_batch_invariance(
+    asked: EngineConfig,
+    device: DeviceFacts,
+    dtype: str,
+    choices: list[Choice],
+    *,
+    cpu_core: bool,
+    keep_packed: bool,
+    uses_transformers: bool,
+) -> bool:
+    """Whether a GPU has to keep the order of its sums; the native core of a CPU always does."""
+    if not asked.model.batch_invariant:
+        return False
+    obstacles = {
+        "transformers' modules compute this model": uses_transformers,
+        "torch computes on this CPU; --cpu-compute fast keeps the order of sums": device.kind == "cpu" and not cpu_core,
+        f"the model computes in {dtype}; use --dtype bfloat16 or float16": device.kind == "cuda" and dtype == "float32",
+        "packed weights are multiplied as they are; use --packed-weights expand": device.kind == "cuda" and keep_packed,
+        "--compile leaves the order of sums to the compiler": asked.model.compile,
+    }
+    found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)
+    if found is not None:
+        raise ConfigError(
+            f"--batch-invariant cannot be kept here: {found}. Change that or leave --batch-invariant out."
+        )
+    reason = "as ever on the native core" if cpu_core else "asked for; GEMMs and attention keep the order of their sums"
+    choices.append(Choice("batch_invariant", "on", reason))
+    return not cpu_core
+
+
+def refuse_batch_invariance(asked: EngineConfig, name: str) -> None:
+    """For models that read texts."""
+    if asked.model.batch_invariant:
+        raise ConfigError(
+            f"--batch-invariant is for models that generate, and {name} is opened for embeddings; leave it out."
+        )
