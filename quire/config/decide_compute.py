@@ -89,14 +89,21 @@ def decide_kv_dtype(
     return kv_dtype
 
 
-def decide_compile(asked: EngineConfig, limits: StepLimits, choices: list[Choice], *, cpu_core: bool) -> bool:
-    """Whether layers go through torch.compile."""
+def decide_compile(
+    asked: EngineConfig, limits: StepLimits, choices: list[Choice], *, cpu_core: bool, quantized: bool
+) -> bool:
+    """Whether layers go through torch.compile; `quantized` is whether their weights are held in 8 or 4 bits."""
     if not asked.model.compile:
         return False
     if cpu_core:
         raise ConfigError(
             "--compile is for models that torch computes, but on this CPU quire's native core does, which is faster; "
             "leave --compile out, or have torch compute with --cpu-compute exact."
+        )
+    if quantized:
+        raise ConfigError(
+            "--compile is for weights of 16 or 32 bits, but these are quantized and have kernels of their own; leave "
+            "--compile out, or expand them with --packed-weights expand."
         )
     if asked.model.offload_gb:
         raise ConfigError(

@@ -51,7 +51,8 @@ class ModelConfig:
     core that quire may use, divided between replicas, and no more than OMP_NUM_THREADS where that is set."""
     compile: bool = False
     """Have torch.compile fuse what stands around attention. Starts take minutes longer, and much less once its cache is
-    filled. Not with the native core of a CPU, which is faster, nor with offload_gb."""
+    filled. Not with the native core of a CPU, which is faster, nor with offload_gb, nor with quantized
+    weights."""
     offload_gb: float = 0.0
     """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
     load_format: LoadFormat = "auto"

@@ -69,7 +69,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
-    compiled = decide_compile(asked, limits, choices, cpu_core=core)
+    compiled = decide_compile(asked, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed)
     return Resolved(
         dtype=dtype,
         kv=_layout(shape, blocks, cpu_blocks, kv_dtype),

@@ -82,5 +82,7 @@ def test_what_does_not_go_together() -> None:
         resolve(asked(quantization="int8", packed_weights="expand"), LLAMA_3_8B, DEVICES["h100"])
     with pytest.raises(ConfigError, match="the native core of CPUs does not multiply by; use --quantization int8"):
         resolve(asked(quantization="fp8"), LLAMA_3_8B, CPU)
+    with pytest.raises(ConfigError, match="--compile is for weights of 16 or 32 bits, but these are quantized"):
+        resolve(asked(quantization="fp8", compile=True), LLAMA_3_8B, DEVICES["h100"])
     with pytest.raises(ConfigError, match="--quantization is int8, which is for models that generate"):
         resolve_embedding(asked(quantization="int8"), LLAMA_3_8B, CPU)
