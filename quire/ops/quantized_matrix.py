@@ -1,32 +1,47 @@
-"""QuantizedMatrix: a matrix in 8 or 4 bits with a scale for each row and group of columns, as ops multiply by it."""
+"""QuantizedMatrix: a matrix in 8 bits or fewer with a scale for each row and group of columns, as ops multiply by it."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
-Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int4", "nf4"]
-"""What one stored number means: a small float, a whole number, or a place in NF4's table of 16 values."""
+Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "nf4", "iq4"]
+"""What one stored number means: a small float, a whole number, or a place in NF4's or IQ4's table of 16 values."""
 
 Activations = Literal["as they are", "a scale each token", "a scale each group", "one scale"]
 """How x is quantized before it is multiplied: not, by its own largest value, or by the checkpoint's scale."""
+
+PLANES: dict[Codes, tuple[int, int]] = {
+    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "int8"), (8, 0)),
+    "int6": (4, 2),
+    "int5": (4, 1),
+    **dict.fromkeys(("int4", "nf4", "iq4"), (4, 0)),
+    "int3": (2, 1),
+    "int2": (2, 0),
+}
+"""Bits of a code that lie in `values`, and those above them, which lie in `high`."""
+
+SUPER_COLUMNS = 256
+"""Columns that share a super scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
     """[rows, columns]: element (r, c) is (code - zero) * scale, with the zero and scale of row r and c's group.
 
-    A scale of a whole tensor or of a block of rows is held once for each of its rows, so that the parts of a matrix
-    (q, k and v) need no scales in common and every kernel knows one arrangement.
+    Where there are `mins` it is code * scale - min instead. A scale of a whole tensor or of a block of rows is held once
+    for each of its rows, so that the parts of a matrix (q, k and v) need no scales in common and every kernel knows one
+    arrangement.
     """
 
     codes: Codes
     values: Tensor
-    """[rows, columns] of float8 or int8; or uint8 [rows, columns / 2], two codes of 4 bits a byte (see `chunk`)."""
+    """[rows, columns] of float8 or int8; or uint8 [rows, columns * bits / 8], several codes a byte (see `chunk`)."""
     scales: Tensor
-    """[rows, groups]."""
+    """[rows, groups]: floats, or whole numbers where there are `super_scales`."""
     zeros: Tensor | None
-    """[rows, groups] uint8, unsigned codes of 4 or 8 bits; None where codes are signed (int4: less 8) or floats."""
+    """[rows, groups] uint8, unsigned codes of 4 or 8 bits; None where codes are signed (less half their range, but for
+    int8), floats, or have `mins`."""
     columns: int
     group: int
     """The columns that one scale covers."""
@@ -35,6 +50,14 @@ class QuantizedMatrix:
     activations: Activations = "as they are"
     input_scale: Tensor | None = None
     """Of "one scale"."""
+    high: Tensor | None = None
+    """uint8 [rows, columns * high bits / 8]: the bits of codes of 3, 5 and 6 bits that `values` has no room for."""
+    mins: Tensor | None = None
+    """[rows, groups], as `scales`: codes are unsigned."""
+    super_scales: Tensor | None = None
+    """[rows, columns / 256]: what the scales of 256 columns are multiplied by (ggml's K types)."""
+    super_mins: Tensor | None = None
+    """The same for `mins`."""
 
     @property
     def rows(self) -> int:
@@ -42,12 +65,26 @@ class QuantizedMatrix:
 
     @property
     def chunk(self) -> int:
-        """Columns whose 4-bit codes lie together: byte j of a chunk holds column j low and column j + chunk / 2 high.
+        """Columns whose codes of less than a byte lie together, in each plane (`values` and `high`).
 
-        A kernel thus reads a chunk's bytes once, multiplies its low half and its high half each with columns of x
-        that lie together, and meets one scale a chunk.
+        A plane of b bits has n = chunk * b / 8 bytes a chunk; byte j holds columns j, j + n, j + 2 n, … from its lowest
+        bits up. For 4 bits these are j low and j + chunk / 2 high. A kernel thus reads a chunk's bytes once, multiplies
+        its first half and its second half each with columns of x that lie together, and meets one scale a chunk.
         """
         return chunk_columns(self.group, self.columns)
+
+    @property
+    def less(self) -> int:
+        """What is subtracted from every code where neither zeros nor minimums say it."""
+        bits = sum(PLANES[self.codes])
+        is_unsigned = self.zeros is not None or self.mins is not None
+        return 0 if is_unsigned or bits == 8 or not self.codes.startswith("int") else 1 << bits - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Of all its planes."""
+        planes = (self.values, self.high, self.scales, self.zeros, self.mins, self.super_scales, self.super_mins)
+        return sum(plane.nbytes for plane in planes if plane is not None)
 
 
 def chunk_columns(group: int, columns: int) -> int:

@@ -7,9 +7,8 @@ IQ4_XS  d 2 | high scales 2 | low scales 4 | q 128      (256 elements)
 import torch
 from torch import Tensor
 
+from quire.ops.code_tables import IQ4
 from quire.ops.reference.gguf.unpack import fields, half, unsigned16
-
-_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
 def iq4_nl(blocks: Tensor) -> Tensor:
@@ -24,5 +23,5 @@ def iq4_xs(blocks: Tensor) -> Tensor:
 
 
 def _values(data: Tensor) -> Tensor:
-    table = torch.tensor(_VALUES, dtype=torch.float32, device=data.device)
+    table = torch.tensor(IQ4, dtype=torch.float32, device=data.device)
     return table[fields(data, 4, 16).long()]

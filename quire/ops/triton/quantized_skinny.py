@@ -1,0 +1,305 @@
+"""x Wᵀ for few rows and a QuantizedMatrix: codes arrive at the speed of memory and become numbers in registers.
+
+x is taken as it is. Two kernels multiply, as in `skinny_gemm.py`: CUDA cores put scales on the sums of a thread's run,
+tensor cores multiply by codes and scale the sums of a block where it lies in one group; of smaller groups, the weights
+are scaled and rounded as if they had been expanded.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.triton.matrix_planes import (
+    RUN,
+    codes_of,
+    columns_of,
+    group_scales,
+    halves_of,
+    load_bytes,
+    load_where,
+    plane_arguments,
+)
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div, padded_rows
+from quire.ops.triton.split_sums import add_splits
+from quire.ops.triton.staged import launch_staged
+
+
+def multiply_by(choice: Choice, x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None) -> Tensor:
+    """`x matrixᵀ + bias` in a given way. x: [rows, columns] in the matrix's order, whose rows may lie apart."""
+    rows, out_size = x.shape[0], matrix.rows
+    if choice.splits == 1:
+        y = torch.empty((rows, out_size), dtype=x.dtype, device=x.device)
+        _launch(choice, y, x, matrix, bias)
+        return y
+    sums = torch.empty((choice.splits, rows, out_size), dtype=torch.float32, device=x.device)
+    _launch(choice, sums, x, matrix, None)
+    return add_splits(sums, bias, x.dtype)
+
+
+def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None) -> None:
+    """Start the programs of a choice. result: [rows, out], or [splits, rows, out] in float32."""
+    rows, halves = x.shape[0], halves_of(matrix)
+    places, block = matrix.columns // halves, choice.block_in // halves
+    grid = (ceil_div(matrix.rows, choice.block_out), choice.splits)
+    settings: dict[str, Any] = plane_arguments(matrix) | {
+        "places_a_split": ceil_div(ceil_div(places, block), choice.splits) * block,
+        "one_scale": matrix.scales.shape[1] == 1 and matrix.zeros is None and matrix.mins is None,
+        "block_out": choice.block_out,
+        "block": block,
+        "whole_blocks": places % block == 0,
+        "stages": choice.num_stages,
+        "num_warps": choice.num_warps,
+        **overlap(x),
+    }
+    if choice.cores == "cuda":
+        assert rows <= MOST_ROWS_ON_CUDA_CORES
+        kernel, settings["known_rows"], settings["run"] = _multiply_on_cuda_cores, rows, RUN
+    else:
+        kernel, settings["padded_rows"] = _multiply_on_tensor_cores, padded_rows(rows)
+        settings["widen"] = not x.is_cuda  # the interpreter holds bfloat16 as integers, and would multiply those
+    arguments = (result, x, bias, x.stride(0), rows, matrix.rows, places)
+    launch_staged(kernel, grid, arguments, settings, "stages")
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _multiply_on_cuda_cores(
+    result_at,
+    x_at,
+    bias_at,
+    x_stride,
+    rows,
+    out_size,
+    places,
+    values_at,
+    high_at,
+    scales_at,
+    zeros_at,
+    mins_at,
+    super_scales_at,
+    super_mins_at,
+    table_at,
+    values_stride,
+    groups,
+    places_a_split,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    halves: tl.constexpr,
+    chunk: tl.constexpr,
+    group: tl.constexpr,
+    less: tl.constexpr,
+    bits_of: tl.constexpr,
+    one_scale: tl.constexpr,
+    known_rows: tl.constexpr,
+    run: tl.constexpr,
+    block_out: tl.constexpr,
+    block: tl.constexpr,
+    whole_blocks: tl.constexpr,
+    stages: tl.constexpr,
+    overlapped: tl.constexpr,
+):
+    """result[split, row, out] = Σ over runs of scale * (Σ x * code - zero * Σ x) - min * Σ x, of the split's places.
+
+    A thread loads a run of places of each output and sums their products by itself; what is subtracted from codes is
+    subtracted from that sum. Its running sums meet those of other threads once, after the loop.
+    """
+    outputs = tl.program_id(0) * block_out + tl.arange(0, block_out)
+    split = tl.program_id(1)
+    # past the last output its weights are read again: no load needs a mask for that, and no store takes the result
+    out_rows = tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None]
+    values_rows = values_at + out_rows * values_stride
+    high_rows = values_at
+    if high_bits > 0:
+        high_rows = high_at + out_rows * (places * 2 * high_bits // 8)
+    begin = split * places_a_split
+    end = tl.minimum(begin + places_a_split, places)
+    needs_sum: tl.constexpr = less > 0 or zeros_at is not None or mins_at is not None
+    wait_for_inputs(overlapped, early=False)
+
+    totals = ()
+    for _ in tl.static_range(known_rows):
+        totals += (tl.zeros([block_out, block // run], tl.float32),)  # type: ignore[assignment]
+    for start in tl.range(begin, end, block, num_stages=stages):
+        # a thread's loads of bytes and of x are of one run, so that both have one layout
+        place = tl.max_contiguous(start + tl.arange(0, block), run)
+        within = None if whole_blocks else place < places
+        data, high = load_bytes(
+            values_rows,
+            high_rows,
+            place[None, :],
+            None if whole_blocks else within[None, :],
+            low_bits,
+            high_bits,
+            chunk,
+        )
+        first_place = (start + tl.arange(0, block // run) * run)[None, :]
+        has_run = None if whole_blocks else first_place < places
+        if not one_scale:
+            scale = group_scales(scales_at, super_scales_at, out_rows, groups, first_place, has_run, group, halves)
+        if zeros_at is not None:
+            zero = group_scales(zeros_at, None, out_rows, groups, first_place, has_run, group, halves)
+        if mins_at is not None:
+            minimum = group_scales(mins_at, super_mins_at, out_rows, groups, first_place, has_run, group, halves)
+        codes = ()
+        for half in tl.static_range(halves):
+            codes += (codes_of(data, high, place[None, :], table_at, half, low_bits, high_bits, chunk, bits_of),)  # type: ignore[assignment]
+        grown = ()
+        for row in tl.static_range(known_rows):
+            part = tl.zeros([block_out, block // run], tl.float32)
+            x_sum = tl.zeros([1, block // run], tl.float32)
+            for half in tl.static_range(halves):
+                column = columns_of(place, half, halves, chunk)
+                x = load_where(x_at + row * x_stride + column, within).to(tl.float32)
+                part += tl.sum(tl.reshape(codes[half] * x[None, :], [block_out, block // run, run]), axis=2)
+                if needs_sum:
+                    x_sum += tl.sum(tl.reshape(x[None, :], [1, block // run, run]), axis=2)
+            if less > 0:
+                part -= x_sum * less
+            if zeros_at is not None:
+                part -= zero * x_sum
+            if not one_scale:
+                part *= scale
+            if mins_at is not None:
+                part -= minimum * x_sum
+            grown += (totals[row] + part,)  # type: ignore[assignment]
+        totals = grown
+
+    is_output = outputs < out_size
+    for row in tl.static_range(known_rows):
+        result = tl.sum(totals[row], axis=1)
+        if one_scale:
+            result *= tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)
+        if bias_at is not None:
+            result += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)
+        to = result_at + (split * known_rows + row) * out_size + outputs
+        tl.store(to, result.to(result_at.dtype.element_ty), mask=is_output)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _multiply_on_tensor_cores(
+    result_at,
+    x_at,
+    bias_at,
+    x_stride,
+    rows,
+    out_size,
+    places,
+    values_at,
+    high_at,
+    scales_at,
+    zeros_at,
+    mins_at,
+    super_scales_at,
+    super_mins_at,
+    table_at,
+    values_stride,
+    groups,
+    places_a_split,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    halves: tl.constexpr,
+    chunk: tl.constexpr,
+    group: tl.constexpr,
+    less: tl.constexpr,
+    bits_of: tl.constexpr,
+    one_scale: tl.constexpr,
+    padded_rows: tl.constexpr,
+    block_out: tl.constexpr,
+    block: tl.constexpr,
+    whole_blocks: tl.constexpr,
+    widen: tl.constexpr,
+    stages: tl.constexpr,
+    overlapped: tl.constexpr,
+):
+    """result[split, row, out] = Σ weight[out, in] * xᵀ[in, row] over the places of the split.
+
+    Weights are the left operand, as in `skinny_gemm.py`.
+    """
+    outputs = tl.program_id(0) * block_out + tl.arange(0, block_out)
+    split = tl.program_id(1)
+    out_rows = tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None]
+    values_rows = values_at + out_rows * values_stride
+    high_rows = values_at
+    if high_bits > 0:
+        high_rows = high_at + out_rows * (places * 2 * high_bits // 8)
+    row = tl.arange(0, padded_rows)
+    is_row = (row < rows)[None, :]
+    x_rows = x_at + row[None, :] * x_stride
+    begin = split * places_a_split
+    end = tl.minimum(begin + places_a_split, places)
+    # where a block lies in one group, its sums are scaled, else its weights
+    in_one_group: tl.constexpr = one_scale or (group % block == 0 and mins_at is None)
+    groups_here: tl.constexpr = 1 if in_one_group else block // group
+    dot_type: tl.constexpr = tl.float32 if widen else x_at.dtype.element_ty
+    wait_for_inputs(overlapped, early=False)
+
+    total = tl.zeros([block_out, padded_rows], tl.float32)
+    for start in tl.range(begin, end, block, num_stages=stages):
+        place = start + tl.arange(0, block)
+        within = None if whole_blocks else place < places
+        data, high = load_bytes(
+            values_rows,
+            high_rows,
+            place[None, :],
+            None if whole_blocks else within[None, :],
+            low_bits,
+            high_bits,
+            chunk,
+        )
+        group_place = (start + tl.arange(0, groups_here) * group)[None, :]
+        has_group = None if whole_blocks else group_place < places
+        if not one_scale:
+            scale = group_scales(scales_at, super_scales_at, out_rows, groups, group_place, has_group, group, halves)
+        if zeros_at is not None:
+            zero = group_scales(zeros_at, None, out_rows, groups, group_place, has_group, group, halves)
+            zero = _spread(zero, block_out, groups_here, block)
+        if not in_one_group:
+            scale = _spread(scale, block_out, groups_here, block)
+            if mins_at is not None:
+                minimum = group_scales(
+                    mins_at, super_mins_at, out_rows, groups, group_place, has_group, group, halves
+                )
+                minimum = _spread(minimum, block_out, groups_here, block)
+        part = total if one_scale else tl.zeros([block_out, padded_rows], tl.float32)
+        for half in tl.static_range(halves):
+            weights = codes_of(data, high, place[None, :], table_at, half, low_bits, high_bits, chunk, bits_of)
+            if less > 0:
+                weights -= less
+            if zeros_at is not None:
+                weights -= zero
+            if not in_one_group:
+                weights *= scale
+                if mins_at is not None:
+                    weights -= minimum
+            column = columns_of(place, half, halves, chunk)
+            x = tl.load(
+                x_rows + column[:, None], mask=is_row if whole_blocks else is_row & within[:, None], other=0.0
+            )
+            part = tl.dot(weights.to(dot_type), x.to(dot_type), part, input_precision="ieee")
+        if one_scale:
+            total = part
+        elif in_one_group:
+            total += part * scale
+        else:
+            total += part
+
+    is_output = outputs < out_size
+    if one_scale:
+        total *= tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)[:, None]
+    if bias_at is not None:
+        total += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)[:, None]
+    to = result_at + (split * rows + row)[None, :] * out_size + outputs[:, None]
+    tl.store(to, total.to(result_at.dtype.element_ty), mask=is_row & is_output[:, None])
+
+
+@triton.jit
+def _spread(scales, block_out: tl.constexpr, groups: tl.constexpr, block: tl.constexpr):
+    """[out, groups] to [out, block]: to every place that of its group."""
+    if groups == 1:
+        return scales
+    each: tl.constexpr = block // groups
+    return tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
