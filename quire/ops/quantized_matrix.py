@@ -69,7 +69,7 @@ class QuantizedMatrix:
 
         A plane of b bits has n = chunk * b / 8 bytes a chunk; byte j holds columns j, j + n, j + 2 n, … from its lowest
         bits up. For 4 bits these are j low and j + chunk / 2 high. A kernel thus reads a chunk's bytes once, multiplies
-        its first half and its second half each with columns of x that lie together, and meets one scale a chunk.
+        its first half and its second half each with columns of x that lie together, and meets one scale in each half.
         """
         return chunk_columns(self.group, self.columns)
 
@@ -88,5 +88,9 @@ class QuantizedMatrix:
 
 
 def chunk_columns(group: int, columns: int) -> int:
-    """The most columns, 128 at the most, that divide a group and the row."""
-    return next(size for size in (128, 64, 32, 16, 8, 4, 2) if group % size == 0 and columns % size == 0)
+    """The most columns, 128 at the most, that divide the row, and a group or are twice as many.
+
+    Groups of 16 are two a chunk: four places with their bits above fill a word of each plane.
+    """
+    sizes = (128, 64, 32, 16, 8, 4, 2)
+    return next(size for size in sizes if columns % size == 0 and (group % size == 0 or (size, group) == (32, 16)))

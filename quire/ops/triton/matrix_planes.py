@@ -1,7 +1,7 @@
 """What kernels read of a QuantizedMatrix, tile by tile: codes as numbers, and the scales and minimums of their groups.
 
-A tile's columns are counted in places. A place is a byte of 8 bits, one column; or what holds two columns of a chunk,
-one in each half of it, in 4 bits or fewer. Places that lie together hold columns that lie together.
+A tile's columns are counted in places. A place is a code of 8 bits, one column; or two columns of a chunk, one in each
+half of it. Places that lie together hold columns that lie together.
 """
 
 from functools import cache
@@ -15,6 +15,9 @@ from torch import Tensor
 from quire.ops.code_tables import TABLES
 from quire.ops.quantized_matrix import PLANES, QuantizedMatrix
 
+RAISED = 0x43000000
+"""128 as a float32, whose third byte adds a code. An argument and no constant, so that compilers hold it in a register:
+as a constant they moved it there for every code."""
 RUN = 8
 """Neighbouring places that a thread loads at once, all of one group: 16 bytes of x."""
 
@@ -25,9 +28,9 @@ def halves_of(matrix: QuantizedMatrix) -> int:
 
 
 def can_be_read(matrix: QuantizedMatrix) -> bool:
-    """Whether a thread's run has one scale, and rows are loaded in words of 8 bytes."""
-    places, group = matrix.columns // halves_of(matrix), matrix.group // halves_of(matrix)
-    return places % RUN == 0 and group % RUN == 0 and matrix.values.stride(-1) == 1
+    """Whether a thread's run has one scale, rows are whole words, and four places have a word in each plane."""
+    least = 1 if halves_of(matrix) == 1 else 32 if matrix.high is not None else 16
+    return matrix.columns % 16 == 0 and matrix.group % (RUN * halves_of(matrix)) == 0 and matrix.chunk >= least
 
 
 def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
@@ -35,25 +38,29 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
     low_bits, high_bits = PLANES[matrix.codes]
     values = matrix.values
     is_float = matrix.codes.startswith("fp8")
-    if is_float and values.is_cuda and not _knows_fp8(values.device):
+    if low_bits < 8:
+        values = values.view(torch.int32)
+    elif is_float and values.is_cuda and not _knows_fp8(values.device):
         values = values.view(torch.uint8)
     return {
         "values_at": values,
-        "high_at": matrix.high,
+        "high_at": None if matrix.high is None else matrix.high.view(torch.int32),
         "scales_at": matrix.scales,
         "zeros_at": matrix.zeros,
         "mins_at": matrix.mins,
         "super_scales_at": matrix.super_scales,
         "super_mins_at": matrix.super_mins,
         "table_at": table_of(matrix.codes, values.device) if matrix.codes in TABLES else None,
+        "raised": RAISED,
         "values_stride": values.stride(0),
         "groups": matrix.scales.shape[1],
         "low_bits": low_bits,
         "high_bits": high_bits,
         "halves": halves_of(matrix),
         "chunk": 1 if low_bits == 8 else matrix.chunk,
-        "group": matrix.group // halves_of(matrix),
+        "group": matrix.group,
         "less": matrix.less,
+        "moves_bytes": values.is_cuda and torch.version.hip is None,
         "bits_of": matrix.codes if is_float and values.dtype == torch.uint8 else "",
     }
 
@@ -73,33 +80,11 @@ def table_of(codes: str, device: torch.device) -> Tensor:
 @triton.jit
 def columns_of(place, half: tl.constexpr, halves: tl.constexpr, chunk: tl.constexpr):
     """The column that a place holds in its first or second half."""
+    in_half: tl.constexpr = chunk // halves
     if halves == 1:
         return place
-    in_half: tl.constexpr = chunk // 2
-    return place // in_half * chunk + place % in_half + half * in_half
-
-
-@triton.jit
-def _byte_of(place, bits: tl.constexpr, chunk: tl.constexpr):
-    """Which byte of a plane of 4 bits or fewer holds a place."""
-    in_half: tl.constexpr = chunk // 2
-    in_chunk: tl.constexpr = chunk * bits // 8
-    if in_half == in_chunk:
-        return place
-    return place // in_half * in_chunk + place % in_half % in_chunk
-
-
-@triton.jit
-def _field(data, place, half: tl.constexpr, bits: tl.constexpr, chunk: tl.constexpr):
-    """The bits of a column's code among the byte that `_byte_of` names: second halves lie in the upper four."""
-    in_half: tl.constexpr = chunk // 2
-    in_chunk: tl.constexpr = chunk * bits // 8
-    if bits == 4:
-        if half == 0:
-            return data & 15
-        return data >> 4
-    shift = (place % in_half // in_chunk * bits + 4 * half).to(tl.uint8)
-    return (data >> shift) & ((1 << bits) - 1)
+    else:
+        return place // in_half * chunk + place % in_half + half * in_half
 
 
 @triton.jit
@@ -107,36 +92,80 @@ def load_where(at, mask, eviction: tl.constexpr = ""):
     """What is stored, or zeros; a mask of None is for tiles that are whole."""
     if mask is None:
         return tl.load(at, eviction_policy=eviction)
-    return tl.load(at, mask=mask, other=0.0, eviction_policy=eviction)
+    else:
+        return tl.load(at, mask=mask, other=0.0, eviction_policy=eviction)
 
 
 @triton.jit
-def load_bytes(
-    values_rows, high_rows, place, mask, low_bits: tl.constexpr, high_bits: tl.constexpr, chunk: tl.constexpr
-):
-    """The bytes of a tile, from `values` and from `high` (or twice from `values`). Rows are pointers [out, 1]."""
-    if low_bits == 8:
-        data = load_where(values_rows + place, mask, "evict_first")
+def _word_of(fours, bits: tl.constexpr, chunk: tl.constexpr):
+    """Which word of a plane holds four places."""
+    in_half: tl.constexpr = chunk // 8
+    in_chunk: tl.constexpr = chunk * bits // 32
+    if in_half == in_chunk:
+        return fours
     else:
-        data = load_where(values_rows + _byte_of(place, low_bits, chunk), mask, "evict_first")
-    if high_bits == 0:
+        return fours // in_half * in_chunk + fours % in_half % in_chunk
+
+
+@triton.jit
+def _fields(words, fours, half: tl.constexpr, bits: tl.constexpr, chunk: tl.constexpr):
+    """The bits of four columns, each in a byte of its own: those of second halves lie in the upper four of a byte."""
+    in_half: tl.constexpr = chunk // 8
+    in_chunk: tl.constexpr = chunk * bits // 32
+    mask: tl.constexpr = ((1 << bits) - 1) * 0x01010101
+    if bits < 4:
+        return (words >> (fours % in_half // in_chunk * bits + 4 * half)) & mask
+    else:
+        return (words >> (4 * half)) & mask
+
+
+@triton.jit
+def load_codes(
+    values_rows,
+    high_rows,
+    start,
+    end,
+    block: tl.constexpr,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    chunk: tl.constexpr,
+    whole_blocks: tl.constexpr,
+):
+    """Of `block` places from `start`: bytes where codes are such, else words of four places, from both planes (or
+    twice from `values`). Rows are pointers [out, 1]."""
+    if low_bits == 8:
+        place = tl.max_contiguous(start + tl.arange(0, block), 8)[None, :]
+        data = load_where(values_rows + place, None if whole_blocks else place < end, "evict_first")
         return data, data
-    return data, load_where(high_rows + _byte_of(place, high_bits, chunk), mask, "evict_first")
+    else:
+        fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)[None, :]
+        mask = None if whole_blocks else fours * 4 < end
+        data = load_where(values_rows + _word_of(fours, low_bits, chunk), mask, "evict_first")
+        high = data
+        if high_bits > 0:
+            high = load_where(high_rows + _word_of(fours, high_bits, chunk), mask, "evict_first")
+        return data, high
 
 
 @triton.jit
 def codes_of(
     data,
     high,
-    place,
     table_at,
+    raised,
     half: tl.constexpr,
+    block_out: tl.constexpr,
+    block: tl.constexpr,
     low_bits: tl.constexpr,
     high_bits: tl.constexpr,
     chunk: tl.constexpr,
     bits_of: tl.constexpr,
+    moves_bytes: tl.constexpr,
 ):
-    """The codes of one half of a tile as float32; nothing is subtracted from them yet."""
+    """float32 [out, block]: the codes of one half of a tile, whole numbers of fewer than 8 bits raised by 128.
+
+    Four of these lie in a word, each in its byte, which becomes the upper bits of a mantissa: that takes no conversion.
+    """
     if low_bits == 8:
         if bits_of == "fp8_e4m3":
             # an exponent of 4 bits in place of 8: 120 too low; the smallest numbers keep their meaning as well
@@ -146,20 +175,45 @@ def codes_of(
             return (data.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
         else:
             return data.to(tl.float32)
-    code = _field(data, place, half, low_bits, chunk)
-    if high_bits > 0:
-        code = code | (_field(high, place, half, high_bits, chunk) << low_bits)
-    if table_at is not None:
-        return tl.load(table_at + code.to(tl.int32))
-    return code.to(tl.float32)
+    else:
+        # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
+        fours = tl.arange(0, block // 4)[None, :]
+        words = _fields(data, fours, half, low_bits, chunk)
+        if high_bits > 0:
+            words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
+        evens = tl.join(_byte(words, 0, table_at, raised, moves_bytes), _byte(words, 2, table_at, raised, moves_bytes))
+        odds = tl.join(_byte(words, 1, table_at, raised, moves_bytes), _byte(words, 3, table_at, raised, moves_bytes))
+        return tl.reshape(tl.join(evens, odds), [block_out, block])
 
 
 @triton.jit
-def group_scales(scales_at, super_scales_at, rows, groups, place, mask, group: tl.constexpr, halves: tl.constexpr):
-    """float32 [out, places]: the scales (or minimums) of the groups that places are in. `rows` is int64 [out, 1]."""
-    scales = load_where(scales_at + rows * groups + place // group, mask).to(tl.float32)
+def _byte(words, number: tl.constexpr, table_at, raised, moves_bytes: tl.constexpr):
+    """One byte of each word as a float, raised by 128; or what stands in the table."""
+    if table_at is not None:
+        return tl.load(table_at + ((words >> (8 * number)) & 15))
+    elif not moves_bytes:
+        return ((((words >> (8 * number)) & 127) << 16) | raised).to(tl.float32, bitcast=True)
+    # the same in one instruction: that byte as the third, and three of the constant
+    elif number == 0:
+        return _moved("prmt.b32 $0, $1, $2, 0x7054;", words, raised)
+    elif number == 1:
+        return _moved("prmt.b32 $0, $1, $2, 0x7154;", words, raised)
+    elif number == 2:
+        return _moved("prmt.b32 $0, $1, $2, 0x7254;", words, raised)
+    else:
+        return _moved("prmt.b32 $0, $1, $2, 0x7354;", words, raised)
+
+
+@triton.jit
+def _moved(instruction: tl.constexpr, words, raised):
+    return tl.inline_asm_elementwise(instruction, "=r,r,r", [words, raised], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def group_scales(scales_at, super_scales_at, rows, groups, column, mask, group: tl.constexpr):
+    """float32 [out, columns]: the scales (or minimums) of the groups that columns are in. `rows` is int64 [out, 1]."""
+    scales = load_where(scales_at + rows * groups + column // group, mask).to(tl.float32)
     if super_scales_at is not None:
-        supers: tl.constexpr = 256 // halves
-        each = supers // group
-        scales *= load_where(super_scales_at + rows * tl.cdiv(groups, each) + place // supers, mask).to(tl.float32)
+        supers = tl.cdiv(groups * group, 256)
+        scales *= load_where(super_scales_at + rows * supers + column // 256, mask).to(tl.float32)
     return scales

@@ -19,7 +19,7 @@ from quire.ops.triton.matrix_planes import (
     columns_of,
     group_scales,
     halves_of,
-    load_bytes,
+    load_codes,
     load_where,
     plane_arguments,
 )
@@ -83,6 +83,7 @@ def _multiply_on_cuda_cores(
     super_scales_at,
     super_mins_at,
     table_at,
+    raised,
     values_stride,
     groups,
     places_a_split,
@@ -93,6 +94,7 @@ def _multiply_on_cuda_cores(
     group: tl.constexpr,
     less: tl.constexpr,
     bits_of: tl.constexpr,
+    moves_bytes: tl.constexpr,
     one_scale: tl.constexpr,
     known_rows: tl.constexpr,
     run: tl.constexpr,
@@ -114,58 +116,60 @@ def _multiply_on_cuda_cores(
     values_rows = values_at + out_rows * values_stride
     high_rows = values_at
     if high_bits > 0:
-        high_rows = high_at + out_rows * (places * 2 * high_bits // 8)
+        high_rows = high_at + out_rows * (places * 2 * high_bits // 32)
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
-    needs_sum: tl.constexpr = less > 0 or zeros_at is not None or mins_at is not None
+    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
+    needs_sum: tl.constexpr = too_much > 0 or zeros_at is not None or mins_at is not None
+    both_halves: tl.constexpr = group >= chunk  # have one scale
     wait_for_inputs(overlapped, early=False)
 
     totals = ()
     for _ in tl.static_range(known_rows):
         totals += (tl.zeros([block_out, block // run], tl.float32),)  # type: ignore[assignment]
     for start in tl.range(begin, end, block, num_stages=stages):
-        # a thread's loads of bytes and of x are of one run, so that both have one layout
-        place = tl.max_contiguous(start + tl.arange(0, block), run)
-        within = None if whole_blocks else place < places
-        data, high = load_bytes(
-            values_rows,
-            high_rows,
-            place[None, :],
-            None if whole_blocks else within[None, :],
-            low_bits,
-            high_bits,
-            chunk,
+        data, high = load_codes(
+            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks
         )
-        first_place = (start + tl.arange(0, block // run) * run)[None, :]
-        has_run = None if whole_blocks else first_place < places
-        if not one_scale:
-            scale = group_scales(scales_at, super_scales_at, out_rows, groups, first_place, has_run, group, halves)
-        if zeros_at is not None:
-            zero = group_scales(zeros_at, None, out_rows, groups, first_place, has_run, group, halves)
-        if mins_at is not None:
-            minimum = group_scales(mins_at, super_mins_at, out_rows, groups, first_place, has_run, group, halves)
-        codes = ()
+        place = start + tl.arange(0, block)
+        within = None if whole_blocks else place < end
+        first = (start + tl.arange(0, block // run) * run)[None, :]
+        has_run = None if whole_blocks else first < end
+        codes, scale, zero, minimum = (), (), (), ()
         for half in tl.static_range(halves):
-            codes += (codes_of(data, high, place[None, :], table_at, half, low_bits, high_bits, chunk, bits_of),)  # type: ignore[assignment]
+            codes += (codes_of(data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes),)  # type: ignore[assignment]
+            column = columns_of(first, 0 if both_halves else half, halves, chunk)
+            if not one_scale:
+                scale += (group_scales(scales_at, super_scales_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            if zeros_at is not None:
+                zero += (group_scales(zeros_at, None, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            if mins_at is not None:
+                minimum += (group_scales(mins_at, super_mins_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
         grown = ()
         for row in tl.static_range(known_rows):
+            total = totals[row]
             part = tl.zeros([block_out, block // run], tl.float32)
             x_sum = tl.zeros([1, block // run], tl.float32)
             for half in tl.static_range(halves):
-                column = columns_of(place, half, halves, chunk)
+                # said outright, since a thread's codes and its x must be of the same run
+                column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), run), run)
                 x = load_where(x_at + row * x_stride + column, within).to(tl.float32)
                 part += tl.sum(tl.reshape(codes[half] * x[None, :], [block_out, block // run, run]), axis=2)
                 if needs_sum:
-                    x_sum += tl.sum(tl.reshape(x[None, :], [1, block // run, run]), axis=2)
-            if less > 0:
-                part -= x_sum * less
-            if zeros_at is not None:
-                part -= zero * x_sum
-            if not one_scale:
-                part *= scale
-            if mins_at is not None:
-                part -= minimum * x_sum
-            grown += (totals[row] + part,)  # type: ignore[assignment]
+                    x_sum += tl.sum(tl.reshape(x, [block // run, run]), axis=1)[None, :]
+                if half == halves - 1 or not both_halves:
+                    if too_much > 0:
+                        part -= x_sum * (too_much)
+                    if zeros_at is not None:
+                        part -= zero[half] * x_sum
+                    if not one_scale:
+                        part *= scale[half]
+                    if mins_at is not None:
+                        part -= minimum[half] * x_sum
+                    total += part
+                    part = tl.zeros([block_out, block // run], tl.float32)
+                    x_sum = tl.zeros([1, block // run], tl.float32)
+            grown += (total,)  # type: ignore[assignment]
         totals = grown
 
     is_output = outputs < out_size
@@ -196,6 +200,7 @@ def _multiply_on_tensor_cores(
     super_scales_at,
     super_mins_at,
     table_at,
+    raised,
     values_stride,
     groups,
     places_a_split,
@@ -206,6 +211,7 @@ def _multiply_on_tensor_cores(
     group: tl.constexpr,
     less: tl.constexpr,
     bits_of: tl.constexpr,
+    moves_bytes: tl.constexpr,
     one_scale: tl.constexpr,
     padded_rows: tl.constexpr,
     block_out: tl.constexpr,
@@ -225,60 +231,52 @@ def _multiply_on_tensor_cores(
     values_rows = values_at + out_rows * values_stride
     high_rows = values_at
     if high_bits > 0:
-        high_rows = high_at + out_rows * (places * 2 * high_bits // 8)
+        high_rows = high_at + out_rows * (places * 2 * high_bits // 32)
     row = tl.arange(0, padded_rows)
     is_row = (row < rows)[None, :]
     x_rows = x_at + row[None, :] * x_stride
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
+    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     # where a block lies in one group, its sums are scaled, else its weights
-    in_one_group: tl.constexpr = one_scale or (group % block == 0 and mins_at is None)
-    groups_here: tl.constexpr = 1 if in_one_group else block // group
+    in_one_group: tl.constexpr = one_scale or (group % (block * halves) == 0 and mins_at is None)
+    both_halves: tl.constexpr = group >= chunk  # have one scale
+    places_a_group: tl.constexpr = group // halves if both_halves else chunk // halves
+    groups_here: tl.constexpr = 1 if in_one_group or places_a_group >= block else block // places_a_group
     dot_type: tl.constexpr = tl.float32 if widen else x_at.dtype.element_ty
     wait_for_inputs(overlapped, early=False)
 
     total = tl.zeros([block_out, padded_rows], tl.float32)
     for start in tl.range(begin, end, block, num_stages=stages):
-        place = start + tl.arange(0, block)
-        within = None if whole_blocks else place < places
-        data, high = load_bytes(
-            values_rows,
-            high_rows,
-            place[None, :],
-            None if whole_blocks else within[None, :],
-            low_bits,
-            high_bits,
-            chunk,
+        data, high = load_codes(
+            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks
         )
-        group_place = (start + tl.arange(0, groups_here) * group)[None, :]
-        has_group = None if whole_blocks else group_place < places
-        if not one_scale:
-            scale = group_scales(scales_at, super_scales_at, out_rows, groups, group_place, has_group, group, halves)
-        if zeros_at is not None:
-            zero = group_scales(zeros_at, None, out_rows, groups, group_place, has_group, group, halves)
-            zero = _spread(zero, block_out, groups_here, block)
-        if not in_one_group:
-            scale = _spread(scale, block_out, groups_here, block)
-            if mins_at is not None:
-                minimum = group_scales(
-                    mins_at, super_mins_at, out_rows, groups, group_place, has_group, group, halves
-                )
-                minimum = _spread(minimum, block_out, groups_here, block)
+        place = start + tl.arange(0, block)
+        group_place = (start + tl.arange(0, groups_here) * places_a_group)[None, :]
+        has_group = None if whole_blocks else group_place < end
+        x_mask = is_row if whole_blocks else is_row & (place < end)[:, None]
         part = total if one_scale else tl.zeros([block_out, padded_rows], tl.float32)
         for half in tl.static_range(halves):
-            weights = codes_of(data, high, place[None, :], table_at, half, low_bits, high_bits, chunk, bits_of)
-            if less > 0:
-                weights -= less
-            if zeros_at is not None:
-                weights -= zero
-            if not in_one_group:
-                weights *= scale
-                if mins_at is not None:
-                    weights -= minimum
+            if half == 0 or not both_halves:
+                column = columns_of(group_place, half, halves, chunk)
+                less_here = too_much
+                if zeros_at is not None:
+                    less_here = group_scales(zeros_at, None, out_rows, groups, column, has_group, group) + less_here
+                if not one_scale:
+                    scale = group_scales(scales_at, super_scales_at, out_rows, groups, column, has_group, group)
+                if not in_one_group:
+                    offset = scale * less_here
+                    if mins_at is not None:
+                        offset += group_scales(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
+                    offset = _spread(offset, block_out, groups_here, block)
+                    scale = _spread(scale, block_out, groups_here, block)
+            weights = codes_of(data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes)
+            if in_one_group:
+                weights -= less_here
+            else:
+                weights = weights * scale - offset
             column = columns_of(place, half, halves, chunk)
-            x = tl.load(
-                x_rows + column[:, None], mask=is_row if whole_blocks else is_row & within[:, None], other=0.0
-            )
+            x = load_where(x_rows + tl.max_contiguous(tl.multiple_of(column, 8), 8)[:, None], x_mask)
             part = tl.dot(weights.to(dot_type), x.to(dot_type), part, input_precision="ieee")
         if one_scale:
             total = part
@@ -299,7 +297,8 @@ def _multiply_on_tensor_cores(
 @triton.jit
 def _spread(scales, block_out: tl.constexpr, groups: tl.constexpr, block: tl.constexpr):
     """[out, groups] to [out, block]: to every place that of its group."""
+    each: tl.constexpr = block // groups
     if groups == 1:
         return scales
-    each: tl.constexpr = block // groups
-    return tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
+    else:
+        return tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
