@@ -43,6 +43,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "token_logprobs": ("cuda",),
     "linear": ("cuda",),
     "packed_linear": ("tape",),
+    "quantized_linear": ("cuda",),
+    "expand_matrix": ("cuda",),
 }
 """By op: where it runs in another way than the reference's."""
 

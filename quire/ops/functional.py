@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
@@ -44,6 +46,18 @@ def add_layer_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x weightᵀ + bias`. x: [..., in], weight: [out, in], bias: [out]."""
     result: Tensor = implementation("linear", x.device.type)(x, weight, bias)
+    return result
+
+
+def quantized_linear(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b for a matrix in 8 bits or fewer; x is quantized first where the matrix says so."""
+    result: Tensor = implementation("quantized_linear", x.device.type)(x, matrix, bias)
+    return result
+
+
+def expand_matrix(matrix: QuantizedMatrix, dtype: torch.dtype) -> Tensor:
+    """The numbers that it stands for, [rows, columns] in the order of its columns, rounded once."""
+    result: Tensor = implementation("expand_matrix", matrix.values.device.type)(matrix, dtype)
     return result
 
 

@@ -1,4 +1,4 @@
-"""QuantizedMatrix: a matrix in 8 bits or fewer with a scale for each row and group of columns, as ops multiply by it."""
+"""QuantizedMatrix: a matrix in at most 8 bits with a scale for each row and group of columns, as ops multiply by it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -29,9 +29,9 @@ SUPER_COLUMNS = 256
 class QuantizedMatrix:
     """[rows, columns]: element (r, c) is (code - zero) * scale, with the zero and scale of row r and c's group.
 
-    Where there are `mins` it is code * scale - min instead. A scale of a whole tensor or of a block of rows is held once
-    for each of its rows, so that the parts of a matrix (q, k and v) need no scales in common and every kernel knows one
-    arrangement.
+    Where there are `mins` it is code * scale - min instead. A scale of a whole tensor or of a block of rows is held
+    once for each of its rows, so that the parts of a matrix (q, k and v) need no scales in common and every kernel
+    knows one arrangement.
     """
 
     codes: Codes

@@ -115,7 +115,7 @@ def _own_model(
     checkpoint = None if resolved.random_weights else open_described(described)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    policy = WeightPolicy(dtype, device, _method(resolved, dtype, core), kept)
+    policy = WeightPolicy(dtype, device, _method(resolved, dtype, device, core), kept)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, seed)
@@ -148,8 +148,8 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
         core.loaded(worked=worked)
 
 
-def _method(resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
+def _method(resolved: Resolved, dtype: torch.dtype, device: torch.device, core: CpuCore | None) -> LinearMethod:
     """How matrices are held and multiplied by."""
     if core is not None:
         return PackedMethod(Packing(core.machine, core.cache), keep=resolved.keep_packed)
-    return GgufMethod(dtype) if resolved.keep_packed else DenseMethod(dtype)
+    return GgufMethod(dtype, in_planes=device.type == "cuda") if resolved.keep_packed else DenseMethod(dtype)

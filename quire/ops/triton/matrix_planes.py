@@ -77,23 +77,24 @@ def table_of(codes: str, device: torch.device) -> Tensor:
     return torch.tensor(TABLES[codes], dtype=torch.float32, device=device)
 
 
+# Kernels compile what comes after a return as well, so functions of theirs have one, at the end.
+
+
 @triton.jit
 def columns_of(place, half: tl.constexpr, halves: tl.constexpr, chunk: tl.constexpr):
     """The column that a place holds in its first or second half."""
     in_half: tl.constexpr = chunk // halves
-    if halves == 1:
-        return place
-    else:
-        return place // in_half * chunk + place % in_half + half * in_half
+    return place if halves == 1 else place // in_half * chunk + place % in_half + half * in_half
 
 
 @triton.jit
 def load_where(at, mask, eviction: tl.constexpr = ""):
     """What is stored, or zeros; a mask of None is for tiles that are whole."""
     if mask is None:
-        return tl.load(at, eviction_policy=eviction)
+        data = tl.load(at, eviction_policy=eviction)
     else:
-        return tl.load(at, mask=mask, other=0.0, eviction_policy=eviction)
+        data = tl.load(at, mask=mask, other=0.0, eviction_policy=eviction)
+    return data
 
 
 @triton.jit
@@ -101,10 +102,7 @@ def _word_of(fours, bits: tl.constexpr, chunk: tl.constexpr):
     """Which word of a plane holds four places."""
     in_half: tl.constexpr = chunk // 8
     in_chunk: tl.constexpr = chunk * bits // 32
-    if in_half == in_chunk:
-        return fours
-    else:
-        return fours // in_half * in_chunk + fours % in_half % in_chunk
+    return fours if in_half == in_chunk else fours // in_half * in_chunk + fours % in_half % in_chunk
 
 
 @triton.jit
@@ -113,10 +111,8 @@ def _fields(words, fours, half: tl.constexpr, bits: tl.constexpr, chunk: tl.cons
     in_half: tl.constexpr = chunk // 8
     in_chunk: tl.constexpr = chunk * bits // 32
     mask: tl.constexpr = ((1 << bits) - 1) * 0x01010101
-    if bits < 4:
-        return (words >> (fours % in_half // in_chunk * bits + 4 * half)) & mask
-    else:
-        return (words >> (4 * half)) & mask
+    shift = 4 * half if bits == 4 else fours % in_half // in_chunk * bits + 4 * half
+    return (words >> shift) & mask
 
 
 @triton.jit
@@ -133,10 +129,11 @@ def load_codes(
 ):
     """Of `block` places from `start`: bytes where codes are such, else words of four places, from both planes (or
     twice from `values`). Rows are pointers [out, 1]."""
+    # a thread loads 8 places at once, as it does of x
     if low_bits == 8:
         place = tl.max_contiguous(start + tl.arange(0, block), 8)[None, :]
         data = load_where(values_rows + place, None if whole_blocks else place < end, "evict_first")
-        return data, data
+        high = data
     else:
         fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)[None, :]
         mask = None if whole_blocks else fours * 4 < end
@@ -144,7 +141,7 @@ def load_codes(
         high = data
         if high_bits > 0:
             high = load_where(high_rows + _word_of(fours, high_bits, chunk), mask, "evict_first")
-        return data, high
+    return data, high
 
 
 @triton.jit
@@ -162,20 +159,8 @@ def codes_of(
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
 ):
-    """float32 [out, block]: the codes of one half of a tile, whole numbers of fewer than 8 bits raised by 128.
-
-    Four of these lie in a word, each in its byte, which becomes the upper bits of a mantissa: that takes no conversion.
-    """
-    if low_bits == 8:
-        if bits_of == "fp8_e4m3":
-            # an exponent of 4 bits in place of 8: 120 too low; the smallest numbers keep their meaning as well
-            bits = data.to(tl.uint32)
-            return (((bits & 127) << 20) | ((bits & 128) << 24)).to(tl.float32, bitcast=True) * 1.329227995784916e36
-        elif bits_of == "fp8_e5m2":
-            return (data.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
-        else:
-            return data.to(tl.float32)
-    else:
+    """float32 [out, block]: the codes of one half of a tile, whole numbers of fewer than 8 bits raised by 128."""
+    if low_bits < 8:
         # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
         fours = tl.arange(0, block // 4)[None, :]
         words = _fields(data, fours, half, low_bits, chunk)
@@ -183,25 +168,38 @@ def codes_of(
             words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
         evens = tl.join(_byte(words, 0, table_at, raised, moves_bytes), _byte(words, 2, table_at, raised, moves_bytes))
         odds = tl.join(_byte(words, 1, table_at, raised, moves_bytes), _byte(words, 3, table_at, raised, moves_bytes))
-        return tl.reshape(tl.join(evens, odds), [block_out, block])
+        codes = tl.reshape(tl.join(evens, odds), [block_out, block])
+    elif bits_of == "fp8_e4m3":
+        # an exponent of 4 bits in place of 8: 120 too low; the smallest numbers keep their meaning as well
+        bits = data.to(tl.uint32)
+        codes = (((bits & 127) << 20) | ((bits & 128) << 24)).to(tl.float32, bitcast=True) * 1.329227995784916e36
+    elif bits_of == "fp8_e5m2":
+        codes = (data.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+    else:
+        codes = data.to(tl.float32)
+    return codes
 
 
 @triton.jit
 def _byte(words, number: tl.constexpr, table_at, raised, moves_bytes: tl.constexpr):
-    """One byte of each word as a float, raised by 128; or what stands in the table."""
+    """One byte of each word as a float, raised by 128; or what stands in the table.
+
+    A code becomes the upper bits of a mantissa, which takes no conversion: one instruction moves its byte there, and
+    three bytes of 128.
+    """
     if table_at is not None:
-        return tl.load(table_at + ((words >> (8 * number)) & 15))
+        codes = tl.load(table_at + ((words >> (8 * number)) & 15))
     elif not moves_bytes:
-        return ((((words >> (8 * number)) & 127) << 16) | raised).to(tl.float32, bitcast=True)
-    # the same in one instruction: that byte as the third, and three of the constant
+        codes = ((((words >> (8 * number)) & 127) << 16) | raised).to(tl.float32, bitcast=True)
     elif number == 0:
-        return _moved("prmt.b32 $0, $1, $2, 0x7054;", words, raised)
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7054;", words, raised)
     elif number == 1:
-        return _moved("prmt.b32 $0, $1, $2, 0x7154;", words, raised)
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7154;", words, raised)
     elif number == 2:
-        return _moved("prmt.b32 $0, $1, $2, 0x7254;", words, raised)
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7254;", words, raised)
     else:
-        return _moved("prmt.b32 $0, $1, $2, 0x7354;", words, raised)
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7354;", words, raised)
+    return codes
 
 
 @triton.jit

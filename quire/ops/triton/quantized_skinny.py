@@ -114,9 +114,7 @@ def _multiply_on_cuda_cores(
     # past the last output its weights are read again: no load needs a mask for that, and no store takes the result
     out_rows = tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None]
     values_rows = values_at + out_rows * values_stride
-    high_rows = values_at
-    if high_bits > 0:
-        high_rows = high_at + out_rows * (places * 2 * high_bits // 32)
+    high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
     too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
@@ -128,26 +126,24 @@ def _multiply_on_cuda_cores(
     for _ in tl.static_range(known_rows):
         totals += (tl.zeros([block_out, block // run], tl.float32),)  # type: ignore[assignment]
     for start in tl.range(begin, end, block, num_stages=stages):
-        data, high = load_codes(
-            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks
-        )
+        data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
         place = start + tl.arange(0, block)
         within = None if whole_blocks else place < end
         first = (start + tl.arange(0, block // run) * run)[None, :]
         has_run = None if whole_blocks else first < end
         codes, scale, zero, minimum = (), (), (), ()
         for half in tl.static_range(halves):
-            codes += (codes_of(data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes),)  # type: ignore[assignment]
+            some = codes_of(
+                data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+            )
+            codes += (some,)  # type: ignore[assignment]
             column = columns_of(first, 0 if both_halves else half, halves, chunk)
-            if not one_scale:
-                scale += (group_scales(scales_at, super_scales_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
-            if zeros_at is not None:
-                zero += (group_scales(zeros_at, None, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
-            if mins_at is not None:
-                minimum += (group_scales(mins_at, super_mins_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            scale += (_numbers(scales_at, super_scales_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            zero += (_numbers(zeros_at, None, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            minimum += (_numbers(mins_at, super_mins_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
         grown = ()
         for row in tl.static_range(known_rows):
-            total = totals[row]
+            total = totals[row]  # type: ignore[var-annotated]
             part = tl.zeros([block_out, block // run], tl.float32)
             x_sum = tl.zeros([1, block // run], tl.float32)
             for half in tl.static_range(halves):
@@ -158,29 +154,42 @@ def _multiply_on_cuda_cores(
                 if needs_sum:
                     x_sum += tl.sum(tl.reshape(x, [block // run, run]), axis=1)[None, :]
                 if half == halves - 1 or not both_halves:
-                    if too_much > 0:
-                        part -= x_sum * (too_much)
-                    if zeros_at is not None:
-                        part -= zero[half] * x_sum
-                    if not one_scale:
-                        part *= scale[half]
-                    if mins_at is not None:
-                        part -= minimum[half] * x_sum
-                    total += part
+                    if needs_sum:
+                        part -= x_sum * too_much if zeros_at is None else (zero[half] + too_much) * x_sum
+                    part = part if one_scale else part * scale[half]
+                    total += part if mins_at is None else part - minimum[half] * x_sum
                     part = tl.zeros([block_out, block // run], tl.float32)
                     x_sum = tl.zeros([1, block // run], tl.float32)
             grown += (total,)  # type: ignore[assignment]
         totals = grown
 
     is_output = outputs < out_size
+    scale, added = _at_the_end(scales_at, bias_at, outputs, is_output, one_scale)
     for row in tl.static_range(known_rows):
-        result = tl.sum(totals[row], axis=1)
-        if one_scale:
-            result *= tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)
-        if bias_at is not None:
-            result += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)
+        result = tl.sum(totals[row], axis=1) * scale + added
         to = result_at + (split * known_rows + row) * out_size + outputs
         tl.store(to, result.to(result_at.dtype.element_ty), mask=is_output)
+
+
+@triton.jit
+def _numbers(at, super_at, out_rows, groups, column, mask, group: tl.constexpr):
+    """Those of groups; or, where there is no such plane, something that nothing looks at."""
+    numbers = column
+    if at is not None:
+        numbers = group_scales(at, super_at, out_rows, groups, column, mask, group)
+    return numbers
+
+
+@triton.jit
+def _at_the_end(scales_at, bias_at, outputs, is_output, one_scale: tl.constexpr):
+    """What sums are multiplied by, where a row has one scale, and what is added to them."""
+    scale = tl.full(outputs.shape, 1.0, tl.float32)
+    added = tl.zeros(outputs.shape, tl.float32)
+    if one_scale:
+        scale = tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)
+    if bias_at is not None:
+        added = tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)
+    return scale, added
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -229,12 +238,9 @@ def _multiply_on_tensor_cores(
     split = tl.program_id(1)
     out_rows = tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None]
     values_rows = values_at + out_rows * values_stride
-    high_rows = values_at
-    if high_bits > 0:
-        high_rows = high_at + out_rows * (places * 2 * high_bits // 32)
+    high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
     row = tl.arange(0, padded_rows)
     is_row = (row < rows)[None, :]
-    x_rows = x_at + row[None, :] * x_stride
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
     too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
@@ -248,48 +254,40 @@ def _multiply_on_tensor_cores(
 
     total = tl.zeros([block_out, padded_rows], tl.float32)
     for start in tl.range(begin, end, block, num_stages=stages):
-        data, high = load_codes(
-            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks
-        )
+        data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
         place = start + tl.arange(0, block)
         group_place = (start + tl.arange(0, groups_here) * places_a_group)[None, :]
         has_group = None if whole_blocks else group_place < end
         x_mask = is_row if whole_blocks else is_row & (place < end)[:, None]
         part = total if one_scale else tl.zeros([block_out, padded_rows], tl.float32)
         for half in tl.static_range(halves):
-            if half == 0 or not both_halves:
-                column = columns_of(group_place, half, halves, chunk)
-                less_here = too_much
-                if zeros_at is not None:
-                    less_here = group_scales(zeros_at, None, out_rows, groups, column, has_group, group) + less_here
-                if not one_scale:
-                    scale = group_scales(scales_at, super_scales_at, out_rows, groups, column, has_group, group)
-                if not in_one_group:
-                    offset = scale * less_here
-                    if mins_at is not None:
-                        offset += group_scales(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
-                    offset = _spread(offset, block_out, groups_here, block)
-                    scale = _spread(scale, block_out, groups_here, block)
-            weights = codes_of(data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes)
+            column = columns_of(group_place, 0 if both_halves else half, halves, chunk)
+            less_here = too_much
+            if zeros_at is not None:
+                less_here = group_scales(zeros_at, None, out_rows, groups, column, has_group, group) + too_much
+            if not one_scale:
+                scale = group_scales(scales_at, super_scales_at, out_rows, groups, column, has_group, group)
+            weights = codes_of(
+                data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+            )
             if in_one_group:
                 weights -= less_here
             else:
-                weights = weights * scale - offset
-            column = columns_of(place, half, halves, chunk)
-            x = load_where(x_rows + tl.max_contiguous(tl.multiple_of(column, 8), 8)[:, None], x_mask)
+                offset = scale * less_here
+                if mins_at is not None:
+                    offset += group_scales(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
+                scales = _spread(scale, block_out, groups_here, block)
+                weights = weights * scales - _spread(offset, block_out, groups_here, block)
+            column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), 8), 8)
+            x = load_where(x_at + row[None, :] * x_stride + column[:, None], x_mask)
             part = tl.dot(weights.to(dot_type), x.to(dot_type), part, input_precision="ieee")
-        if one_scale:
-            total = part
-        elif in_one_group:
-            total += part * scale
-        else:
-            total += part
+        if in_one_group and not one_scale:
+            part *= scale
+        total = part if one_scale else total + part
 
     is_output = outputs < out_size
-    if one_scale:
-        total *= tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)[:, None]
-    if bias_at is not None:
-        total += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)[:, None]
+    scale, added = _at_the_end(scales_at, bias_at, outputs, is_output, one_scale)
+    total = total * scale[:, None] + added[:, None]
     to = result_at + (split * rows + row)[None, :] * out_size + outputs[:, None]
     tl.store(to, total.to(result_at.dtype.element_ty), mask=is_row & is_output[:, None])
 
@@ -297,8 +295,7 @@ def _multiply_on_tensor_cores(
 @triton.jit
 def _spread(scales, block_out: tl.constexpr, groups: tl.constexpr, block: tl.constexpr):
     """[out, groups] to [out, block]: to every place that of its group."""
-    each: tl.constexpr = block // groups
-    if groups == 1:
-        return scales
-    else:
-        return tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
+    if groups > 1:
+        each: tl.constexpr = block // groups
+        scales = tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
+    return scales

@@ -23,6 +23,7 @@ from quire.ops.triton.skinny_gemm_choices import (
 from quire.ops.triton.split_sums import add_splits
 from quire.ops.triton.staged import launch_staged
 
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`x weightᵀ + bias`. x: [..., in], weight: [out, in], bias: [out]."""
     choice = _choice_for(x, weight)

@@ -16,10 +16,15 @@ def iq4_nl(blocks: Tensor) -> Tensor:
 
 
 def iq4_xs(blocks: Tensor) -> Tensor:
+    scales = half(blocks[:, :2]) * (scale_bits(blocks).float() - 32)
+    return (scales.unsqueeze(2) * _values(blocks[:, 8:]).view(-1, 8, 32)).view(-1, 256)
+
+
+def scale_bits(blocks: Tensor) -> Tensor:
+    """The eight scales of IQ4_XS, of six bits: int32 [blocks, 8]."""
     shifts = torch.arange(0, 16, 2, dtype=torch.int32, device=blocks.device)
     high = (unsigned16(blocks[:, 2:4]) >> shifts) & 3
-    scales = half(blocks[:, :2]) * ((fields(blocks[:, 4:8], 4, 1) | high << 4).float() - 32)
-    return (scales.unsqueeze(2) * _values(blocks[:, 8:]).view(-1, 8, 32)).view(-1, 256)
+    return fields(blocks[:, 4:8], 4, 1) | high << 4
 
 
 def _values(data: Tensor) -> Tensor:
