@@ -30,7 +30,7 @@ def multiply_quantized(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None) 
     """`x matrixᵀ + bias` with x [rows, columns] quantized as the matrix says."""
     by_group = matrix.activations == "a scale each group" and matrix.columns % matrix.group == 0
     values, scales = quantize_rows(x, matrix.values.dtype, matrix.group if by_group else 0, matrix.input_scale)
-    if _is_for_cublas(matrix, scales):
+    if x.dtype == torch.bfloat16 and _is_for_cublas(matrix, scales):
         return torch._scaled_mm(
             values,
             matrix.values.t(),
