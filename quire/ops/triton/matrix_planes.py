@@ -88,8 +88,9 @@ def columns_of(place, half: tl.constexpr, halves: tl.constexpr, chunk: tl.conste
 
 
 @triton.jit
-def load_where(at, mask, eviction: tl.constexpr = ""):
-    """What is stored, or zeros; a mask of None is for tiles that are whole."""
+def load_where(at, mask, once: tl.constexpr = False):
+    """What is stored, or zeros; a mask of None is for tiles that are whole. What is read `once` leaves caches first."""
+    eviction: tl.constexpr = "evict_first" if once else ""
     if mask is None:
         data = tl.load(at, eviction_policy=eviction)
     else:
@@ -99,10 +100,15 @@ def load_where(at, mask, eviction: tl.constexpr = ""):
 
 @triton.jit
 def _word_of(fours, bits: tl.constexpr, chunk: tl.constexpr):
-    """Which word of a plane holds four places."""
+    """Which word of a plane holds four places. Two are neighbours wherever a chunk has as many words."""
     in_half: tl.constexpr = chunk // 8
     in_chunk: tl.constexpr = chunk * bits // 32
-    return fours if in_half == in_chunk else fours // in_half * in_chunk + fours % in_half % in_chunk
+    word = fours
+    if in_half != in_chunk:
+        near: tl.constexpr = 2 if in_chunk >= 2 else 1
+        word = fours // in_half * in_chunk + fours % in_half % in_chunk
+        word = tl.max_contiguous(tl.multiple_of(word, near), near)
+    return word
 
 
 @triton.jit
@@ -132,15 +138,15 @@ def load_codes(
     # a thread loads 8 places at once, as it does of x
     if low_bits == 8:
         place = tl.max_contiguous(start + tl.arange(0, block), 8)[None, :]
-        data = load_where(values_rows + place, None if whole_blocks else place < end, "evict_first")
+        data = load_where(values_rows + place, None if whole_blocks else place < end, once=True)
         high = data
     else:
-        fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)[None, :]
-        mask = None if whole_blocks else fours * 4 < end
-        data = load_where(values_rows + _word_of(fours, low_bits, chunk), mask, "evict_first")
+        fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)
+        mask = None if whole_blocks else (fours * 4 < end)[None, :]
+        data = load_where(values_rows + _word_of(fours, low_bits, chunk)[None, :], mask, once=True)
         high = data
         if high_bits > 0:
-            high = load_where(high_rows + _word_of(fours, high_bits, chunk), mask, "evict_first")
+            high = load_where(high_rows + _word_of(fours, high_bits, chunk)[None, :], mask, once=True)
     return data, high
 
 

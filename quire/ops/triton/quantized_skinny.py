@@ -129,7 +129,7 @@ def _multiply_on_cuda_cores(
         data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
         place = start + tl.arange(0, block)
         within = None if whole_blocks else place < end
-        first = (start + tl.arange(0, block // run) * run)[None, :]
+        first = (start + tl.arange(0, block // run) * run)[:, None]
         has_run = None if whole_blocks else first < end
         codes, scale, zero, minimum = (), (), (), ()
         for half in tl.static_range(halves):
@@ -173,10 +173,15 @@ def _multiply_on_cuda_cores(
 
 @triton.jit
 def _numbers(at, super_at, out_rows, groups, column, mask, group: tl.constexpr):
-    """Those of groups; or, where there is no such plane, something that nothing looks at."""
-    numbers = column
+    """Those of groups; or, where there is no such plane, something that nothing looks at. All but `out_rows` [out, 1]
+    are [runs, 1].
+
+    Loaded the other way round: of loads without neighbours, triton 3.6 gives a warp's threads to the first dimension,
+    and only where they stand side by side along a row's runs, as codes do, no scale has to change threads.
+    """
+    numbers = column.T
     if at is not None:
-        numbers = group_scales(at, super_at, out_rows, groups, column, mask, group)
+        numbers = group_scales(at, super_at, out_rows.T, groups, column, mask, group).T
     return numbers
 
 

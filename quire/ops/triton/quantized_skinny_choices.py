@@ -63,10 +63,13 @@ def choose(card: Card, form: Form, rows: int, out_size: int, in_size: int) -> Ch
 
 
 def _on_cuda_cores(card: Card, form: Form, out_size: int, in_size: int) -> Choice:
-    """As many outputs a block as leave four programs a multiprocessor: x is loaded and summed once for all of them."""
+    """As many outputs a block as leave four programs a multiprocessor: x is loaded and summed once for all of them.
+
+    Eight take too many registers where groups are small.
+    """
     warp_reads = THREAD_READS * card.warp_size * form.halves
     num_warps = min(128 // card.warp_size, power_of_two_from(ceil_div(in_size, warp_reads)))
-    sizes = (8, 4, 2) if form.halves == 2 else (4, 2)
+    sizes = (8, 4, 2) if form.halves == 2 and not 0 < form.group < 64 else (4, 2)
     block_out = next((size for size in sizes if ceil_div(out_size, size) >= 4 * card.multiprocessors), 1)
     return Choice("cuda", block_out, max(num_warps * warp_reads, form.chunk), 1, num_warps, num_stages=1)
 
