@@ -1,6 +1,7 @@
 """Offline workloads on a GPU: models of public shapes with random weights, and seeded requests, greedy to the end.
 
 python -m benchmarks.gpu_workloads llama-8b single mixed256 prefix prefill --json results.json
+python -m benchmarks.gpu_workloads llama-8b single mixed256 prefill --quantization int4
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.peers.workload import SHAPES, WORKLOADS, requests, write_shape
+from benchmarks.random_quantized import FORMATS, make_random
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ def main() -> None:
     from quire import LLM, SamplingParams
 
     imported = time.perf_counter()
+    if asked.quantization is not None:
+        make_random(asked.quantization, int(str(SHAPES[asked.shape]["num_hidden_layers"])))
     with tempfile.TemporaryDirectory() as folder:
         write_shape(asked.shape, Path(folder))
         llm = LLM(
@@ -68,7 +72,12 @@ def main() -> None:
         rates = [run.rate for run in runs if run.workload == workload]
         print(f"{asked.shape} {workload}: {median(rates):,.0f} tok/s ({min(rates):,.0f}–{max(rates):,.0f})", flush=True)
     if asked.json is not None:
-        told = {"shape": asked.shape, "start": started - begin, "runs": [asdict(run) for run in runs]}
+        told = {
+            "shape": asked.shape,
+            "quantization": asked.quantization,
+            "start": started - begin,
+            "runs": [asdict(run) for run in runs],
+        }
         asked.json.write_text(json.dumps(told, indent=1) + "\n")
 
 
@@ -76,6 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
+    parser.add_argument("--quantization", choices=FORMATS, help="random codes in this format; unset: bfloat16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmups", type=int, default=1, help="rounds that are not kept, after warm-up")
     parser.add_argument("--batch-invariant", action="store_true", help="with sums in an order that no batch changes")

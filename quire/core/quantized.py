@@ -2,10 +2,18 @@
 
 from typing import Literal
 
-Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int4", "nf4"]
-"""What one stored number means: a small float, a whole number, or a place in NF4's table of 16 values."""
+Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "nf4", "iq4"]
+"""What one stored number means: a small float, a whole number, or a place in NF4's or IQ4's table of 16 values."""
 
 Activations = Literal["as they are", "a scale each token", "a scale each group", "one scale"]
 """How x is quantized before it is multiplied: not, by its own largest value, or by the checkpoint's scale."""
 
-CODE_BITS: dict[Codes, int] = {"fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int4": 4, "nf4": 4}
+PLANES: dict[Codes, tuple[int, int]] = {
+    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "int8"), (8, 0)),
+    "int6": (4, 2),
+    "int5": (4, 1),
+    **dict.fromkeys(("int4", "nf4", "iq4"), (4, 0)),
+    "int3": (2, 1),
+    "int2": (2, 0),
+}
+"""Bits of a code that lie in a matrix's `values`, and those above them, which lie in `high`."""

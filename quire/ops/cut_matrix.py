@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quire.core.errors import ConfigError
-from quire.ops.nibbles import pack_nibbles, unpack_nibbles
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.core.quantized import PLANES
+from quire.ops.bit_planes import pack_bits, unpack_bits
+from quire.ops.quantized_matrix import SUPER_COLUMNS, QuantizedMatrix, chunk_columns
 
 
 def cut_rows(matrix: QuantizedMatrix, rows: slice | Tensor) -> QuantizedMatrix:
     """Some rows, or all of them in another order."""
-    zeros = None if matrix.zeros is None else matrix.zeros[rows].contiguous()
-    values, scales = matrix.values[rows].contiguous(), matrix.scales[rows].contiguous()
-    return replace(matrix, values=values, scales=scales, zeros=zeros)
+    planes: dict[str, Any] = {name: plane[rows].contiguous() for name, plane in matrix.row_planes().items()}
+    return replace(matrix, **planes)
 
 
 def cut_columns(matrix: QuantizedMatrix, start: int, end: int) -> QuantizedMatrix:
@@ -32,17 +33,24 @@ def cut_columns(matrix: QuantizedMatrix, start: int, end: int) -> QuantizedMatri
             f"columns {start} to {end} cut through groups of {group} columns that share a scale; use a "
             "--tensor-parallel-size whose parts hold whole groups."
         )
-    groups = slice(start // group, -(-end // group))
-    zeros = None if matrix.zeros is None else matrix.zeros[:, groups].contiguous()
+    if matrix.super_scales is not None and (start % SUPER_COLUMNS or end % SUPER_COLUMNS):
+        raise ConfigError(
+            f"columns {start} to {end} cut through blocks of {SUPER_COLUMNS} columns that share a scale; use a "
+            "--tensor-parallel-size whose parts hold whole blocks."
+        )
     size = width if inside else group
-    return replace(
-        matrix,
-        values=_values(matrix, start, end, size),
-        scales=matrix.scales[:, groups].contiguous(),
-        zeros=zeros,
-        columns=width,
-        group=size,
-    )
+    groups = slice(start // group, -(-end // group))
+    supers = slice(start // SUPER_COLUMNS, end // SUPER_COLUMNS)
+    planes = matrix.row_planes()
+    cut: dict[str, Any] = {
+        name: planes[name][:, groups].contiguous() for name in ("scales", "zeros", "mins") if name in planes
+    }
+    cut |= {name: planes[name][:, supers].contiguous() for name in ("super_scales", "super_mins") if name in planes}
+    low_bits, high_bits = PLANES[matrix.codes]
+    cut["values"] = _cut_plane(matrix.values, low_bits, matrix.chunk, start, end, size)
+    if matrix.high is not None:
+        cut["high"] = _cut_plane(matrix.high, high_bits, matrix.chunk, start, end, size)
+    return replace(matrix, **cut, columns=width, group=size)
 
 
 def stack_rows(matrices: Sequence[QuantizedMatrix]) -> QuantizedMatrix:
@@ -50,35 +58,24 @@ def stack_rows(matrices: Sequence[QuantizedMatrix]) -> QuantizedMatrix:
     first = matrices[0]
     if len(matrices) == 1:
         return first
-    zeros = None if first.zeros is None else torch.cat([_given(each.zeros) for each in matrices])
-    input_scales = [_given(each.input_scale).flatten() for each in matrices if each.input_scale is not None]
-    return replace(
-        first,
-        values=torch.cat([each.values for each in matrices]),
-        scales=torch.cat([each.scales for each in matrices]),
-        zeros=zeros,
-        # x is quantized once for all of them: by the scale that clips none of it
-        input_scale=torch.cat(input_scales).amax() if input_scales else None,
-    )
+    planes: dict[str, Any] = {
+        name: torch.cat([each.row_planes()[name] for each in matrices]) for name in first.row_planes()
+    }
+    input_scales = [each.input_scale.flatten() for each in matrices if each.input_scale is not None]
+    # x is quantized once for all of them: by the scale that clips none of it
+    return replace(first, **planes, input_scale=torch.cat(input_scales).amax() if input_scales else None)
 
 
 def stack_together(a: QuantizedMatrix, b: QuantizedMatrix) -> bool:
-    """Whether two can be one matrix: the same codes, groups, order of columns and activations."""
-    alike = (a.codes, a.group, a.activations, a.zeros is None, a.scales.dtype) == (
-        *(b.codes, b.group, b.activations, b.zeros is None, b.scales.dtype),
-    )
+    """Whether two can be one matrix: the same codes, planes, groups, order of columns and activations."""
+    kinds = [{name: plane.dtype for name, plane in each.row_planes().items()} for each in (a, b)]
+    alike = (a.codes, a.group, a.activations, kinds[0]) == (b.codes, b.group, b.activations, kinds[1])
     if a.order is None or b.order is None:
         return alike and a.order is b.order
     return alike and torch.equal(a.order, b.order)
 
 
-def _values(matrix: QuantizedMatrix, start: int, end: int, group: int) -> Tensor:
-    if matrix.codes not in ("int4", "nf4"):
-        return matrix.values[:, start:end].contiguous()
-    codes = unpack_nibbles(matrix.values, matrix.chunk)[:, start:end]
-    return pack_nibbles(codes, chunk_columns(group, end - start))
-
-
-def _given(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None
-    return tensor
+def _cut_plane(plane: Tensor, bits: int, chunk: int, start: int, end: int, group: int) -> Tensor:
+    if bits == 8:
+        return plane[:, start:end].contiguous()
+    return pack_bits(unpack_bits(plane, bits, chunk)[:, start:end], bits, chunk_columns(group, end - start))

@@ -45,7 +45,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "batch_invariant_linear": ("cuda",),
     "batch_invariant_attention": ("cuda",),
     "packed_linear": ("tape",),
-    "quantized_linear": (),
+    "quantized_linear": ("cuda",),
+    "expand_matrix": ("cuda",),
 }
 """By op: where it runs in another way than the reference's."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from quire.ops.adjustments import Adjusted, Adjustments
@@ -49,7 +50,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def quantized_linear(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b for a matrix in 8 or 4 bits; x is quantized first where the matrix says so."""
+    """x Wᵀ + b for a matrix in 8 bits or fewer; x is quantized first where the matrix says so."""
     result: Tensor = implementation("quantized_linear", x.device.type)(x, matrix, bias)
     return result
 
@@ -57,6 +58,12 @@ def quantized_linear(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None = N
 def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear` whose result for a row does not depend on the other rows, bit for bit."""
     result: Tensor = implementation("batch_invariant_linear", x.device.type)(x, weight, bias)
+    return result
+
+
+def expand_matrix(matrix: QuantizedMatrix, dtype: torch.dtype) -> Tensor:
+    """The numbers that it stands for, [rows, columns] in the order of its columns, rounded once."""
+    result: Tensor = implementation("expand_matrix", matrix.values.device.type)(matrix, dtype)
     return result
 
 

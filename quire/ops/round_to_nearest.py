@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from quire.core.quantized import Activations, Codes
-from quire.ops.nibbles import pack_nibbles
+from quire.ops.bit_planes import pack_bits
+from quire.ops.code_tables import NF4
 from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
-from quire.ops.reference.dequantize_matrix import NF4
 
 _LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "int8": 127.0, "int4": 7.0, "nf4": 1.0}
 _FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
@@ -38,7 +38,7 @@ def round_to_nearest(
     rounded = _nearest(groups / spread if zeros is None else groups / spread + zeros.unsqueeze(-1), codes, zeros)
     values = rounded.flatten(1)[:, :columns]
     if codes in ("int4", "nf4"):
-        values = pack_nibbles(values, chunk_columns(size, columns))
+        values = pack_bits(values, 4, chunk_columns(size, columns))
     held = None if zeros is None else zeros.to(torch.uint8)
     return QuantizedMatrix(codes, values.contiguous(), scales, held, columns, size, activations=activations)
 

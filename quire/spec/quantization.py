@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from quire.core.quantized import CODE_BITS, Activations, Codes
+from quire.core.quantized import PLANES, Activations, Codes
 from quire.spec.model import ModelSpec
 
 Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "online"]
@@ -53,7 +53,7 @@ class WeightScheme:
 
     @property
     def bits(self) -> int:
-        return CODE_BITS[self.codes]
+        return sum(PLANES[self.codes])
 
     def groups(self, columns: int) -> int:
         """Scales of a row."""

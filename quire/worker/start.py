@@ -127,7 +127,7 @@ def _own_model(
     checkpoint = None if resolved.random_weights else open_described(described)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, core), kept)
+    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, device, core), kept)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, _WEIGHTS_SEED)
@@ -160,7 +160,9 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
         core.loaded(worked=worked)
 
 
-def _method(matched: Matched, resolved: Resolved, dtype: torch.dtype, core: CpuCore | None) -> LinearMethod:
+def _method(
+    matched: Matched, resolved: Resolved, dtype: torch.dtype, device: torch.device, core: CpuCore | None
+) -> LinearMethod:
     """How matrices are held and multiplied by."""
     schemes = _schemes(matched, resolved)
     keep = resolved.keep_packed
@@ -168,7 +170,9 @@ def _method(matched: Matched, resolved: Resolved, dtype: torch.dtype, core: CpuC
         return PackedMethod(Packing(core.machine, core.cache), keep=keep, schemes=schemes)
     if schemes:
         return QuantizedMethod(schemes, dtype, expand=not keep, batch_invariant=resolved.batch_invariant)
-    return GgufMethod(dtype) if keep else DenseMethod(dtype, batch_invariant=resolved.batch_invariant)
+    if keep:
+        return GgufMethod(dtype, in_planes=device.type == "cuda")
+    return DenseMethod(dtype, batch_invariant=resolved.batch_invariant)
 
 
 def _schemes(matched: Matched, resolved: Resolved) -> Schemes:

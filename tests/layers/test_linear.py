@@ -69,6 +69,30 @@ def test_packed_parts_of_different_types(keep: bool) -> None:
     assert held == (sum(t.data.nbytes for t in tensors) if keep else 10 * 256 * 4)
 
 
+def test_parts_in_planes_are_one_matrix_where_neighbours_are_of_one_type() -> None:
+    method = GgufMethod(torch.float32, in_planes=True)
+    layer = Linear(MatrixSpec(PARTS, 256, "rows", bias=True), WeightPolicy(torch.float32, CPU, method))
+    kinds = ("Q4_K", "Q4_K", "IQ2_S")
+    tensors = [packed(f"{part.name}.weight", kind, part.rows, 256) for part, kind in zip(PARTS, kinds, strict=True)]
+    biases = [plain(f"{part.name}.bias", part.rows) for part in PARTS]
+    load(layer, [tensors[1], *biases, tensors[2], tensors[0]])
+    x = torch.randn(3, 256, generator=GENERATOR)
+    expected = torch.cat([functional.linear(x, dense(tensor, torch.float32)) for tensor in tensors], dim=-1)
+    expected += torch.cat([bias.data for bias in biases])
+    torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-3)
+    names = {name.rpartition(".")[2] for name, _ in layer.named_buffers()}
+    assert names == {"values", "scales", "mins", "super_scales", "super_mins", "data", "bias"}
+
+
+def test_an_embedding_in_planes() -> None:
+    method = GgufMethod(torch.float32, in_planes=True)
+    layer = Embedding(MatrixSpec((Part("e", "words", 20),), 256, "rows"), WeightPolicy(torch.float32, CPU, method))
+    tensor = packed("e.weight", "Q6_K", 20, 256)
+    load(layer, [tensor])
+    ids = torch.tensor([[3, 19], [0, 3]])
+    torch.testing.assert_close(layer(ids), dense(tensor, torch.float32)[ids])
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_transposed_checkpoint(keep: bool) -> None:
     layer = Linear(MatrixSpec((Part("c", "out", 4, TRANSPOSED),), 8, "columns"), policy(keep=keep))

@@ -13,8 +13,9 @@ from quire.config.memory import weights_on_device
 from quire.config.parallel import ParallelConfig
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.dense import DenseMethod
+from quire.layers.quant.matrix_buffers import MatrixBuffers
 from quire.layers.quant.packed import PackedMethod
-from quire.layers.quant.quantized import QuantizedMethod, QuantizedRows, QuantizedWeight
+from quire.layers.quant.quantized import QuantizedMethod, QuantizedWeight
 from quire.models.build import build_model
 from quire.models.language_model import LanguageModel
 from quire.models.load import load_layer_by_layer, load_weights
@@ -102,10 +103,10 @@ def test_the_rest_of_a_checkpoint_stays_plain(tmp_path: Path) -> None:
     weights = [part for part in model.modules() if isinstance(part, QuantizedWeight)]
     kinds = [[type(run).__name__ for run in weight._runs] for weight in weights]
     assert kinds[:4] == [
-        ["QuantizedRows", "PlainRows"],  # q and k, v
-        ["QuantizedRows"],
-        ["QuantizedRows", "PlainRows"],  # gate, up
-        ["QuantizedRows"],
+        ["MatrixBuffers", "PlainRows"],  # q and k, v
+        ["MatrixBuffers"],
+        ["MatrixBuffers", "PlainRows"],  # gate, up
+        ["MatrixBuffers"],
     ]
 
 
@@ -113,7 +114,7 @@ def test_parts_in_orders_of_their_own_stay_apart(tmp_path: Path) -> None:
     path = write_folder(tmp_path, WEIGHTS_ALONE["gptq act-order"])
     first = next(part for part in load(path).modules() if isinstance(part, QuantizedWeight))
     assert [run.count for run in first._runs] == [128, 64, 64]
-    assert all(isinstance(run, QuantizedRows) and run.order is not None for run in first._runs)
+    assert all(isinstance(run, MatrixBuffers) and run.order is not None for run in first._runs)
 
 
 def test_layers_load_in_the_background(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_plain_weights_are_quantized_as_they_are_loaded(tmp_path: Path, kind: st
     path = write_folder(tmp_path, None)
     schemes = online_schemes(open_checkpoint(path).spec, kind)  # type: ignore[arg-type]
     model = load(path, QuantizedMethod(schemes, torch.float32))
-    quantized = [part for part in model.modules() if isinstance(part, QuantizedRows)]
+    quantized = [part for part in model.modules() if isinstance(part, MatrixBuffers)]
     assert len(quantized) == 2 * 4  # q, k and v; out; gate and up; down
     assert 0 < distance(logits_of(model, IDS), dense_logits(path)) < limit
 
@@ -162,7 +163,7 @@ def test_biases_of_zeros_that_gptqs_tools_write_are_left_out(tmp_path: Path) -> 
 
 def test_matrices_mean_what_was_written(tmp_path: Path) -> None:
     path = write_folder(tmp_path, WEIGHTS_ALONE["gptq act-order asymmetric"])
-    run = next(part for part in load(path).modules() if isinstance(part, QuantizedRows))
+    run = next(part for part in load(path).modules() if isinstance(part, MatrixBuffers))
     expected = open_checkpoint(path / "dense").stored("model.layers.0.self_attn.q_proj.weight").data
     torch.testing.assert_close(dequantize_matrix(run.matrix()), expected)
     assert json.loads((path / "config.json").read_text())["quantization_config"]["desc_act"]

@@ -1,6 +1,6 @@
 """`quire bench kernels`: the operations alone, beside what the machine can do; and the tuner of skinny GEMMs."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Ops = Annotated[
     list[str] | None,
     Parameter(
-        help="Which: linear, attention; on a GPU also norm, heads, activation, sampling. Unset: all.", negative=""
+        help="Which: linear, attention; on a GPU also quantized_linear, norm, heads, activation, sampling. Unset: all.",
+        negative="",
     ),
 ]
 Threads = Annotated[int | None, Parameter(help="Threads of a CPU. Unset: one on each physical core.")]
@@ -55,7 +56,7 @@ def kernels(
     name = prepare(device, threads)
     limits = limits_of(device)
     if tune:
-        found = _tuned(seconds or _TUNE_SECONDS, table)
+        found = _tuned(chosen, seconds or _TUNE_SECONDS, table)
     else:
         found = [result for run in chosen.values() for result in _watched(run(seconds or _USUAL_SECONDS))]
     measures = [Measure(result.name, "s", "lower", [[each] for each in result.seconds]) for result in found]
@@ -101,8 +102,12 @@ def _watched(results: Iterator["KernelResult"]) -> Iterator["KernelResult"]:
         yield result
 
 
-def _tuned(seconds: float, table: Path | None) -> list["KernelResult"]:
-    from quire.bench.kernels.skinny_gemm_tuner import tune
+def _tuned(ops: Collection[str], seconds: float, table: Path | None) -> list["KernelResult"]:
+    """The skinny GEMMs of quantized matrices where they were asked for alone, else those of 16-bit weights."""
+    if list(ops) == ["quantized_linear"]:
+        from quire.bench.kernels.quantized_tuner import tune
+    else:
+        from quire.bench.kernels.skinny_gemm_tuner import tune
 
     found, source = tune(seconds, print)
     if table is None:

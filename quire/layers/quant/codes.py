@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
-from quire.ops.nibbles import pack_nibbles
+from quire.ops.bit_planes import pack_bits
 from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
 from quire.spec.quantization import WeightScheme
 
@@ -29,7 +29,7 @@ def whole_numbers(
     given = None if zeros is None else zeros.to(torch.uint8).contiguous()
     common = (held.contiguous(), given, columns, group, order, scheme.activations)
     if scheme.bits == 4 and group % 2 == 0 and columns % 2 == 0:
-        return QuantizedMatrix("int4", pack_nibbles(codes, chunk_columns(group, columns)), *common)
+        return QuantizedMatrix("int4", pack_bits(codes, 4, chunk_columns(group, columns)), *common)
     if given is None:
         codes = (codes.to(torch.int16) - (1 << (scheme.bits - 1))).to(torch.int8)
     return QuantizedMatrix("int8", codes.contiguous(), *common)

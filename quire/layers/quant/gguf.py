@@ -1,13 +1,16 @@
-"""Weights in any ggml type, held as they lie in the file and expanded for each use."""
+"""Weights in any ggml type: GPUs multiply by the common ones as they are packed; others are expanded for each use."""
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.matrix_buffers import MatrixBuffers
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense, place
+from quire.ops.cut_matrix import stack_rows
+from quire.ops.functional import linear
 from quire.ops.reference.gguf.dequantize import dequantize
+from quire.ops.reference.gguf.planes import KINDS, as_matrix
 from quire.spec.matrix import MatrixSpec
 
 
@@ -23,48 +26,77 @@ class GgufPart(nn.Module):
         self._is_plain = tuple(data.shape) == shape
         self.register_buffer("data", data, persistent=False)
 
-    def values(self, dtype: torch.dtype) -> Tensor:
-        return self.data if self._is_plain else dequantize(self.data, self._kind, dtype).view(self._shape)
+    def forward(self, x: Tensor) -> Tensor:
+        values = self.data if self._is_plain else dequantize(self.data, self._kind, x.dtype).view(self._shape)
+        return linear(x, values, None)
 
-    def rows(self, ids: Tensor) -> Tensor:
+    def rows(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         if self._is_plain:
             return self.data[ids]
-        return dequantize(self.data[ids.flatten()], self._kind).view(*ids.shape, self._shape[1])
+        return dequantize(self.data[ids.flatten()], self._kind, dtype).view(*ids.shape, self._shape[1])
 
 
 class GgufWeight(Weight):
-    """Parts that may be of different types; the dtype of what they are applied to decides what they expand to."""
+    """Parts that may be of different types; the dtype of what they are applied to decides what they expand to.
 
-    def __init__(self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool) -> None:
+    Parts that are arranged in planes become one where neighbours are of the same type.
+    """
+
+    def __init__(
+        self, matrix: MatrixSpec, dtype: torch.dtype, device: torch.device, pinned: bool, in_planes: bool
+    ) -> None:
         super().__init__(matrix, dtype, device, pinned)
-        self._parts = nn.ModuleDict()
-        """By place among the matrix's parts."""
+        self._in_planes = in_planes
+        self._incoming: dict[int, StoredTensor] = {}
+        """By place among the matrix's parts, until all have come."""
+        self._parts = nn.ModuleList()
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = [self._part(number) for number in range(len(self._matrix.parts))]
-        outputs = [functional.linear(x, part.values(x.dtype)) for part in parts]
-        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        assert len(self._parts), f"{self._matrix.name} was not loaded"
+        outputs = [part(x) for part in self._parts]
+        output: Tensor = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
         return output if self.bias is None else output + self.bias
 
     def rows(self, ids: Tensor) -> Tensor:
-        return self._part(0).rows(ids)
-
-    def _part(self, number: int) -> GgufPart:
-        part = self._parts[str(number)]
-        assert isinstance(part, GgufPart)
-        return part
+        (part,) = self._parts
+        assert isinstance(part, GgufPart | MatrixBuffers)
+        return part.rows(ids, self._dtype)
 
     def _take(self, number: int, rows: slice, stored: StoredTensor) -> None:
+        self._incoming[number] = stored
+        if len(self._incoming) < len(self._matrix.parts):
+            return
+        parts = [self._incoming.pop(each) for each in range(len(self._matrix.parts))]
+        for run in _runs_alike(parts):
+            if self._in_planes and run[0].is_quantized and run[0].kind in KINDS:
+                matrices = [as_matrix(place(each.data, self._device), each.kind) for each in run]
+                self._parts.append(MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned))
+            else:
+                self._parts.extend(self._held(each) for each in run)
+
+    def _held(self, stored: StoredTensor) -> GgufPart:
         data = stored.data if stored.is_quantized else dense(stored, self._dtype)
-        held = place(data.contiguous(), self._device, pinned=self._pinned)
-        self._parts[str(number)] = GgufPart(stored.kind, stored.shape, held)
+        return GgufPart(stored.kind, stored.shape, place(data.contiguous(), self._device, pinned=self._pinned))
+
+
+def _runs_alike(parts: list[StoredTensor]) -> list[list[StoredTensor]]:
+    """Neighbours of one type."""
+    runs: list[list[StoredTensor]] = []
+    for part in parts:
+        if runs and runs[-1][0].kind == part.kind:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs
 
 
 class GgufMethod(LinearMethod):
     """Nothing is expanded before it is used; tensors that are stored plain are held in `dtype`."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, *, in_planes: bool = False) -> None:
+        """`in_planes` is for GPUs: weights are arranged for kernels that multiply by them as they are packed."""
         self._dtype = dtype
+        self._in_planes = in_planes
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
-        return GgufWeight(matrix, self._dtype, device, pinned)
+        return GgufWeight(matrix, self._dtype, device, pinned, self._in_planes)

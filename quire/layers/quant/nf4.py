@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
-from quire.ops.nibbles import pack_nibbles
+from quire.ops.bit_planes import pack_bits
+from quire.ops.code_tables import NF4
 from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
-from quire.ops.reference.dequantize_matrix import NF4
 from quire.spec.quantization import WeightScheme
 
 _STATE = "weight.quant_state.bitsandbytes__nf4"
@@ -32,7 +32,7 @@ def read_nf4(scheme: WeightScheme, tensors: Mapping[str, Tensor], name: str) -> 
     # blocks run on over the ends of rows: the columns that surely share a scale
     group = gcd(columns, block)
     firsts = torch.arange(0, rows * columns, group, device=both.device) // block
-    packed = pack_nibbles(codes, chunk_columns(group, columns))
+    packed = pack_bits(codes, 4, chunk_columns(group, columns))
     return QuantizedMatrix("nf4", packed, scales[firsts].view(rows, -1), None, columns, group)
 
 

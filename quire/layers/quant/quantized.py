@@ -9,48 +9,15 @@ from torch import Tensor, nn
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.incoming import IncomingPart
+from quire.layers.quant.matrix_buffers import MatrixBuffers
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import ExpectedTensors, dense, place
 from quire.ops.cut_matrix import stack_rows, stack_together
-from quire.ops.functional import batch_invariant_linear, linear, quantized_linear
+from quire.ops.functional import batch_invariant_linear, linear
 from quire.ops.quantized_matrix import QuantizedMatrix
-from quire.ops.reference.dequantize_matrix import dequantize_matrix, dequantize_rows
+from quire.ops.reference.dequantize_matrix import dequantize_matrix
 from quire.spec.matrix import MatrixSpec
 from quire.spec.quantization import WeightScheme
-
-_TENSORS = ("values", "scales", "zeros", "order", "input_scale")
-
-
-class QuantizedRows(nn.Module):
-    """Rows that are one QuantizedMatrix. Its tensors are buffers, so that they move with the model."""
-
-    values: Tensor
-    scales: Tensor
-    zeros: Tensor | None
-    order: Tensor | None
-    input_scale: Tensor | None
-
-    def __init__(self, matrix: QuantizedMatrix, device: torch.device, *, pinned: bool) -> None:
-        super().__init__()
-        self.count = matrix.rows
-        self._like = (matrix.codes, matrix.columns, matrix.group, matrix.activations)
-        for name in _TENSORS:
-            tensor: Tensor | None = getattr(matrix, name)
-            held = None if tensor is None else place(tensor.contiguous(), device, pinned=pinned)
-            self.register_buffer(name, held, persistent=False)
-
-    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        return quantized_linear(x, self.matrix(), bias)
-
-    def rows(self, ids: Tensor) -> Tensor:
-        return dequantize_rows(self.matrix(), ids)
-
-    def matrix(self) -> QuantizedMatrix:
-        """Of the buffers as they are now, wherever these have been moved."""
-        codes, columns, group, activations = self._like
-        return QuantizedMatrix(
-            codes, self.values, self.scales, self.zeros, columns, group, self.order, activations, self.input_scale
-        )
 
 
 class PlainRows(nn.Module):
@@ -67,8 +34,8 @@ class PlainRows(nn.Module):
     def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return self._multiply(x, self.values, bias)
 
-    def rows(self, ids: Tensor) -> Tensor:
-        return self.values[ids]
+    def rows(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.values[ids].to(dtype)
 
 
 class QuantizedWeight(Weight):
@@ -100,7 +67,7 @@ class QuantizedWeight(Weight):
         assert len(self._runs), f"{self._matrix.name} was not loaded"
         outputs, first = [], 0
         for run in self._runs:
-            assert isinstance(run, QuantizedRows | PlainRows)
+            assert isinstance(run, MatrixBuffers | PlainRows)
             bias = None if self.bias is None else self.bias[first : first + run.count]
             outputs.append(run(x, bias))
             first += run.count
@@ -109,8 +76,8 @@ class QuantizedWeight(Weight):
 
     def rows(self, ids: Tensor) -> Tensor:
         (run,) = self._runs
-        assert isinstance(run, QuantizedRows | PlainRows)
-        return run.rows(ids)
+        assert isinstance(run, MatrixBuffers | PlainRows)
+        return run.rows(ids, self._dtype)
 
     def _expected_part(self, number: int, rows: slice) -> ExpectedTensors:
         incoming = self._incoming.get(number)
@@ -126,10 +93,10 @@ class QuantizedWeight(Weight):
             parts = [self._parts.pop(place) for place in range(len(self._matrix.parts))]
             self._runs = nn.ModuleList(self._held(run) for run in _runs_alike(parts))
 
-    def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> QuantizedRows | PlainRows:
+    def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> MatrixBuffers | PlainRows:
         first = run[0]
         if isinstance(first, QuantizedMatrix):
-            return QuantizedRows(stack_rows(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
+            return MatrixBuffers(stack_rows(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
         values = torch.cat(run)  # type: ignore[arg-type]
         return PlainRows(values, self._device, pinned=self._pinned, batch_invariant=self._batch_invariant)
 

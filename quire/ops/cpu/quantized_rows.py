@@ -9,9 +9,9 @@ bytes of FP8, and rounds finer than FP8, NF4 or 4 bits did.
 import torch
 from torch import Tensor
 
+from quire.ops.bit_planes import unpack_bits
 from quire.ops.cpu.layouts import IN_8_BITS
 from quire.ops.cpu.matrix import StoredRows
-from quire.ops.nibbles import unpack_nibbles
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix, whole_numbers
 
@@ -38,7 +38,7 @@ def _fits(matrix: QuantizedMatrix) -> bool:
 
 def _q4_blocks(matrix: QuantizedMatrix) -> Tensor | None:
     """As ggml's Q4_1: scale, minimum, and 16 bytes of which byte i holds columns i and 16 + i."""
-    codes = unpack_nibbles(matrix.values, matrix.chunk).view(matrix.rows, -1, 2, _GROUP // 2)
+    codes = unpack_bits(matrix.values, 4, matrix.chunk).view(matrix.rows, -1, 2, _GROUP // 2)
     zeros = torch.full_like(matrix.scales, _SIGNED_4_BITS) if matrix.zeros is None else matrix.zeros
     scales = _halves(matrix.scales.float(), matrix)
     minima = _halves(-zeros.float() * matrix.scales.float(), matrix)

@@ -1,7 +1,7 @@
 """linear for few rows (a skinny GEMM): weights are read once, at the speed of memory; many rows go to cuBLAS.
 
 Two kernels multiply, on CUDA cores or on tensor cores; both sum in float32, always in the same order.
-Where the inputs are split among programs, a third adds their sums.
+Where the inputs are split among programs, `split_sums.py` adds their sums.
 """
 
 import torch
@@ -20,10 +20,8 @@ from quire.ops.triton.skinny_gemm_choices import (
     choose,
     padded_rows,
 )
+from quire.ops.triton.split_sums import add_splits
 from quire.ops.triton.staged import launch_staged
-
-BLOCK_OF_SUMS = 256
-"""Outputs that one program adds up after a split: sums are few, so programs stay small to be many."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -47,15 +45,13 @@ def linear_by(choice: Choice, x: Tensor, weight: Tensor, bias: Tensor | None) ->
     out_size, in_size = weight.shape
     x_rows = x.reshape(-1, in_size)
     rows = x_rows.shape[0]
-    y = torch.empty((rows, out_size), dtype=x.dtype, device=x.device)
     if choice.splits == 1:
+        y = torch.empty((rows, out_size), dtype=x.dtype, device=x.device)
         _launch_gemm(choice, y, x_rows, weight, bias)
     else:
         sums = torch.empty((choice.splits, rows, out_size), dtype=torch.float32, device=x.device)
         _launch_gemm(choice, sums, x_rows, weight, None)
-        _add_splits[(ceil_div(out_size, BLOCK_OF_SUMS), rows)](
-            y, sums, bias, rows, out_size, splits=choice.splits, block=BLOCK_OF_SUMS, num_warps=2, **overlap(x)
-        )
+        y = add_splits(sums, bias, x.dtype)
     return y.view(*x.shape[:-1], out_size)
 
 
@@ -207,20 +203,3 @@ def _multiply_on_tensor_cores(
         total += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)[:, None]
     place = result_at + (split * rows + row)[None, :] * out_size + outputs[:, None]
     tl.store(place, total.to(result_at.dtype.element_ty), mask=is_row & is_output[:, None])
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _add_splits(
-    y_at, sums_at, bias_at, rows, out_size, splits: tl.constexpr, block: tl.constexpr, overlapped: tl.constexpr
-):
-    """y[row, out] = Σ sums[split, row, out] + bias[out]: split by split, so that a GEMM always rounds alike."""
-    wait_for_inputs(overlapped)
-    outputs = tl.program_id(0) * block + tl.arange(0, block)
-    row = tl.program_id(1)
-    is_output = outputs < out_size
-    total = tl.zeros([block], tl.float32)
-    for split in tl.static_range(splits):
-        total += tl.load(sums_at + (split * rows + row) * out_size + outputs, mask=is_output, other=0.0)
-    if bias_at is not None:
-        total += tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)
-    tl.store(y_at + row * out_size + outputs, total.to(y_at.dtype.element_ty), mask=is_output)

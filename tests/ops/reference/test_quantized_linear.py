@@ -5,10 +5,11 @@ import torch
 from torch import Tensor
 
 from quire.core.quantized import Codes
+from quire.ops.bit_planes import pack_bits, unpack_bits
+from quire.ops.code_tables import NF4
 from quire.ops.functional import quantized_linear
-from quire.ops.nibbles import pack_nibbles, unpack_nibbles
 from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
-from quire.ops.reference.dequantize_matrix import NF4, dequantize_matrix, dequantize_rows
+from quire.ops.reference.dequantize_matrix import dequantize_matrix, dequantize_rows
 from quire.ops.round_to_nearest import round_to_nearest
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -117,4 +118,4 @@ def test_16_bit_activations_keep_their_type() -> None:
 def test_chunks(group: int, columns: int, chunk: int) -> None:
     assert chunk_columns(group, columns) == chunk
     codes = torch.randint(0, 16, (3, columns), generator=GENERATOR, dtype=torch.uint8)
-    assert torch.equal(unpack_nibbles(pack_nibbles(codes, chunk), chunk), codes)
+    assert torch.equal(unpack_bits(pack_bits(codes, 4, chunk), 4, chunk), codes)

@@ -30,3 +30,13 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
     for card, kernels in chosen.items():
         assert max(kernels.values()) <= SHARED_MEMORY[card], f"{kernels} on {card}"
         assert 2 * kernels["gemm"] <= SHARED_MEMORY[card], "two programs a multiprocessor"
+
+
+def test_kernels_of_quantized_matrices_compile_for_an_h200() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "tests.ops.triton.compile_quantized"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) > 50
+    assert max(found.values()) <= 227 << 10, found

@@ -21,11 +21,15 @@ def q2_k(blocks: Tensor) -> Tensor:
 
 
 def q3_k(blocks: Tensor) -> Tensor:
-    packed = blocks[:, 96:108]
-    scales = (fields(packed[:, :8], 4, 8) | fields(packed[:, 8:], 2, 4) << 4).float() - 32
+    scales = six_bit_scales(blocks[:, 96:108]).float() - 32
     # A high bit of 1 means that nothing is subtracted.
     missing = (fields(blocks[:, :32], 1, 32) ^ 1).float() * 4
     return _grouped(half(blocks[:, 108:110]) * scales, fields(blocks[:, 32:96], 2, 32).float() - missing)
+
+
+def six_bit_scales(packed: Tensor) -> Tensor:
+    """Sixteen, in twelve bytes: the upper two bits of each lie in the last four."""
+    return fields(packed[:, :8], 4, 8) | fields(packed[:, 8:], 2, 4) << 4
 
 
 def q4_k(blocks: Tensor) -> Tensor:
@@ -50,12 +54,17 @@ def q8_k(blocks: Tensor) -> Tensor:
 
 
 def _scales_and_minima(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    scales, minima = six_bits(blocks[:, 4:16])
+    return half(blocks[:, :2]) * scales.float(), half(blocks[:, 2:4]) * minima.float()
+
+
+def six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
     """Eight scales and eight minima of six bits each, in twelve bytes: the lower four bits of the last four of each
     lie in the last four bytes, and their upper two bits on top of the first four of each."""
-    low_scales, low_minima, both = blocks[:, 4:16].view(-1, 3, 4).unbind(1)
+    low_scales, low_minima, both = packed.reshape(-1, 3, 4).unbind(1)
     scales = torch.cat((low_scales & 63, both & 15 | (low_scales >> 2) & 48), dim=1)
     minima = torch.cat((low_minima & 63, both >> 4 | (low_minima >> 2) & 48), dim=1)
-    return half(blocks[:, :2]) * scales.float(), half(blocks[:, 2:4]) * minima.float()
+    return scales, minima
 
 
 def _grouped(scales: Tensor, values: Tensor, minima: Tensor | None = None) -> Tensor:

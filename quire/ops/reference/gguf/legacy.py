@@ -19,17 +19,17 @@ def q4_1(blocks: Tensor) -> Tensor:
 
 
 def q5_0(blocks: Tensor) -> Tensor:
-    return half(blocks[:, :2]) * (_five_bits(blocks[:, 2:]).float() - 16)
+    return half(blocks[:, :2]) * (five_bits(blocks[:, 2:]).float() - 16)
 
 
 def q5_1(blocks: Tensor) -> Tensor:
-    return half(blocks[:, :2]) * _five_bits(blocks[:, 4:]).float() + half(blocks[:, 2:4])
+    return half(blocks[:, :2]) * five_bits(blocks[:, 4:]).float() + half(blocks[:, 2:4])
 
 
 def q8_0(blocks: Tensor) -> Tensor:
     return half(blocks[:, :2]) * blocks[:, 2:].view(torch.int8).float()
 
 
-def _five_bits(data: Tensor) -> Tensor:
+def five_bits(data: Tensor) -> Tensor:
     """Four bytes of fifth bits, then sixteen bytes of the lower four."""
     return fields(data[:, 4:], 4, 16) | fields(data[:, :4], 1, 1) << 4

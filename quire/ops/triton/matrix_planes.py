@@ -1,0 +1,224 @@
+"""What kernels read of a QuantizedMatrix, tile by tile: codes as numbers, and the scales and minimums of their groups.
+
+A tile's columns are counted in places. A place is a code of 8 bits, one column; or two columns of a chunk, one in each
+half of it. Places that lie together hold columns that lie together.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.core.quantized import PLANES
+from quire.ops.code_tables import TABLES
+from quire.ops.quantized_matrix import QuantizedMatrix
+
+RAISED = 0x43000000
+"""128 as a float32, whose third byte adds a code. An argument and no constant, so that compilers hold it in a register:
+as a constant they moved it there for every code."""
+RUN = 8
+"""Neighbouring places that a thread loads at once, all of one group: 16 bytes of x."""
+
+
+def halves_of(matrix: QuantizedMatrix) -> int:
+    """Columns of a place."""
+    return 1 if PLANES[matrix.codes][0] == 8 else 2
+
+
+def can_be_read(matrix: QuantizedMatrix) -> bool:
+    """Whether a thread's run has one scale, rows are whole words, and four places have a word in each plane."""
+    least = 1 if halves_of(matrix) == 1 else 32 if matrix.high is not None else 16
+    return matrix.columns % 16 == 0 and matrix.group % (RUN * halves_of(matrix)) == 0 and matrix.chunk >= least
+
+
+def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
+    """What every kernel that reads tiles of a matrix is given, but for the sizes of its tiles."""
+    low_bits, high_bits = PLANES[matrix.codes]
+    values = matrix.values
+    is_float = matrix.codes.startswith("fp8")
+    if low_bits < 8:
+        values = values.view(torch.int32)
+    elif is_float and values.is_cuda and not _knows_fp8(values.device):
+        values = values.view(torch.uint8)
+    return {
+        "values_at": values,
+        "high_at": None if matrix.high is None else matrix.high.view(torch.int32),
+        "scales_at": matrix.scales,
+        "zeros_at": matrix.zeros,
+        "mins_at": matrix.mins,
+        "super_scales_at": matrix.super_scales,
+        "super_mins_at": matrix.super_mins,
+        "table_at": table_of(matrix.codes, values.device) if matrix.codes in TABLES else None,
+        "raised": RAISED,
+        "values_stride": values.stride(0),
+        "groups": matrix.scales.shape[1],
+        "low_bits": low_bits,
+        "high_bits": high_bits,
+        "halves": halves_of(matrix),
+        "chunk": 1 if low_bits == 8 else matrix.chunk,
+        "group": matrix.group,
+        "less": matrix.less,
+        "moves_bytes": values.is_cuda and torch.version.hip is None,
+        "bits_of": matrix.codes if is_float and values.dtype == torch.uint8 else "",
+    }
+
+
+@cache
+def _knows_fp8(device: torch.device) -> bool:
+    """Older GPUs cannot convert such numbers, so kernels put their bits together."""
+    return torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+@cache
+def table_of(codes: str, device: torch.device) -> Tensor:
+    """float32 [16]: what codes stand for."""
+    return torch.tensor(TABLES[codes], dtype=torch.float32, device=device)
+
+
+# Kernels compile what comes after a return as well, so functions of theirs have one, at the end.
+
+
+@triton.jit
+def columns_of(place, half: tl.constexpr, halves: tl.constexpr, chunk: tl.constexpr):
+    """The column that a place holds in its first or second half."""
+    in_half: tl.constexpr = chunk // halves
+    return place if halves == 1 else place // in_half * chunk + place % in_half + half * in_half
+
+
+@triton.jit
+def load_where(at, mask, once: tl.constexpr = False):
+    """What is stored, or zeros; a mask of None is for tiles that are whole. What is read `once` leaves caches first."""
+    eviction: tl.constexpr = "evict_first" if once else ""
+    if mask is None:
+        data = tl.load(at, eviction_policy=eviction)
+    else:
+        data = tl.load(at, mask=mask, other=0.0, eviction_policy=eviction)
+    return data
+
+
+@triton.jit
+def _word_of(fours, bits: tl.constexpr, chunk: tl.constexpr):
+    """Which word of a plane holds four places. Two are neighbours wherever a chunk has as many words."""
+    in_half: tl.constexpr = chunk // 8
+    in_chunk: tl.constexpr = chunk * bits // 32
+    word = fours
+    if in_half != in_chunk:
+        near: tl.constexpr = 2 if in_chunk >= 2 else 1
+        word = fours // in_half * in_chunk + fours % in_half % in_chunk
+        word = tl.max_contiguous(tl.multiple_of(word, near), near)
+    return word
+
+
+@triton.jit
+def _fields(words, fours, half: tl.constexpr, bits: tl.constexpr, chunk: tl.constexpr):
+    """The bits of four columns, each in a byte of its own: those of second halves lie in the upper four of a byte."""
+    in_half: tl.constexpr = chunk // 8
+    in_chunk: tl.constexpr = chunk * bits // 32
+    mask: tl.constexpr = ((1 << bits) - 1) * 0x01010101
+    shift = 4 * half if bits == 4 else fours % in_half // in_chunk * bits + 4 * half
+    return (words >> shift) & mask
+
+
+@triton.jit
+def load_codes(
+    values_rows,
+    high_rows,
+    start,
+    end,
+    block: tl.constexpr,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    chunk: tl.constexpr,
+    whole_blocks: tl.constexpr,
+):
+    """Of `block` places from `start`: bytes where codes are such, else words of four places, from both planes (or
+    twice from `values`). Rows are pointers [out, 1]."""
+    # a thread loads 8 places at once, as it does of x
+    if low_bits == 8:
+        place = tl.max_contiguous(start + tl.arange(0, block), 8)[None, :]
+        data = load_where(values_rows + place, None if whole_blocks else place < end, once=True)
+        high = data
+    else:
+        fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)
+        mask = None if whole_blocks else (fours * 4 < end)[None, :]
+        data = load_where(values_rows + _word_of(fours, low_bits, chunk)[None, :], mask, once=True)
+        high = data
+        if high_bits > 0:
+            high = load_where(high_rows + _word_of(fours, high_bits, chunk)[None, :], mask, once=True)
+    return data, high
+
+
+@triton.jit
+def codes_of(
+    data,
+    high,
+    table_at,
+    raised,
+    half: tl.constexpr,
+    block_out: tl.constexpr,
+    block: tl.constexpr,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    chunk: tl.constexpr,
+    bits_of: tl.constexpr,
+    moves_bytes: tl.constexpr,
+):
+    """float32 [out, block]: the codes of one half of a tile, whole numbers of fewer than 8 bits raised by 128."""
+    if low_bits < 8:
+        # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
+        fours = tl.arange(0, block // 4)[None, :]
+        words = _fields(data, fours, half, low_bits, chunk)
+        if high_bits > 0:
+            words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
+        evens = tl.join(_byte(words, 0, table_at, raised, moves_bytes), _byte(words, 2, table_at, raised, moves_bytes))
+        odds = tl.join(_byte(words, 1, table_at, raised, moves_bytes), _byte(words, 3, table_at, raised, moves_bytes))
+        codes = tl.reshape(tl.join(evens, odds), [block_out, block])
+    elif bits_of == "fp8_e4m3":
+        # an exponent of 4 bits in place of 8: 120 too low; the smallest numbers keep their meaning as well
+        bits = data.to(tl.uint32)
+        codes = (((bits & 127) << 20) | ((bits & 128) << 24)).to(tl.float32, bitcast=True) * 1.329227995784916e36
+    elif bits_of == "fp8_e5m2":
+        codes = (data.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+    else:
+        codes = data.to(tl.float32)
+    return codes
+
+
+@triton.jit
+def _byte(words, number: tl.constexpr, table_at, raised, moves_bytes: tl.constexpr):
+    """One byte of each word as a float, raised by 128; or what stands in the table.
+
+    A code becomes the upper bits of a mantissa, which takes no conversion: one instruction moves its byte there, and
+    three bytes of 128.
+    """
+    if table_at is not None:
+        codes = tl.load(table_at + ((words >> (8 * number)) & 15))
+    elif not moves_bytes:
+        codes = ((((words >> (8 * number)) & 127) << 16) | raised).to(tl.float32, bitcast=True)
+    elif number == 0:
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7054;", words, raised)
+    elif number == 1:
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7154;", words, raised)
+    elif number == 2:
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7254;", words, raised)
+    else:
+        codes = _moved("prmt.b32 $0, $1, $2, 0x7354;", words, raised)
+    return codes
+
+
+@triton.jit
+def _moved(instruction: tl.constexpr, words, raised):
+    return tl.inline_asm_elementwise(instruction, "=r,r,r", [words, raised], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def group_scales(scales_at, super_scales_at, rows, groups, column, mask, group: tl.constexpr):
+    """float32 [out, columns]: the scales (or minimums) of the groups that columns are in. `rows` is int64 [out, 1]."""
+    scales = load_where(scales_at + rows * groups + column // group, mask).to(tl.float32)
+    if super_scales_at is not None:
+        supers = tl.cdiv(groups * group, 256)
+        scales *= load_where(super_scales_at + rows * supers + column // 256, mask).to(tl.float32)
+    return scales
