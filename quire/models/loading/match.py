@@ -3,7 +3,7 @@ that quire does not have is an error that names it. Torch-free.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from quire.config.dtypes import PLAIN_FLOATS
@@ -11,6 +11,7 @@ from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
 from quire.models.families.dimensions import text_values
+from quire.models.loading.kv_scales import KVScaleName, kv_scale_name
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import FileNames
 from quire.spec.layout import Layout, file_shape
@@ -37,6 +38,8 @@ class Matched:
     """Without a head where the checkpoint has none."""
     found: dict[str, Found]
     """By the tensor's name in the spec."""
+    kv_scales: dict[KVScaleName, TensorSpan] = field(default_factory=dict)
+    """What keys and values are to be divided by where they are stored in fp8."""
 
 
 def check_format(config: Mapping[str, Any], source: str) -> None:
@@ -55,8 +58,13 @@ def check_format(config: Mapping[str, Any], source: str) -> None:
 def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source: str) -> Matched:
     """Every tensor of the spec with its place in the files, or an error."""
     found: dict[str, Found] = {}
+    scales: dict[KVScaleName, TensorSpan] = {}
     for span in spans:
         tensor = names.find(span.name)
+        scale = kv_scale_name(span.name) if tensor is None else None
+        if scale is not None:
+            scales[scale] = span
+            continue
         if tensor is None:
             _check_unused(span, names, spec, source)
             continue
@@ -66,13 +74,13 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
         _check(found[tensor.name], source)
     missing = [tensor.name for tensor in spec.tensors() if tensor.name not in found]
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
-        return Matched(spec.without_head(), found)
+        return Matched(spec.without_head(), found, scales)
     if missing:
         raise CheckpointError(
             f"{source} lacks {_count(missing)} that its config asks for, {missing[0]} "
             f"{'among them' if len(missing) > 1 else 'alone'}; the download may be incomplete."
         )
-    return Matched(spec, found)
+    return Matched(spec, found, scales)
 
 
 def _check_unused(span: TensorSpan, names: FileNames, spec: ModelSpec, source: str) -> None:

@@ -19,12 +19,16 @@ def to_fp8(x: Tensor, dtype: torch.dtype, scale: Tensor | float) -> Tensor:
 
 
 def to_int8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """[..., size] as int8, and float32 [...]: what they are to be multiplied by. NaN and infinity spoil a scale."""
+    """[..., size] as int8, and float32 [...]: what they are to be multiplied by.
+
+    Bytes cannot hold NaN and infinity: the scale of a vector that has one is NaN.
+    """
     wide = x.float()
-    scales = wide.abs().amax(-1) / 127
-    poison = (wide * 0).sum(-1)
-    inverse = torch.where(scales > 0, 1 / scales, 0.0)
-    return (wide * inverse.unsqueeze(-1)).round().nan_to_num(0.0).clamp(-127, 127).to(torch.int8), scales + poison
+    largest = wide.abs().amax(-1, keepdim=True)
+    inverse = torch.where(largest > 1e-30, 127 / largest, 0.0)  # of less it would be infinite
+    is_number = largest.isfinite()
+    numbers = torch.where(is_number, (wide * inverse).round(), 1.0).to(torch.int8)
+    return numbers, torch.where(is_number, largest / 127, torch.nan).squeeze(-1)
 
 
 def int8_parts(plane: Tensor) -> tuple[Tensor, Tensor]:
