@@ -6,7 +6,7 @@ from typing import Literal
 
 from quire.config.bounds import check
 
-KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8"]
+KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"]
 
 BLOCK_SIZES = tuple(2**power for power in range(9))
 
@@ -20,7 +20,9 @@ class CacheConfig:
     gpu_memory_utilization: float | None = None
     """Share of the device's memory for weights, activations and KV together. Unset: 0.92 on a GPU, 0.5 on a CPU."""
     kv_cache_dtype: KVCacheDtype = "auto"
-    """How KV is stored. auto: as the model computes; fp8 halves it on devices that have fp8."""
+    """How KV is stored. auto: as the model computes. 8 bits hold twice the tokens of 16: on GPUs that have fp8, fp8
+    (fp8_e4m3) or fp8_e5m2, divided by the checkpoint's k_scale and v_scale where it has them; on CPUs int8, with a
+    scale for each vector."""
     swap_space: float | None = None
     """GiB of host memory a device may swap KV blocks to. Unset: 4 on a GPU, none on a CPU. From a sixteenth of the
     device's own blocks on, it also keeps prefixes that the device evicts."""

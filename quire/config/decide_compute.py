@@ -1,16 +1,14 @@
 """Decisions of `resolve` about computing: dtypes, how many tokens and sequences a step holds, how a model is cut."""
 
-from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
+from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, kv_shape, stage_layers
+from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
-from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
 
-_FP8 = "float8_e4m3fn"
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
 _DEFAULT_TOKENS = {"cuda": 8192, "cpu": 512}
@@ -40,10 +38,10 @@ def decide_dtype(
     """What activations are computed in; the native core of a CPU leaves weights as they are stored."""
     if cpu_core:
         if asked != "auto":
-            _check_device_dtype("--dtype", asked, asked, device)
+            check_device_dtype("--dtype", asked, asked, device)
         dtype, reason = "float32", "sums of the native core; weights stay as they are stored"
     elif asked != "auto":
-        _check_device_dtype("--dtype", asked, asked, device)
+        check_device_dtype("--dtype", asked, asked, device)
         dtype, reason = asked, "asked for"
     else:
         dtype, reason = _own_dtype(model, device)
@@ -63,30 +61,11 @@ def _own_dtype(model: ModelFacts, device: DeviceFacts) -> tuple[str, str]:
     return "float32", f"the checkpoint is {own}, which {device.name} is not fast at; float32 holds it exactly"
 
 
-def _check_device_dtype(flag: str, asked: str, dtype: str, device: DeviceFacts) -> None:
+def check_device_dtype(flag: str, asked: str, dtype: str, device: DeviceFacts) -> None:
+    """Raise a ConfigError unless the device computes in `dtype`."""
     if dtype not in device.dtypes:
-        known = ", ".join("fp8" if name == _FP8 else name for name in device.dtypes)
+        known = ", ".join("fp8" if name == "float8_e4m3fn" else name for name in device.dtypes)
         raise ConfigError(f"{flag} is {asked}, but {device.name} computes in {known}; use one of those or auto.")
-
-
-def decide_kv_dtype(
-    config: EngineConfig, dtype: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool
-) -> str:
-    """How KV is stored."""
-    asked = config.cache.kv_cache_dtype
-    if asked == "auto" and cpu_core and device.has_tiles and model.dtype != "float32":
-        kv_dtype, reason = "bfloat16", "what this CPU multiplies fastest"
-    elif asked == "auto" and cpu_core:
-        kv_dtype = model.dtype if model.dtype in COMPUTE_DTYPES else "float16"
-        reason = "the checkpoint's own" if kv_dtype == model.dtype else f"enough for a checkpoint in {model.dtype}"
-    elif asked == "auto":
-        kv_dtype, reason = dtype, "as the model computes"
-    else:
-        kv_dtype, reason = (_FP8 if asked == "fp8" else asked), "asked for"
-        if not (cpu_core and kv_dtype in COMPUTE_DTYPES):
-            _check_device_dtype("--kv-cache-dtype", asked, kv_dtype, device)
-    choices.append(Choice("kv_cache_dtype", kv_dtype, reason))
-    return kv_dtype
 
 
 def decide_compile(
@@ -116,23 +95,6 @@ def decide_compile(
         )
     choices.append(Choice("compile", "on", "asked for; this start takes seconds to minutes longer"))
     return True
-
-
-def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
-    """The KV of the pipeline stage that stores most."""
-    caches = [cache.of_rank(asked.parallel.tensor_parallel_size) for cache in model.spec.caches]
-    shapes = [
-        kv_shape([caches[layer] for layer in layers], dtype_bytes(kv_dtype), asked.cache.block_size)
-        for layers in stage_layers(model.spec.num_layers, asked.parallel.pipeline_parallel_size)
-    ]
-    shape = max(shapes, key=lambda shape: (shape.bytes_per_token, shape.block_bytes * len(shape.groups)))
-    kinds = " and ".join(dict.fromkeys(map(str, caches)))
-    reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {kinds}"
-    if len(shape.groups) > 1:
-        by = "window" if " and " not in kinds else "kind and window"
-        reason += f"; {len(shape.groups)} groups by {by}, {shape.padded_layers} layers of padding"
-    choices.append(Choice("block", binary_size(shape.block_bytes), reason))
-    return shape
 
 
 def decide_step_size(

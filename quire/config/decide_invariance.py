@@ -1,5 +1,6 @@
 """The decision of `resolve` whether a token's numbers may depend on what is computed with it."""
 
+from quire.config.dtypes import FP8_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Choice
@@ -10,6 +11,7 @@ def decide_batch_invariance(
     asked: EngineConfig,
     device: DeviceFacts,
     dtype: str,
+    kv_dtype: str,
     choices: list[Choice],
     *,
     cpu_core: bool,
@@ -24,6 +26,7 @@ def decide_batch_invariance(
         "torch computes on this CPU; --cpu-compute fast keeps the order of sums": device.kind == "cpu" and not cpu_core,
         f"the model computes in {dtype}; use --dtype bfloat16 or float16": device.kind == "cuda" and dtype == "float32",
         "packed weights are multiplied as they are; use --packed-weights expand": device.kind == "cuda" and keep_packed,
+        "KV is stored in fp8; use --kv-cache-dtype auto": kv_dtype in FP8_DTYPES,
         "--compile leaves the order of sums to the compiler": asked.model.compile,
     }
     found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)

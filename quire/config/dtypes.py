@@ -23,6 +23,8 @@ DTYPE_BYTES: dict[str, int] = {
 COMPUTE_DTYPES = ("float32", "float16", "bfloat16")
 """Dtypes a model can run in; weights stored as any plain float are converted to the one that was chosen."""
 
+FP8_DTYPES = ("float8_e4m3fn", "float8_e5m2")
+
 PLAIN_FLOATS = ("float64", *COMPUTE_DTYPES)
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from quire.config.cache import KVCacheDtype
 from quire.config.devices import DEVICES
+from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import kv_tokens
@@ -98,9 +100,10 @@ def _outcome(resolved: Resolved) -> str:
 
 
 def _smaller_kv(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
-    if asked.cache.kv_cache_dtype != "fp8":
-        cache = replace(asked.cache, kv_cache_dtype="fp8")
-        yield _Trial("--kv-cache-dtype fp8", replace(asked, cache=cache), device)
+    smaller: KVCacheDtype = "fp8" if device.kind == "cuda" else "int8"
+    if asked.cache.kv_cache_dtype in ("auto", *COMPUTE_DTYPES):
+        cache = replace(asked.cache, kv_cache_dtype=smaller)
+        yield _Trial(f"--kv-cache-dtype {smaller}", replace(asked, cache=cache), device)
 
 
 def _smaller_dtype(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:

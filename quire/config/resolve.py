@@ -4,13 +4,12 @@ from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
     decide_dtype,
-    decide_kv_dtype,
-    decide_kv_shape,
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
+from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -55,6 +54,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         asked,
         device,
         dtype,
+        kv_dtype,
         choices,
         cpu_core=core,
         keep_packed=keep_packed,

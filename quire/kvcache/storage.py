@@ -30,12 +30,13 @@ class KVStorage:
         if memory is None:
             memory = _zeros(shape.num_elements * dtype.itemsize, device)
         self._device = memory.view(dtype).view(shape.shape)
-        self._blocks = self._device.transpose(0, 1)
+        moved = torch.uint8 if dtype.itemsize == 1 else dtype  # torch moves bytes about, but not every type of 8 bits
+        self._blocks = self._device.view(moved).transpose(0, 1)
         """The same by block, as the host has them."""
         self._host: SwapSpace | None = None
         if layout.num_cpu_blocks:
             by_gpu = (cuda_lock, cuda_unlock) if device.type == "cuda" else ()
-            self._host = SwapSpace((layout.num_cpu_blocks + 1, shape.num_planes, *shape.block), dtype, *by_gpu)
+            self._host = SwapSpace((layout.num_cpu_blocks + 1, shape.num_planes, *shape.block), moved, *by_gpu)
         self._offload: torch.cuda.Stream | None = None
         """On a GPU what goes to the host goes beside the steps that follow: they need not wait for a slower bus."""
         if self._host is not None and device.type == "cuda":
@@ -72,7 +73,7 @@ class KVStorage:
         if self._offload is not None:
             torch.cuda.current_stream().wait_stream(self._offload)  # what comes back may still be on its way out
         for part in _parts(moves):
-            staged = self._device.new_empty((len(part), *self._host.shape[1:]))
+            staged = self._blocks.new_empty((len(part), *self._host.shape[1:]))
             for block, move in zip(staged, part, strict=True):
                 block.copy_(self._host.block(move.source), non_blocking=True)
             self._blocks.index_copy_(0, self._ids([move.target for move in part]), staged)

@@ -33,7 +33,7 @@ class PagedAttention(nn.Module):
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
         cache = batch.kv[self._layer]
         slots = batch.slots[cache.group]
-        query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots)
+        query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots, cache.scales)
         return batch.attend(
             query,
             cache.keys,
@@ -44,6 +44,7 @@ class PagedAttention(nn.Module):
             scale=self.scale,
             window=self.window,
             softcap=self.softcap,
+            scales=cache.scales,
         )
 
 

@@ -15,6 +15,7 @@ class KVLayer:
     values: Tensor
     group: int
     """Which of the batch's tables and slots are this layer's."""
+    scales: Tensor | None = None  # float32 [2]: what keys and values in fp8 are divided by; None: nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,15 @@ def gated_activation(gate_up: Tensor, activation: Activation) -> Tensor:
     return result
 
 
-def write_kv(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> None:
-    """Store [tokens, kv_heads, head_dim] at `slots` of a paged cache [blocks, block_size, kv_heads, head_dim]."""
-    implementation("write_kv", key.device.type)(key, value, keys, values, slots)
+def write_kv(
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scales: Tensor | None = None
+) -> None:
+    """Store [tokens, kv_heads, head_dim] at `slots` of a paged cache [blocks, block_size, kv_heads, head_dim].
+
+    A cache may be of 8 bits, as `reference/kv_numbers.py` has it: `scales` float32 [2] are what keys and values in fp8
+    are divided by (None: 1); one of int8 keeps its own, in 4 more bytes of each vector.
+    """
+    implementation("write_kv", key.device.type)(key, value, keys, values, slots, scales)
 
 
 def prepare_heads(
@@ -104,14 +110,15 @@ def prepare_heads(
     keys: Tensor,
     values: Tensor,
     slots: Tensor,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """The queries among `heads` [tokens, all heads, head_dim], normed and turned; keys and values go to `slots`.
 
-    Heads are those of queries, then keys, then values. `angles` are cos and sin as `rotary` takes them, the cache is
-    as `write_kv` takes it. What `heads` holds afterwards is undefined.
+    Heads are those of queries, then keys, then values. `angles` are cos and sin as `rotary` takes them, the cache and
+    its scales are as `write_kv` takes them. What `heads` holds afterwards is undefined.
     """
     result: Tensor = implementation("prepare_heads", heads.device.type)(
-        heads, num_kv_heads, norms, angles, keys, values, slots
+        heads, num_kv_heads, norms, angles, keys, values, slots, scales
     )
     return result
 
@@ -127,16 +134,18 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """Causal attention of each sequence's new tokens over its paged KV, the new tokens included.
 
     query: [tokens, heads, head_dim], sequence after sequence; `query_starts` [sequences + 1] says where each
     begins. keys and values: [blocks, block_size, kv_heads, head_dim]; `tables` [sequences, blocks] and `lengths`
     [sequences] say where a sequence's KV is and how much there is. The last query of a sequence stands at its
-    last position. A window of w sees the w latest positions, itself included.
+    last position. A window of w sees the w latest positions, itself included. `scales` are those that `write_kv` was
+    given.
     """
     result: Tensor = implementation("paged_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
     )
     return result
 
@@ -152,13 +161,14 @@ def batch_invariant_attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """`paged_attention` whose result for a token depends on its own sequence alone, bit for bit.
 
-    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step.
+    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step. KV is not in 8 bits.
     """
     result: Tensor = implementation("batch_invariant_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
     )
     return result
 
@@ -178,6 +188,7 @@ class Attend(Protocol):
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        scales: Tensor | None = None,
     ) -> Tensor: ...
 
 
@@ -193,10 +204,11 @@ def shared_prefix_attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """`paged_attention` in a step of decodes that reads the prefix of each tile of sequences once for all of them."""
     result: Tensor = implementation("shared_prefix_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap
+        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales
     )
     return result
 

@@ -17,11 +17,14 @@ class KeyValueCache:
     head_dim: int
     window: int | None = None
     """Tokens a layer looks back, itself included; None looks back to the start."""
+    scale_bytes: int = 0
+    """Where vectors are stored as bytes, those of the scale that each of them has beside it."""
 
     @property
     def planes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of what one token leaves; each is a tensor of its own over all blocks."""
-        return (self.num_heads, self.head_dim), (self.num_heads, self.head_dim)
+        plane = (self.num_heads, self.head_dim + self.scale_bytes)
+        return plane, plane
 
     @property
     def elements_per_sequence(self) -> int:

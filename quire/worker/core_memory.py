@@ -13,7 +13,7 @@ from quire.config.dtypes import DTYPE_BYTES
 from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, Move, TableDelta
 from quire.kvcache.storage_shape import StorageShape
-from quire.ops.cpu.recording import CACHE_TYPES
+from quire.ops.cpu.recording import paged_cache
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.row_shape import RowShape
 
@@ -28,7 +28,7 @@ class CoreMemory:
         from quire.ops.cpu import _core
 
         self._shape = StorageShape(layout)
-        self._cache_type = CACHE_TYPES[layout.dtype]
+        self._dtype = layout.dtype
         self.kv: NDArray[np.uint8] = np.zeros(self._shape.num_elements * DTYPE_BYTES[layout.dtype], dtype=np.uint8)
         """As `KVStorage` has it."""
         self._planes = self.kv.reshape(*self._shape.shape[:2], -1)
@@ -58,11 +58,8 @@ class CoreMemory:
 
     def cache(self, layer: int) -> "_core.PagedCache":
         """Keys and values of one layer."""
-        from quire.ops.cpu import _core
-
         keys, values = (self._planes[plane].ctypes.data for plane in self._shape.planes(layer))
-        block_size, kv_heads, head_dim = self._shape.block
-        return _core.PagedCache(self._cache_type, keys, values, block_size, kv_heads, head_dim)
+        return paged_cache(self._dtype, keys, values, self._shape.block)
 
     def copy(self, copies: Sequence[Move]) -> None:
         """Whole blocks, one after the other."""

@@ -9,6 +9,7 @@ from threading import Thread
 
 import torch
 
+from quire.config.dtypes import FP8_DTYPES
 from quire.config.resolved import Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
@@ -23,6 +24,7 @@ from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.match import Matched
 from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.read_ahead import ReadAhead
@@ -87,7 +89,15 @@ def start_worker(
 
         never_split_inputs()
     worker = Worker(
-        model, resolved.kv, resolved.limits, sampling, device, core, memory, batch_invariant=resolved.batch_invariant
+        model,
+        resolved.kv,
+        resolved.limits,
+        sampling,
+        device,
+        core,
+        memory,
+        kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
+        batch_invariant=resolved.batch_invariant,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -97,6 +107,15 @@ def start_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def _kv_scales(described: DescribedModel) -> list[KVScale] | None:
+    """What keys and values are divided by before they are stored in fp8; None: nothing."""
+    matched = described.matched
+    scales = read_kv_scales(matched.kv_scales, described.files, matched.spec.num_layers)
+    found = "of the checkpoint" if scales is not None else "1, as the checkpoint has none"
+    _log.info("scales of keys and values in fp8: %s", found)
+    return scales
 
 
 def _borrowed_model(

@@ -1,6 +1,6 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -13,6 +13,7 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
+from quire.models.loading.kv_scales import KVScale
 from quire.ops.functional import (
     Attend,
     batch_invariant_attention,
@@ -62,9 +63,11 @@ class Worker:
         core: CpuCore | None = None,
         memory: CoreMemory | None = None,
         *,
+        kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
     ) -> None:
-        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from.
+        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
+        are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well.
@@ -74,7 +77,11 @@ class Worker:
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
-        self._kv = [_kv_layer(self._storage, index) for index in range(len(model.layers))]
+        scales = None if kv_scales is None else torch.tensor(kv_scales, dtype=torch.float32, device=device)
+        self._kv = [
+            _kv_layer(self._storage, index, None if scales is None else scales[index])
+            for index in range(len(model.layers))
+        ]
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
@@ -254,9 +261,9 @@ def _row_states(memory: CoreMemory) -> RowStates:
     )
 
 
-def _kv_layer(storage: KVStorage, index: int) -> KVLayer:
+def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
     (keys, values), group = storage.layer(index)
-    return KVLayer(keys, values, group)
+    return KVLayer(keys, values, group, scales)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

@@ -70,8 +70,20 @@ def test_expanded_weights_are_computed_by_the_core_in_float32() -> None:
 
 def test_kv_in_any_float_that_the_core_stores() -> None:
     assert resolve(asked(kv_cache_dtype="float16"), LLAMA_3_8B, CPU).kv.dtype == "float16"
-    with pytest.raises(ConfigError, match="--kv-cache-dtype is fp8"):
+    told = "fp8, which quire stores on GPUs, but the model runs on cpu; use one of auto, .*, int8"
+    with pytest.raises(ConfigError, match=told):
         resolve(asked(kv_cache_dtype="fp8"), LLAMA_3_8B, CPU)
+
+
+@pytest.mark.parametrize("compute", ["fast", "exact"])
+def test_int8_kv_counts_its_scales(compute: str) -> None:
+    resolved, usual = (
+        resolve(asked(kv_cache_dtype=each, cpu_compute=compute), LLAMA_3_8B, CPU) for each in ("int8", "bfloat16")
+    )
+    assert resolved.kv.dtype == "int8"
+    assert usual.kv.bytes_per_token == 32 * 2 * 8 * 128 * 2
+    assert resolved.kv.bytes_per_token == 32 * 2 * 8 * (128 + 4)
+    assert resolved.kv.num_blocks > 1.9 * usual.kv.num_blocks
 
 
 @pytest.mark.parametrize("settings", [{"cpu_compute": "exact"}, {"cpu_threads": 4}])

@@ -26,6 +26,7 @@ def test_where_it_is_kept(device: DeviceFacts, is_kept_by_a_gpu: bool) -> None:
     ("settings", "device", "reason"),
     [
         ({"dtype": "float32"}, GPU, "--dtype bfloat16"),
+        ({"kv_cache_dtype": "fp8"}, GPU, "--kv-cache-dtype auto"),
         ({"compile": True}, GPU, "--compile"),
         ({"cpu_compute": "exact"}, CPU, "--cpu-compute fast"),
     ],

@@ -89,12 +89,23 @@ def test_asked_dtype_is_kept_and_kv_follows_it() -> None:
     assert reason(resolved, "dtype") == "asked for"
 
 
-def test_fp8_kv_halves_it_where_the_device_has_fp8() -> None:
-    resolved = resolve(asked(kv_cache_dtype="fp8"), LLAMA_3_8B, H100)
-    assert resolved.kv.dtype == "float8_e4m3fn"
-    assert resolved.kv.bytes_per_token == 64 * 1024
-    with pytest.raises(ConfigError, match="--kv-cache-dtype is fp8, but a10g computes in"):
-        resolve(asked(kv_cache_dtype="fp8"), LLAMA_3_8B, DEVICES["a10g"])
+@pytest.mark.parametrize(
+    ("given", "stored"), [("fp8", "float8_e4m3fn"), ("fp8_e4m3", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2")]
+)
+def test_fp8_kv_holds_twice_the_tokens_where_the_device_has_fp8(given: str, stored: str) -> None:
+    resolved, usual = (resolve(asked(kv_cache_dtype=each), LLAMA_3_8B, H100) for each in (given, "auto"))
+    assert resolved.kv.dtype == stored
+    assert resolved.kv.bytes_per_token == 64 * 1024 == usual.kv.bytes_per_token // 2
+    assert resolved.kv.num_blocks // 2 == usual.kv.num_blocks
+    assert resolved.kv.num_cpu_blocks == 2 * usual.kv.num_cpu_blocks
+    with pytest.raises(ConfigError, match=f"--kv-cache-dtype is {given}, but a10g computes in"):
+        resolve(asked(kv_cache_dtype=given), LLAMA_3_8B, DEVICES["a10g"])
+
+
+def test_int8_kv_is_refused_on_a_gpu() -> None:
+    told = "int8, which quire stores on CPUs, but the model runs on h100; use one of auto, .*fp8, fp8_e4m3, fp8_e5m2"
+    with pytest.raises(ConfigError, match=told):
+        resolve(asked(kv_cache_dtype="int8"), LLAMA_3_8B, H100)
 
 
 def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:

@@ -115,8 +115,24 @@ def test_a_latent_moves_with_its_block():
         assert torch.equal(plane[1], before[layer][3])
 
 
-@pytest.mark.parametrize("cache", [KEYS_AND_VALUES, LATENT])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.int8])
+def test_bytes_of_any_kind_move_as_they_are(dtype):
+    storage = make(groups=(KVGroup((0, 1), planes=replace(KEYS_AND_VALUES, scale_bytes=4).planes),), dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    planes = [plane.view(torch.uint8) for layer in (0, 1) for plane in storage.layer(layer)[0]]
+    for plane in planes:
+        plane.random_(0, 256, generator=generator)
+    before = [plane.clone() for plane in planes]
+    assert storage.layer(0)[0][0].dtype == dtype
+    storage.move([Move(1, 2)], [], [Move(3, 1)])
+    storage.move([], [Move(2, 5)], [])
+    for plane, was in zip(planes, before, strict=True):
+        assert torch.equal(plane[5], was[1])
+        assert torch.equal(plane[1], was[3])
+
+
+@pytest.mark.parametrize("cache", [KEYS_AND_VALUES, replace(KEYS_AND_VALUES, scale_bytes=4), LATENT])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_blocks_take_what_was_planned(cache, dtype):
     """Of the page that the plan gives a block, the planes of a full group leave nothing over."""
     caches = [cache, replace(cache, window=4)] * 3

@@ -20,19 +20,22 @@ class AttentionCase:
     head_dim: int
     shared_prefix: int = 0
     """Positions that all begin with, in the same blocks."""
+    fp8: bool = False
+    """Whether keys and values are stored so."""
 
     def __str__(self) -> str:
         what = "decode" if self.new == 1 else f"prompt {self.new}"
         if self.shared_prefix:
             what += f" with a shared prefix of {self.shared_prefix}"
-        return f"{what}, {self.sequences} × {self.length}, heads {self.heads}/{self.kv_heads} × {self.head_dim}"
+        shape = f"{self.sequences} × {self.length}, heads {self.heads}/{self.kv_heads} × {self.head_dim}"
+        return f"{what}, {shape}{', KV in fp8' if self.fp8 else ''}"
 
     def bytes(self, element: int) -> float:
         """Keys and values once, queries and outputs."""
         positions = self.shared_prefix + self.sequences * (self.length - self.shared_prefix)
         cached = 2 * positions * self.kv_heads * self.head_dim
         rows = 2 * self.sequences * self.new * self.heads * self.head_dim
-        return float(element * (cached + rows))
+        return float((1 if self.fp8 else element) * cached + element * rows)
 
     def operations(self) -> float:
         """Both matmuls, of every new token with the positions it sees."""
@@ -56,7 +59,8 @@ def make_inputs(case: AttentionCase, dtype: torch.dtype, device: str) -> Attenti
     blocks_each = -(-case.length // BLOCK)
     total = case.sequences * blocks_each
     shape = (total + 1, BLOCK, case.kv_heads, case.head_dim)
-    keys, values = (torch.randn(shape, dtype=torch.float32).to(dtype).to(device) for _ in range(2))
+    stored = torch.float8_e4m3fn if case.fp8 else dtype
+    keys, values = (torch.randn(shape, dtype=torch.float32).to(stored).to(device) for _ in range(2))
     tables = (torch.randperm(total, dtype=torch.int32) + 1).view(case.sequences, blocks_each)
     tables[:, : case.shared_prefix // BLOCK] = tables[0, : case.shared_prefix // BLOCK].clone()
     query = torch.randn(case.sequences * case.new, case.heads, case.head_dim).to(dtype).to(device)

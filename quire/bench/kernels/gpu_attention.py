@@ -1,6 +1,7 @@
-"""Paged attention on a GPU, in bfloat16: decodes, those with a shared prefix, and prompts."""
+"""Paged attention on a GPU, in bfloat16 and over KV in fp8: decodes, those with a shared prefix, and prompts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -12,11 +13,13 @@ from quire.ops.functional import Attend, paged_attention, shared_prefix_attentio
 from quire.ops.step_tensors import PrefixTiles
 from quire.ops.triton.shared_prefix_attention import most_members
 
-CASES = (
+_IN_BFLOAT16 = (
     *(AttentionCase(sequences, 1024, 1, 32, 8, 128) for sequences in (1, 16, 64, 256)),
+    AttentionCase(64, 16384, 1, 32, 8, 128),
     AttentionCase(256, 1152, 1, 32, 8, 128, shared_prefix=1024),
     AttentionCase(8, 2048, 2048, 32, 8, 128),
 )
+CASES = (*_IN_BFLOAT16, *(replace(case, fp8=True) for case in _IN_BFLOAT16))
 """Heads of llama-8b."""
 
 

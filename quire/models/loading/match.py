@@ -9,6 +9,7 @@ from quire.config.dtypes import PLAIN_FLOATS
 from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
+from quire.models.loading.kv_scales import KVScaleName, kv_scale_name
 from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import FileNames
@@ -40,13 +41,20 @@ class Matched:
     """By the tensor's name in the spec."""
     schemes: Schemes = field(default_factory=dict)
     """Of the parts of matrices that are quantized."""
+    kv_scales: dict[KVScaleName, TensorSpan] = field(default_factory=dict)
+    """What keys and values are to be divided by where they are stored in fp8."""
 
 
 def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source: str) -> Matched:
     """Every tensor of the spec with its place in the files, or an error."""
     found: dict[str, Found] = {}
+    scales: dict[KVScaleName, TensorSpan] = {}
     for span in spans:
         tensor = names.find(span.name)
+        scale = kv_scale_name(span.name) if tensor is None else None
+        if scale is not None:
+            scales[scale] = span
+            continue
         if tensor is None:
             _check_unused(span, names, spec, source)
             continue
@@ -55,13 +63,13 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
         found[tensor.name] = _checked(Found(tensor, span, names.layout(tensor)), source)
     missing = [tensor.name for tensor in names.tensors if tensor.name not in found and not tensor.optional]
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
-        return Matched(spec.without_head(), found)
+        return Matched(spec.without_head(), found, kv_scales=scales)
     if missing:
         raise CheckpointError(
             f"{source} lacks {_count(missing)} that its config asks for, {missing[0]} "
             f"{'among them' if len(missing) > 1 else 'alone'}; the download may be incomplete."
         )
-    return Matched(spec, found)
+    return Matched(spec, found, kv_scales=scales)
 
 
 def _check_unused(span: TensorSpan, names: FileNames, spec: ModelSpec, source: str) -> None:

@@ -58,9 +58,11 @@ def rotary(x: Value, cos: TapeInput, sin: TapeInput) -> Value:
     return x
 
 
-def write_kv(key: Value, value: Value, keys: Tensor, values: Tensor, slots: TapeInput) -> None:
+def write_kv(
+    key: Value, value: Value, keys: Tensor, values: Tensor, slots: TapeInput, scales: Tensor | None = None
+) -> None:
     tape = key.tape
-    cache = _cache(keys, values)
+    cache = _cache(keys, values, scales)
     tape.record("write_kv", (key, value), value, key=key, value=value, cache=cache, slots=tape.input(slots))
 
 
@@ -72,6 +74,7 @@ def prepare_heads(
     keys: Tensor,
     values: Tensor,
     slots: TapeInput,
+    scales: Tensor | None = None,
 ) -> Value:
     num_heads = heads.dims[0] - 2 * num_kv_heads
     query, key, value = heads.split((num_heads, num_kv_heads, num_kv_heads), dim=1)
@@ -79,7 +82,7 @@ def prepare_heads(
         query, key = _norm_heads(query, norms.query, norms), _norm_heads(key, norms.key, norms)
     if angles is not None:
         query, key = rotary(query, *angles), rotary(key, *angles)
-    write_kv(key, value, keys, values, slots)
+    write_kv(key, value, keys, values, slots, scales)
     return query
 
 
@@ -93,6 +96,7 @@ def paged_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Value:
     tape = query.tape
     result = tape.value(*query.dims)
@@ -103,7 +107,7 @@ def paged_attention(
         together=True,
         query=query,
         to=result,
-        cache=_cache(keys, values),
+        cache=_cache(keys, values, scales),
         heads=query.dims[0],
         scale=scale,
         window=window or 0,
@@ -147,7 +151,8 @@ def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:
     return result
 
 
-def _cache(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def _cache(keys: Tensor, values: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor]:
+    assert scales is None, "scales are those of fp8, which the core does not store"
     known = str(keys.dtype).removeprefix("torch.") in CACHE_TYPES
     if not known or not keys.is_contiguous() or not values.is_contiguous():
         raise NotRecordable(f"a KV cache of {keys.dtype}")

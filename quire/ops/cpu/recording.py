@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quire.core.kv_bytes import INT8_SCALE
+
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
 
-CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3}
 """As the core numbers what a cache stores keys and values in."""
 
 Address = tuple[int, int]
 """Of an input: where it begins, and the elements from one row to the next."""
+
+
+def paged_cache(dtype: str, keys: int, values: int, block: tuple[int, ...]) -> "_core.PagedCache":
+    """A cache whose blocks are [block_size, kv_heads, what a vector takes], at these addresses."""
+    from quire.ops.cpu import _core
+
+    block_size, kv_heads, width = block
+    head_dim = width - INT8_SCALE if dtype == "int8" else width
+    return _core.PagedCache(CACHE_TYPES[dtype], keys, values, block_size, kv_heads, head_dim)
 
 
 class Operation(msgspec.Struct, frozen=True, array_like=True):

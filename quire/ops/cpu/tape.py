@@ -13,7 +13,7 @@ from torch import Tensor
 
 from quire.ops.cpu.matrix import PackedMatrix
 from quire.ops.cpu.places import Register, arrange
-from quire.ops.cpu.recording import CACHE_TYPES, Address, LinkedProgram, Memory, Operation, Recording, link
+from quire.ops.cpu.recording import Address, LinkedProgram, Memory, Operation, Recording, link, paged_cache
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -242,11 +242,8 @@ def _number_in(known: list[Any], thing: object) -> int:
 
 
 def _paged_cache(keys: Tensor, values: Tensor) -> "_core.PagedCache":
-    from quire.ops.cpu import _core
-
-    block_size, kv_heads, head_dim = keys.shape[1:]
-    kind = CACHE_TYPES[str(keys.dtype).removeprefix("torch.")]
-    return _core.PagedCache(kind, keys.data_ptr(), values.data_ptr(), block_size, kv_heads, head_dim)
+    dtype = str(keys.dtype).removeprefix("torch.")
+    return paged_cache(dtype, keys.data_ptr(), values.data_ptr(), tuple(keys.shape[1:]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from quire.ops.reference.kv_numbers import read_blocks
+
 
 def paged_attention(
     query: Tensor,
@@ -14,10 +16,12 @@ def paged_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.paged_attention`."""
     output = torch.empty_like(query)
     block_size = keys.shape[1]
+    key_scale, value_scale = (None, None) if scales is None else scales
     starts = query_starts.tolist()
     for sequence, length in enumerate(lengths.tolist()):
         begin, end = starts[sequence], starts[sequence + 1]
@@ -26,8 +30,8 @@ def paged_attention(
         first_key = 0 if window is None else max(0, first_query - window + 1)
         blocks = tables[sequence, first_key // block_size : -(-length // block_size)].long()
         offset = first_key // block_size * block_size
-        key = keys[blocks].flatten(0, 1)[first_key - offset : length - offset]
-        value = values[blocks].flatten(0, 1)[first_key - offset : length - offset]
+        key = read_blocks(keys, blocks, key_scale)[first_key - offset : length - offset]
+        value = read_blocks(values, blocks, value_scale)[first_key - offset : length - offset]
         mask = _mask(first_query, length, first_key, window, query.device)
         output[begin:end] = attend(query[begin:end], key, value, mask, scale, softcap)
     return output

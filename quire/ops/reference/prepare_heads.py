@@ -16,6 +16,7 @@ def prepare_heads(
     keys: Tensor,
     values: Tensor,
     slots: Tensor,
+    scales: Tensor | None = None,
 ) -> Tensor:
     num_heads = heads.shape[1] - 2 * num_kv_heads
     counts = (num_heads, num_kv_heads, num_kv_heads)
@@ -25,5 +26,5 @@ def prepare_heads(
         query, key = norm_heads(query, norms.query, norms), norm_heads(key, norms.key, norms)
     if angles is not None:
         query, key = rotary(query, *angles), rotary(key, *angles)
-    write_kv(key, value, keys, values, slots)
+    write_kv(key, value, keys, values, slots, scales)
     return query

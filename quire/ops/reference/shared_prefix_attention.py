@@ -17,6 +17,7 @@ def shared_prefix_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.shared_prefix_attention`."""
-    return paged_attention(query, keys, values, tables, query_starts, lengths, scale, window, softcap)
+    return paged_attention(query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales)

@@ -2,8 +2,12 @@
 
 from torch import Tensor
 
+from quire.ops.reference.kv_numbers import write_slots
 
-def write_kv(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> None:
-    """Slot s is token s % block_size of block s // block_size."""
-    keys.view(-1, *keys.shape[2:])[slots] = key.to(keys.dtype)
-    values.view(-1, *values.shape[2:])[slots] = value.to(values.dtype)
+
+def write_kv(
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scales: Tensor | None = None
+) -> None:
+    key_scale, value_scale = (None, None) if scales is None else scales
+    write_slots(key, keys, slots, key_scale)
+    write_slots(value, values, slots, value_scale)

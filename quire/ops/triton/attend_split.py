@@ -13,7 +13,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
+from quire.ops.triton.attend_keys import (
+    dot_query,
+    dot_type_of,
+    exponents,
+    fold_keys,
+    fp8_of,
+    load_rows,
+    mean_of,
+    nothing_mixed,
+    padded,
+    paired_values,
+    scaled_exponents,
+)
 from quire.ops.triton.card import MEASURED_MULTIPROCESSORS, Card, card_of, fitting_positions
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
@@ -87,7 +99,8 @@ def attend_part_kernel(
     weights_at,  # float32 [sequences, heads, parts]: log2 of the sum that a part's softmax was divided by
     query_at,
     keys_at,
-    values_at,
+    values_at,  # of fp8, in pairs
+    scales_at,  # float32 [2]: what keys and values in fp8 were divided by; None: nothing
     tables_at,
     lengths_at,
     begins_at,  # int32 [sequences]: positions before these are attended to elsewhere, in `parts_before` parts
@@ -102,6 +115,7 @@ def attend_part_kernel(
     window: tl.constexpr,
     capped: tl.constexpr,
     dot_type: tl.constexpr,
+    fp8: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -129,26 +143,29 @@ def attend_part_kernel(
     rows = tl.arange(0, num_rows)
     heads = kv_head * group + rows
     query_rows = sequence * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim).to(dot_type)
+    query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim)
+    query = dot_query(query, dot_type, fp8)
     query_positions = tl.zeros([num_rows], tl.int32) + (length - 1)
     if window > 0:
         begin = tl.maximum(length - window, 0)
 
-    mixed = tl.zeros([num_rows, padded_dim], tl.float32)
+    inner, outer = scaled_exponents(inner, outer, scales_at, capped)
+    mixed, mixed_odd = nothing_mixed(num_rows, padded_dim, fp8)
     weight = tl.zeros([num_rows], tl.float32)
     largest = tl.full([num_rows], float("-inf"), tl.float32)
     table_at = tables_at + sequence * table_stride
     keys_at += kv_head * head_dim
-    values_at += kv_head * head_dim
+    values_at += kv_head * (head_dim if fp8 == "" else head_dim // 2)
     # masks cost nothing beside the reading, and one loop keeps tiles in flight where two would run dry in between
     for tile in range(begin_tile, end_tile):
-        mixed, weight, largest = fold_keys(
-            mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
+        mixed, mixed_odd, weight, largest = fold_keys(
+            mixed, mixed_odd, weight, largest, query, query_positions, keys_at, values_at, table_at,
             tile * tile_size, begin, length, slot_stride, inner, outer,
-            True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+            True, window, capped, dot_type, fp8, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
-    mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]  # a sequence of length 0 gives zeros
+    # a sequence of length 0 gives zeros
+    mixed = mean_of(mixed, mixed_odd, tl.where(weight == 0.0, 1.0, weight), scales_at, fp8)
     results = (sequence * tl.num_programs(0) * group + heads) * (parts_before + num_parts) + parts_before + part
     dims = tl.arange(0, padded_dim)
     tl.store(
@@ -227,6 +244,7 @@ def attend_split(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
     before: PartsBefore | None = None,
 ) -> None:
     """`paged_attention` into a contiguous `output`, for steps in which each sequence has exactly one new token.
@@ -252,7 +270,7 @@ def attend_split(
     if before is not None:
         before.attend(mixed, weights)
     begins = before.begins if before is not None else lengths  # of no use there
-    tensors = (mixed, weights, query, keys, values, tables, lengths, begins)
+    tensors = (mixed, weights, query, keys, paired_values(values), scales, tables, lengths, begins)
     strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
     settings = {
         "parts_before": parts_before,
@@ -260,6 +278,7 @@ def attend_split(
         "window": window or 0,
         "capped": softcap is not None,
         "dot_type": dot_type_of(keys),
+        "fp8": fp8_of(keys),
         "block_size": block_size,
         "group": group,
         "head_dim": head_dim,

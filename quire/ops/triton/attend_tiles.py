@@ -10,7 +10,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
+from quire.ops.triton.attend_keys import (
+    dot_query,
+    dot_type_of,
+    exponents,
+    fold_keys,
+    fp8_of,
+    load_rows,
+    mean_of,
+    nothing_mixed,
+    padded,
+    paired_values,
+    scaled_exponents,
+)
 from quire.ops.triton.card import Card, card_of, fitting_positions
 from quire.ops.triton.staged import launch_staged
 
@@ -48,7 +60,8 @@ def attend_tiles_kernel(
     output_at,
     query_at,
     keys_at,
-    values_at,
+    values_at,  # of fp8, in pairs
+    scales_at,  # float32 [2]: what keys and values in fp8 were divided by; None: nothing
     tables_at,
     starts_at,
     lengths_at,
@@ -63,6 +76,7 @@ def attend_tiles_kernel(
     window: tl.constexpr,
     capped: tl.constexpr,
     dot_type: tl.constexpr,
+    fp8: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -96,7 +110,8 @@ def attend_tiles_kernel(
     row_is_there = (tokens < num_new) & (rows < tile_tokens * group)
     heads = kv_head * group + rows % group
     query_rows = (start + tokens) * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, row_is_there, True, head_dim, padded_dim).to(dot_type)
+    query = load_rows(query_at, query_rows, 1, row_is_there, True, head_dim, padded_dim)
+    query = dot_query(query, dot_type, fp8)
 
     num_old = tl.load(lengths_at + sequence).to(tl.int32) - num_new
     query_positions = num_old + tokens
@@ -109,33 +124,34 @@ def attend_tiles_kernel(
         open_from = tl.cdiv(tl.maximum(end - window, 0), tile_size) * tile_size
     open_to = tl.maximum((first_position + 1) // tile_size * tile_size, open_from)  # ... up to here
 
-    mixed = tl.zeros([num_rows, padded_dim], tl.float32)
+    inner, outer = scaled_exponents(inner, outer, scales_at, capped)
+    mixed, mixed_odd = nothing_mixed(num_rows, padded_dim, fp8)
     weight = tl.zeros([num_rows], tl.float32)
     largest = tl.full([num_rows], float("-inf"), tl.float32)
     table_at = tables_at + tl.cast(sequence, tl.int64) * table_stride
     keys_at += kv_head * head_dim
-    values_at += kv_head * head_dim
+    values_at += kv_head * (head_dim if fp8 == "" else head_dim // 2)
     if window > 0:
         for first in range(begin // tile_size * tile_size, tl.minimum(open_from, end), tile_size):
-            mixed, weight, largest = fold_keys(
-                mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
+            mixed, mixed_odd, weight, largest = fold_keys(
+                mixed, mixed_odd, weight, largest, query, query_positions, keys_at, values_at, table_at,
                 first, begin, end, slot_stride, inner, outer,
-                True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+                True, window, capped, dot_type, fp8, block_size, head_dim, padded_dim, tile_size,
             )  # fmt: skip
     for first in range(open_from, open_to, tile_size):
-        mixed, weight, largest = fold_keys(
-            mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
+        mixed, mixed_odd, weight, largest = fold_keys(
+            mixed, mixed_odd, weight, largest, query, query_positions, keys_at, values_at, table_at,
             first, begin, end, slot_stride, inner, outer,
-            False, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+            False, window, capped, dot_type, fp8, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
     for first in range(open_to, end, tile_size):
-        mixed, weight, largest = fold_keys(
-            mixed, weight, largest, query, query_positions, keys_at, values_at, table_at,
+        mixed, mixed_odd, weight, largest = fold_keys(
+            mixed, mixed_odd, weight, largest, query, query_positions, keys_at, values_at, table_at,
             first, begin, end, slot_stride, inner, outer,
-            True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+            True, window, capped, dot_type, fp8, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
-    mixed = mixed / tl.where(weight == 0.0, 1.0, weight)[:, None]
+    mixed = mean_of(mixed, mixed_odd, tl.where(weight == 0.0, 1.0, weight), scales_at, fp8)
     dims = tl.arange(0, padded_dim)
     places = output_at + (start + tokens)[:, None] * output_stride + heads[:, None] * head_dim + dims[None, :]
     tl.store(places, mixed.to(output_at.dtype.element_ty), mask=row_is_there[:, None] & (dims < head_dim)[None, :])
@@ -152,6 +168,7 @@ def attend_tiles(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> None:
     """`paged_attention` into a contiguous `output`."""
     num_tokens, num_heads, head_dim = query.shape
@@ -159,12 +176,13 @@ def attend_tiles(
     group = num_heads // num_kv_heads
     tiling = choose_tiling(card_of(query.device), num_tokens, num_sequences, group, head_dim, keys.element_size())
     inner, outer = exponents(scale, softcap)
-    tensors = (output, query, keys, values, tables, query_starts, lengths)
+    tensors = (output, query, keys, paired_values(values), scales, tables, query_starts, lengths)
     strides = (output.stride(0), query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
     settings = {
         "window": window or 0,
         "capped": softcap is not None,
         "dot_type": dot_type_of(keys),
+        "fp8": fp8_of(keys),
         "block_size": keys.shape[1],
         "group": group,
         "head_dim": head_dim,

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
+from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, nothing_mixed, padded
 from quire.ops.triton.attend_split import multiprocessors
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
@@ -138,15 +138,15 @@ def _attend(
     dims = tl.arange(0, padded_dim)
     is_result = row_is_there[:, None] & (dims < head_dim)[None, :]
     for part in range(begin // part_size + tl.program_id(2), tl.cdiv(end, part_size), tl.num_programs(2)):
-        part_mixed = tl.zeros([num_rows, padded_dim], tl.float32)
+        part_mixed, no_odd = nothing_mixed(num_rows, padded_dim, "")
         part_weight = tl.zeros([num_rows], tl.float32)
         part_largest = tl.full([num_rows], float("-inf"), tl.float32)
         from_tile = tl.maximum(part * part_size, begin // tile_size * tile_size)
         for at in range(from_tile, tl.minimum((part + 1) * part_size, end), tile_size):
-            part_mixed, part_weight, part_largest = fold_keys(
-                part_mixed, part_weight, part_largest, query, positions, keys_at, values_at, table_at,
+            part_mixed, no_odd, part_weight, part_largest = fold_keys(
+                part_mixed, no_odd, part_weight, part_largest, query, positions, keys_at, values_at, table_at,
                 at, begin, end, slot_stride, inner, outer,
-                True, window, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+                True, window, capped, dot_type, "", block_size, head_dim, padded_dim, tile_size,
             )  # fmt: skip
         if whole:
             mixed, weight, largest = _merge(mixed, weight, largest, part_mixed, part_weight, part_largest, outer)
@@ -236,8 +236,10 @@ def batch_invariant_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.batch_invariant_attention`. The output is contiguous; the scale is above 0."""
+    assert scales is None, "for KV in 16 bits"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if not len(query):
         return output

@@ -17,17 +17,18 @@ def paged_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.paged_attention`. The output is contiguous; the scale is above 0.
 
     Every sequence has a new token, so as many tokens as sequences are one each. Matmuls are computed in the type of
-    the cache and summed in float32.
+    the cache, those of fp8 in float16, and summed in float32.
     """
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if not len(query):
         return output
     if len(query) == len(lengths):
-        attend_split(output, query, keys, values, tables, lengths, scale, window, softcap)
+        attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, scales)
     else:
-        attend_tiles(output, query, keys, values, tables, query_starts, lengths, scale, window, softcap)
+        attend_tiles(output, query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales)
     return output

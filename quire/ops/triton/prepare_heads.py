@@ -19,6 +19,15 @@ _ELEMENTS_PER_WARP = 512
 
 
 @triton.jit
+def _stored(value, scale, to: tl.constexpr):
+    """As a cache takes it: in fp8 divided by a scale, and what is out of range as the largest there is. NaN stays."""
+    most: tl.constexpr = 448.0 if to == tl.float8e4nv else (57344.0 if to == tl.float8e5 else 0.0)
+    if most > 0.0:
+        value = tl.clamp(value.to(tl.float32) / scale, -most, most, propagate_nan=tl.PropagateNan.ALL)
+    return value.to(to)
+
+
+@triton.jit
 def _turned(
     from_at,
     from_stride,
@@ -31,6 +40,7 @@ def _turned(
     offset,
     cos_at,
     sin_at,
+    stored_scale,  # of what is stored in fp8
     normed: tl.constexpr,
     half: tl.constexpr,
     size: tl.constexpr,
@@ -77,10 +87,10 @@ def _turned(
         sin = tl.load(sin_at + column, mask=column < half, other=0.0)
         turned_first = (first * cos - second * sin).to(dtype)
         turned_second = (second * cos + first * sin).to(dtype)
-        tl.store(to_at + column, turned_first.to(to_at.dtype.element_ty), mask=is_pair)
-        tl.store(to_at + half + column, turned_second.to(to_at.dtype.element_ty), mask=is_pair)
+        tl.store(to_at + column, _stored(turned_first, stored_scale, to_at.dtype.element_ty), mask=is_pair)
+        tl.store(to_at + half + column, _stored(turned_second, stored_scale, to_at.dtype.element_ty), mask=is_pair)
     if 2 * half < size:
-        tl.store(to_at + beyond, rest.to(dtype).to(to_at.dtype.element_ty), mask=is_beyond)
+        tl.store(to_at + beyond, _stored(rest.to(dtype), stored_scale, to_at.dtype.element_ty), mask=is_beyond)
 
 
 @triton.jit
@@ -103,6 +113,7 @@ def _prepare_heads(
     values_at,
     values_slot_stride,
     values_head_stride,
+    scales_at,  # float32 [2]: what keys and values are divided by; None: nothing
     slots_at,
     slots_stride,
     num_heads: tl.constexpr,
@@ -141,6 +152,7 @@ def _prepare_heads(
             offset,
             cos_at,
             sin_at,
+            1.0,
             normed,
             half,
             size,
@@ -150,6 +162,9 @@ def _prepare_heads(
     else:
         head = (part - query_programs) * kv_tile + tl.arange(0, kv_tile)
         slot = tl.load(slots_at + token * slots_stride).to(tl.int64)
+        key_scale, value_scale = 1.0, 1.0
+        if scales_at is not None:
+            key_scale, value_scale = tl.load(scales_at), tl.load(scales_at + 1)
         # values need no work, so their load is under way while the keys are computed
         column = tl.arange(0, block)[None, :]
         within = (head < num_kv_heads)[:, None] & (column < size)
@@ -167,6 +182,7 @@ def _prepare_heads(
             offset,
             cos_at,
             sin_at,
+            key_scale,
             normed,
             half,
             size,
@@ -174,7 +190,7 @@ def _prepare_heads(
             rest_block,
         )
         value_at = values_at + slot * values_slot_stride + (head * values_head_stride)[:, None] + column
-        tl.store(value_at, value.to(values_at.dtype.element_ty), mask=within)
+        tl.store(value_at, _stored(value, value_scale, values_at.dtype.element_ty), mask=within)
 
 
 def prepare_heads(
@@ -185,6 +201,7 @@ def prepare_heads(
     keys: Tensor,
     values: Tensor,
     slots: Tensor,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """heads, cos, sin and the cache may be views, with contiguous rows."""
     if norms is not None and not norms.is_plain:
@@ -213,6 +230,7 @@ def prepare_heads(
         *turning,
         query,
         *cache,
+        scales,
         slots,
         slots.stride(0),
         num_heads=num_heads,

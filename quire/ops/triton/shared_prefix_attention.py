@@ -10,7 +10,19 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.step_tensors import PrefixTiles
-from quire.ops.triton.attend_keys import dot_type_of, exponents, fold_keys, load_rows, padded
+from quire.ops.triton.attend_keys import (
+    dot_query,
+    dot_type_of,
+    exponents,
+    fold_keys,
+    fp8_of,
+    load_rows,
+    mean_of,
+    nothing_mixed,
+    padded,
+    paired_values,
+    scaled_exponents,
+)
 from quire.ops.triton.attend_split import PartsBefore, attend_split, choose_parts, share_tiles
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
@@ -34,7 +46,8 @@ def attend_prefix_kernel(
     weights_at,  # float32 [sequences, heads, parts]
     query_at,
     keys_at,
-    values_at,
+    values_at,  # of fp8, in pairs
+    scales_at,  # float32 [2]: what keys and values in fp8 were divided by; None: nothing
     tables_at,
     members_at,  # as in `PrefixTiles`
     prefixes_at,
@@ -47,6 +60,7 @@ def attend_prefix_kernel(
     outer,
     capped: tl.constexpr,
     dot_type: tl.constexpr,
+    fp8: tl.constexpr,
     block_size: tl.constexpr,
     group: tl.constexpr,
     head_dim: tl.constexpr,
@@ -74,23 +88,25 @@ def attend_prefix_kernel(
     is_there = sequences >= 0
     heads = kv_head * group + rows % group
     query_rows = sequences * query_stride + heads * head_stride
-    query = load_rows(query_at, query_rows, 1, is_there, True, head_dim, padded_dim).to(dot_type)
+    query = load_rows(query_at, query_rows, 1, is_there, True, head_dim, padded_dim)
+    query = dot_query(query, dot_type, fp8)
     no_position = tl.zeros([num_rows], tl.int32)
 
-    mixed = tl.zeros([num_rows, padded_dim], tl.float32)
+    inner, outer = scaled_exponents(inner, outer, scales_at, capped)
+    mixed, mixed_odd = nothing_mixed(num_rows, padded_dim, fp8)
     weight = tl.zeros([num_rows], tl.float32)
     largest = tl.full([num_rows], float("-inf"), tl.float32)
     table_at = tables_at + tl.load(members_at + tile * most_members).to(tl.int64) * table_stride
     keys_at += kv_head * head_dim
-    values_at += kv_head * head_dim
+    values_at += kv_head * (head_dim if fp8 == "" else head_dim // 2)
     for index in range(begin_tile, end_tile):
-        mixed, weight, largest = fold_keys(
-            mixed, weight, largest, query, no_position, keys_at, values_at, table_at,
+        mixed, mixed_odd, weight, largest = fold_keys(
+            mixed, mixed_odd, weight, largest, query, no_position, keys_at, values_at, table_at,
             index * tile_size, 0, prefix, slot_stride, inner, outer,
-            False, 0, capped, dot_type, block_size, head_dim, padded_dim, tile_size,
+            False, 0, capped, dot_type, fp8, block_size, head_dim, padded_dim, tile_size,
         )  # fmt: skip
 
-    mixed = mixed / weight[:, None]
+    mixed = mean_of(mixed, mixed_odd, weight, scales_at, fp8)
     results = (sequences * tl.num_programs(0) * group + heads) * all_parts + part
     dims = tl.arange(0, padded_dim)
     mask = is_there[:, None] & (dims < head_dim)[None, :]
@@ -109,14 +125,15 @@ def shared_prefix_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.shared_prefix_attention`."""
     assert len(query) == len(lengths), "one new token a sequence"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     before = None
     if window is None:  # which of a prefix a window sees differs from sequence to sequence
-        before = _parts_before(query, keys, values, tables, tiles, scale, softcap)
-    attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, before)
+        before = _parts_before(query, keys, values, tables, tiles, scale, softcap, scales)
+    attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, scales, before)
     return output
 
 
@@ -128,6 +145,7 @@ def _parts_before(
     tiles: PrefixTiles,
     scale: float,
     softcap: float | None,
+    scales: Tensor | None,
 ) -> PartsBefore:
     _, num_heads, head_dim = query.shape
     _, block_size, num_kv_heads, _ = keys.shape
@@ -139,11 +157,12 @@ def _parts_before(
     inner, outer = exponents(scale, softcap)
 
     def attend(mixed: Tensor, weights: Tensor) -> None:
-        tensors = (mixed, weights, query, keys, values, tables, tiles.members, tiles.lengths)
+        tensors = (mixed, weights, query, keys, paired_values(values), scales, tables, tiles.members, tiles.lengths)
         strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
         settings = {
             "capped": softcap is not None,
             "dot_type": dot_type_of(keys),
+            "fp8": fp8_of(keys),
             "block_size": block_size,
             "group": group,
             "head_dim": head_dim,

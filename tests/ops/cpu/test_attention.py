@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from quire.core.kv_bytes import INT8_SCALE
 from quire.ops.cpu.tape import TapeInput, Value
 from quire.ops.functional import paged_attention, write_kv
+from quire.ops.reference.kv_numbers import int8_parts, to_int8
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, rounds_to_brains, run_recorded
 
 pytestmark = needs_core
 
 HEAD_DIMS = (8, 10, 64, 80, 128)
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
 MIXED = ((1, 1), (9, 9), (20, 1), (33, 7), (70, 70), (65, 2))
 """Length and new tokens of each sequence: decodes, whole prompts and chunks."""
 TABLES, STARTS, LENGTHS, SLOTS = (TapeInput(name) for name in ("tables", "starts", "lengths", "slots"))
@@ -58,6 +60,21 @@ class Step:
         return run_recorded(variant, both, *tensors, threads=threads, given=given, prompts=prompts)
 
 
+def empty_cache(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+    """Of NaN; in int8 its scales are."""
+    if dtype is torch.int8:
+        return torch.full((blocks, block_size, kv_heads, head_dim + INT8_SCALE), -1, dtype=dtype)
+    return torch.full((blocks, block_size, kv_heads, head_dim), torch.nan, dtype=dtype)
+
+
+def numbers_for(dtype: torch.dtype, x: Tensor) -> Tensor:
+    """For int8 those that it holds, as none of them may lie between two: core and reference would differ by a step."""
+    if dtype is not torch.int8 or not x.numel():
+        return x
+    numbers, scales = to_int8(x)
+    return numbers * scales.unsqueeze(-1)
+
+
 def make_step(
     sequences: tuple[tuple[int, int], ...],
     heads: tuple[int, int, int],
@@ -70,7 +87,7 @@ def make_step(
     generator = torch.Generator().manual_seed(seed)
     counts = [-(-length // block_size) for length, _ in sequences]
     order = iter(torch.randperm(sum(counts) + 1, generator=generator).split(1))
-    keys, values = (torch.full((sum(counts) + 1, block_size, kv_heads, head_dim), torch.nan, dtype=dtype) for _ in "kv")
+    keys, values = (empty_cache(sum(counts) + 1, block_size, kv_heads, head_dim, dtype) for _ in "kv")
     tables = torch.zeros(len(sequences), max(counts), dtype=torch.int32)
     slots = []
     for place, (length, new) in enumerate(sequences):
@@ -78,13 +95,13 @@ def make_step(
         tables[place, : len(blocks)] = blocks
         positions = torch.arange(length)
         all_slots = blocks[positions // block_size] * block_size + positions % block_size
-        old = torch.randn(2, length - new, kv_heads, head_dim, generator=generator)
+        old = numbers_for(dtype, torch.randn(2, length - new, kv_heads, head_dim, generator=generator))
         write_kv(old[0], old[1], keys, values, all_slots[: length - new])
         slots.append(all_slots[length - new :])
     tokens = sum(new for _, new in sequences)
     starts = torch.tensor([0, *(new for _, new in sequences)]).cumsum(0)
     query = torch.randn(tokens, kv_heads * group, head_dim, generator=generator)
-    key, value = torch.randn(2, tokens, kv_heads, head_dim, generator=generator)
+    key, value = numbers_for(dtype, torch.randn(2, tokens, kv_heads, head_dim, generator=generator))
     lengths = torch.tensor([length for length, _ in sequences])
     return Step(query, key, value, keys, values, tables, starts, lengths, torch.cat(slots))
 
@@ -262,3 +279,50 @@ def test_a_sequence_whose_cache_holds_no_numbers_spoils_only_its_own(variant: st
     found = step.recorded(variant, threads, scale=0.25)
     assert found[0].isnan().all()
     assert torch.equal(found[1:], clean[1:])
+
+
+def written_by_core(variant: str, key: Tensor, value: Tensor, blocks: int, block_size: int) -> tuple[Tensor, Tensor]:
+    """Keys and values in int8, the first token in the last slot and so on."""
+    tokens, kv_heads, head_dim = key.shape
+    keys, values = (empty_cache(blocks, block_size, kv_heads, head_dim, torch.int8) for _ in "kv")
+
+    def write(key: Value, value: Value) -> Value:
+        write_kv(key, value, keys, values, SLOTS)
+        return value
+
+    slots = torch.arange(blocks * block_size).flip(0)[:tokens].contiguous()
+    run_recorded(variant, write, key, value, given={"slots": slots})
+    return keys, values
+
+
+@every_variant
+@pytest.mark.parametrize(("kv_heads", "head_dim", "block_size"), [(2, 64, 16), (3, 10, 4), (1, 3, 1), (2, 40, 3)])
+def test_int8_is_written_as_the_reference_writes_it(
+    variant: str, kv_heads: int, head_dim: int, block_size: int
+) -> None:
+    torch.manual_seed(3)
+    key, value = torch.randn(2, 5, kv_heads, head_dim) * torch.logspace(-3, 3, 5).view(5, 1, 1)
+    value[1, 0] = 0
+    key[2, 0, 1], value[3, -1, 2] = torch.nan, -torch.inf
+    keys, values = written_by_core(variant, key, value, 6, block_size)
+    slots = torch.arange(6 * block_size).flip(0)[:5]
+    wanted = [empty_cache(6, block_size, kv_heads, head_dim, torch.int8) for _ in "kv"]
+    write_kv(key, value, *wanted, slots)
+    for found, expected in zip((keys, values), wanted, strict=True):
+        (numbers, scales), (wanted_numbers, wanted_scales) = int8_parts(found), int8_parts(expected)
+        found_scales, expected_scales = (each.contiguous().view(torch.float32) for each in (scales, wanted_scales))
+        torch.testing.assert_close(found_scales, expected_scales, rtol=1e-6, atol=0, equal_nan=True)
+        off = (numbers.int() - wanted_numbers.int()).abs()
+        assert off.max() <= 1  # of what lies between two numbers
+        assert (off > 0).float().mean() < 0.01
+
+
+@every_variant
+def test_a_vector_in_int8_that_holds_no_number_spoils_only_its_own_head(variant: str) -> None:
+    step = make_step(((40, 1), (30, 1)), (2, 2, 16), torch.int8)
+    clean = step.recorded(variant, 1, scale=0.25)
+    step.value[0, 1, 3] = torch.nan
+    found = step.recorded(variant, 1, scale=0.25)
+    assert found[0, 2:].isnan().all()
+    assert torch.equal(found[0, :2], clean[0, :2])
+    assert torch.equal(found[1], clean[1])

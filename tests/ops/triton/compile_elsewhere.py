@@ -22,8 +22,8 @@ CARDS = {
     "l4": GPUTarget("cuda", 89, 32),
     "mi300x": GPUTarget("hip", "gfx942", 64),
 }
-HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "block_size": 16, "group": 4, "head_dim": 128,
-         "padded_dim": 128}  # fmt: skip
+HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "fp8": "", "scales_at": None, "block_size": 16,
+         "group": 4, "head_dim": 128, "padded_dim": 128}  # fmt: skip
 DECODE = HEADS | {"parts_before": 0, "whole": True, "num_rows": 16, "tile_size": 128, "overlapped": False}
 FEW_TOKENS = HEADS | {"num_rows": 32, "tile_size": 64}
 GEMM = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
@@ -34,14 +34,21 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], str, int]] = {
     "gemm": (_multiply_on_tensor_cores, GEMM, "stages", 5),
 }
 """As an H200 runs them: the kernel, its settings, what it calls its stages, and how many."""
+IN_FP8 = {"dot_type": tl.float16, "fp8": "ptx"}
+"""What is otherwise over KV in fp8, for cards that have it."""
 _ALIGNED = {"*bf16", "*i32", "*i64", "*fp32", "i32"}
 _POINTERS = {"tables_at": "*i32", "begins_at": "*i32", "lengths_at": "*i64", "starts_at": "*i64", "weights_at": "*fp32"}
 
 
-def shared_memory(kernel: Any, settings: dict[str, Any], stages: str, count: int, card: GPUTarget) -> int:
+def shared_memory(
+    kernel: Any, settings: dict[str, Any], stages: str, count: int, card: GPUTarget, stored: str = "bf16"
+) -> int:
+    """`stored` is what keys and values are."""
     options = {"num_warps": 4} | ({stages: count} if stages == "num_stages" else {})
     constants = settings | ({} if stages == "num_stages" else {stages: count})
     signature = {name: "constexpr" if name in constants else _type(name) for name in kernel.arg_names}
+    if stored != "bf16":
+        signature |= {"keys_at": f"*{stored}", "values_at": "*u16"}
     places = {name: (index,) for index, name in enumerate(kernel.arg_names)}
     aligned = {places[name]: [["tt.divisibility", 16]] for name, kind in signature.items() if kind in _ALIGNED}
     source = ASTSource(kernel, signature, {places[name]: value for name, value in constants.items()}, aligned)
@@ -81,9 +88,15 @@ def main() -> None:
         }
         for card, target in CARDS.items()
     }
+    in_fp8 = {
+        f"{name}, {stored}": shared_memory(kernel, settings | IN_FP8, stages, most, CARDS["l4"], stored)
+        for name, (kernel, settings, stages, most) in KERNELS.items()
+        for stored in ("fp8e4nv", "fp8e5")
+        if name != "gemm"
+    }
     others = {"l4": OTHERS[0], "a100": OTHERS[1], "mi300x": OTHERS[2]}
     chosen = {card: as_chosen(target, others[card]) for card, target in CARDS.items()}
-    print(json.dumps([as_measured, chosen]))
+    print(json.dumps([as_measured, chosen, in_fp8]))
 
 
 if __name__ == "__main__":

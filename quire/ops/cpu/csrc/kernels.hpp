@@ -32,7 +32,8 @@ struct Matmul {
     Reading reading;
 };
 
-// Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim].
+// Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim]; those of i8 have the scales of
+// a block behind its numbers, as floats [kv_heads][block_size], which may lie at any byte.
 struct PagedCache {
     KVType type;
     uint8_t* keys;
@@ -40,6 +41,19 @@ struct PagedCache {
     int64_t block_size;
     int64_t kv_heads;
     int64_t head_dim;
+
+    int64_t vector_bytes() const { return head_dim * kv_bytes(type); }
+    int64_t block_bytes() const {
+        const int64_t scale = type == KVType::i8 ? sizeof(float) : 0;
+        return block_size * kv_heads * (vector_bytes() + scale);
+    }
+    // Of a KV head's vector in a slot of a block: where it lies in keys or values, and where its scale does.
+    int64_t vector_at(int64_t block, int64_t within, int64_t head) const {
+        return block * block_bytes() + (within * kv_heads + head) * vector_bytes();
+    }
+    int64_t scale_at(int64_t block, int64_t within, int64_t head) const {
+        return vector_at(block, block_size, 0) + (head * block_size + within) * static_cast<int64_t>(sizeof(float));
+    }
 };
 
 // Queries of one sequence that share a KV head, over a range of its positions.
@@ -100,6 +114,8 @@ struct Kernels {
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);
     void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin, int64_t half);
     void (*store_kv)(const float* values, int64_t count, KVType, uint8_t* out);
+    // One vector as i8; returns its scale, which is NaN where a number is NaN or infinite.
+    float (*store_kv_bytes)(const float* values, int64_t count, int8_t* out);
 
     void (*attend)(const AttentionTask&, const AttentionPart&, uint8_t* scratch);
     int64_t (*attend_scratch)(int64_t rows, int64_t head_dim);

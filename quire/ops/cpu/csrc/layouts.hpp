@@ -118,7 +118,9 @@ struct Activations {
     }
 };
 
-// In which numbers keys and values are kept.
-enum class KVType : int { f32 = 0, f16 = 1, bf16 = 2 };
+// In which numbers keys and values are kept; i8 with a scale for each vector.
+enum class KVType : int { f32 = 0, f16 = 1, bf16 = 2, i8 = 3 };
+
+constexpr int64_t kv_bytes(KVType type) { return type == KVType::f32 ? 4 : type == KVType::i8 ? 1 : 2; }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 #include "operations.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace quire {
 
@@ -44,10 +45,24 @@ void Rotate::run(const Run& run, int64_t row) const {
 }
 
 void WriteKV::run(const Run& run, int64_t row) const {
-    const int64_t count = cache.kv_heads * cache.head_dim;
-    const int64_t at = run.input<int64_t>(slots)[row] * count * (cache.type == KVType::f32 ? 4 : 2);
+    const int64_t slot = run.input<int64_t>(slots)[row], count = cache.kv_heads * cache.head_dim;
+    if (cache.type == KVType::i8) {
+        write_bytes(run, run.floats(key, row), cache.keys, slot);
+        write_bytes(run, run.floats(value, row), cache.values, slot);
+        return;
+    }
+    const int64_t at = slot * cache.kv_heads * cache.vector_bytes();
     run.kernels.store_kv(run.floats(key, row), count, cache.type, cache.keys + at);
     run.kernels.store_kv(run.floats(value, row), count, cache.type, cache.values + at);
+}
+
+void WriteKV::write_bytes(const Run& run, const float* heads, uint8_t* plane, int64_t slot) const {
+    const int64_t block = slot / cache.block_size, within = slot % cache.block_size;
+    for (int64_t head = 0; head < cache.kv_heads; head++, heads += cache.head_dim) {
+        auto* const to = reinterpret_cast<int8_t*>(plane + cache.vector_at(block, within, head));
+        const float scale = run.kernels.store_kv_bytes(heads, cache.head_dim, to);
+        std::memcpy(plane + cache.scale_at(block, within, head), &scale, sizeof(scale));
+    }
 }
 
 void Pack::run(const Run& run, int64_t row) const {

@@ -79,6 +79,9 @@ struct WriteKV final : RowOperation {
     const Place key, value;
     const PagedCache cache;
     const int slots;
+
+private:
+    void write_bytes(const Run& run, const float* heads, uint8_t* plane, int64_t slot) const;
 };
 
 // To the format in which rows multiply a matrix of this layout fastest.

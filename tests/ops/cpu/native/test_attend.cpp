@@ -1,6 +1,7 @@
 // Attention over a paged cache, against a softmax in double precision. Slots outside the range of positions are NaN, so
 // reading one shows.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "check.hpp"
@@ -40,6 +41,11 @@ struct Sample {
         for (int64_t i = table.count() - 1; i > 0; i--) std::swap(table[i], table[numbers.below(i + 1)]);
         const int64_t width = the.kv_heads * the.head_dim;
         for (int64_t position = the.begin; position < the.end; position++) {
+            if (the.type == KVType::i8) {
+                put_bytes(keys, position, &key[position * width], numbers);
+                put_bytes(values, position, &value[position * width], numbers);
+                continue;
+            }
             const int64_t slot = table[position / kBlockSize] * kBlockSize + position % kBlockSize;
             for (int64_t i = 0; i < width; i++) {
                 key[position * width + i] = put(keys, slot * width + i, numbers.between(-1, 1));
@@ -50,7 +56,22 @@ struct Sample {
 
 private:
     static int64_t bytes(const Case& the) {
-        return round_up(the.end, kBlockSize) * the.kv_heads * the.head_dim * (the.type == KVType::f32 ? 4 : 2);
+        const PagedCache cache{the.type, nullptr, nullptr, kBlockSize, the.kv_heads, the.head_dim};
+        return round_up(the.end, kBlockSize) / kBlockSize * cache.block_bytes();
+    }
+
+    // All heads of a position, each with a scale of its own.
+    void put_bytes(Exact<uint8_t>& data, int64_t position, double* held, Numbers& numbers) {
+        const int64_t block = table[position / kBlockSize], within = position % kBlockSize;
+        for (int64_t head = 0; head < cache.kv_heads; head++) {
+            const float scale = numbers.between(0.001f, 0.01f);
+            std::memcpy(data.get() + cache.scale_at(block, within, head), &scale, sizeof(scale));
+            auto* const bytes = reinterpret_cast<int8_t*>(data.get() + cache.vector_at(block, within, head));
+            for (int64_t i = 0; i < cache.head_dim; i++, held++) {
+                bytes[i] = static_cast<int8_t>(numbers.below(255) - 127);
+                *held = static_cast<double>(bytes[i]) * scale;
+            }
+        }
     }
 
     double put(Exact<uint8_t>& data, int64_t at, float number) {
@@ -133,7 +154,7 @@ void check_case(const Kernels& kernels, const Case& the, Numbers& numbers, Check
 
 void test_attend(const Kernels& kernels, Checks& checks) {
     Numbers numbers(3);
-    for (const KVType type : {KVType::f32, KVType::f16, KVType::bf16}) {
+    for (const KVType type : {KVType::f32, KVType::f16, KVType::bf16, KVType::i8}) {
         for (const int64_t head_dim : {64, 80, 128, 36, 7}) {
             check_case(kernels, {type, head_dim, 2, 1, 1, 70, 0, 71, 0, 0}, numbers, checks);     // one token
             check_case(kernels, {type, head_dim, 1, 3, 1, 129, 0, 130, 0, 30}, numbers, checks);  // with a cap

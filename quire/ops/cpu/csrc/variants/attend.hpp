@@ -98,13 +98,17 @@ inline void mix_block(const AttentionRoom& room, int64_t rows, int64_t count) {
 }
 
 inline void attend_many(const AttentionTask& task, const AttentionPart& part, const AttentionRoom& room, int64_t rows) {
+    const bool has_scales = task.cache->type == KVType::i8;
     KVRows block;
     for (int64_t begin = task.begin / kBlock * kBlock; begin < task.end; begin += kBlock) {
         block.find(task, begin, room.zeros);
         gather_block(task, block, room);
+        if (has_scales) block.read_scales(task);
         for (int64_t row = 0; row < rows; row++) {  // one by one, as a row's scores are still in the first cache
             score_row(task, room, row, block);
+            if (has_scales) scale_row(room, row, block.key_scales, block.count);
             weigh_row(task, room, part, row, block);
+            if (has_scales) scale_row(room, row, block.value_scales, block.count);
         }
         mix_block(room, rows, block.count);
     }

@@ -120,8 +120,17 @@ inline void attend_few(const AttentionTask& task, const AttentionPart& part, con
         if (task.next != nullptr) after.find(*task.next, task.next->begin + block->begin - task.begin, room.zeros);
         const int64_t heads = task.cache->kv_heads;
         const Coming coming{*next, after, heads, task.kv_head, heads * block->bytes};
+        if constexpr (kType == KVType::i8) {
+            next->fetch_scales(task, task.kv_head);
+            if (after.count > 0) after.fetch_scales(*task.next, task.kv_head);
+            block->read_scales(task);
+        }
         for_few_rows(rows, [&](int64_t row, auto count) { score_few<kType, count>(task, room, row, *block, coming); });
-        for (int64_t row = 0; row < rows; row++) weigh_row(task, room, part, row, *block);
+        for (int64_t row = 0; row < rows; row++) {
+            if constexpr (kType == KVType::i8) scale_row(room, row, block->key_scales, block->count);
+            weigh_row(task, room, part, row, *block);
+            if constexpr (kType == KVType::i8) scale_row(room, row, block->value_scales, block->count);
+        }
         for_few_rows(rows, [&](int64_t row, auto count) { mix_few<kType, count>(room, row, *block, coming); });
     }
 }

@@ -119,6 +119,33 @@ inline void store_kv(const float* values, int64_t count, KVType type, uint8_t* o
     for (; i < count; i++) to[i] = narrow(values[i]);
 }
 
+// With the scale that maps the largest magnitude to 127.
+inline float store_kv_bytes(const float* values, int64_t count, int8_t* out) {
+    const int64_t whole = count / kWidth * kWidth;
+    Floats largest = {}, poison = {};
+    for (int64_t i = 0; i < whole; i += kWidth) {
+        const Floats value = load(values + i);
+        largest = larger(largest, larger(value, -value));
+        poison += value - value;  // 0, or NaN where a value is NaN or infinite
+    }
+    float magnitude = largest_of(largest), spoilt = sum_of(poison);
+    for (int64_t i = whole; i < count; i++) {
+        magnitude = std::max(magnitude, std::fabs(values[i]));
+        spoilt += values[i] - values[i];
+    }
+    if (spoilt != 0) {  // bytes cannot hold it: the scale must
+        std::fill(out, out + count, int8_t{1});
+        return NAN;
+    }
+    const float inverse = magnitude > 1e-30f ? 127.0f / magnitude : 0.0f;  // of less it would be infinite
+    const Floats magic = all(12582912.0f);  // rounds to the nearest whole number when added
+    for (int64_t i = 0; i < whole; i += kWidth) {
+        store_bytes(out + i, bits_as<Ints>(load(values + i) * inverse + magic) - bits_as<Ints>(magic));
+    }
+    for (int64_t i = whole; i < count; i++) out[i] = static_cast<int8_t>(std::nearbyint(values[i] * inverse));
+    return magnitude / 127.0f;
+}
+
 inline int64_t argmax(const float* x, int64_t count, float* peak) {
     // stretch by stretch, so that in the end the place is looked for in one of them only
     constexpr int64_t kStretch = 64 * kWidth;

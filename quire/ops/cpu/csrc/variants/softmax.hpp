@@ -72,6 +72,12 @@ inline float mask_row(const AttentionTask& task, const AttentionRoom& room, int6
     return largest_of(largest);
 }
 
+// Numbers of a row, one for each key of a block, times the keys' scales or the values'.
+inline void scale_row(const AttentionRoom& room, int64_t row, const float* scales, int64_t count) {
+    float* numbers = room.scores + row * kBlock;
+    for (int64_t key = 0; key < count; key += kWidth) store(numbers + key, load(numbers + key) * load(scales + key));
+}
+
 // Scores become weights relative to the row's new peak; what was mixed before is scaled to it.
 inline void weigh_row(const AttentionTask& task, const AttentionRoom& room, const AttentionPart& part, int64_t row,
                       const KVRows& block) {

@@ -161,6 +161,26 @@ inline void store_bytes(int8_t* to, Ints value) {
 #endif
 }
 
+// kWidth bytes as floats.
+inline Floats load_bytes_as_floats(const int8_t* from) {
+#if defined(__AVX512F__)
+    const __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    return bits_as<Floats>(_mm512_cvtepi32_ps(wide));
+#elif defined(__AVX2__)
+    const __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+    return bits_as<Floats>(_mm256_cvtepi32_ps(wide));
+#elif defined(__ARM_NEON)
+    int32_t bytes;
+    std::memcpy(&bytes, from, sizeof(bytes));
+    const int16x8_t halves = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
+    return bits_as<Floats>(vcvtq_f32_s32(vmovl_s16(vget_low_s16(halves))));
+#else
+    Floats result;
+    for (int64_t lane = 0; lane < kWidth; lane++) result[lane] = static_cast<float>(from[lane]);
+    return result;
+#endif
+}
+
 // Across a vector
 
 inline float sum_of(Floats value) {
