@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from msgspec import structs
 
 from quire.ops.functional import adjust_logits
 from quire.sampling.sampler import SampledTokens, Sampler
@@ -59,6 +60,22 @@ def draw_often(case: Case, times: int) -> list[int]:
     mode = replace(state.mode, adjusts=False)
     sampler = Sampler(state, history)
     sampled = sampler.sample(logits.repeat(times, 1), row.repeat(times), position + torch.arange(times), mode)
+    assert not sampled.invalid.any()
+    counts: list[int] = torch.bincount(sampled.tokens, minlength=len(case.logits)).tolist()
+    return counts
+
+
+def draw_by_requests(case: Case, times: int, device: torch.device) -> list[int]:
+    """How often each token comes up among requests that differ in their seeds alone, all in one batch."""
+    state = SamplingState(times, len(case.logits), device)
+    assert case.params.seed is not None
+    for row in range(times):
+        admit(state, row, replace(case, params=structs.replace(case.params, seed=case.params.seed * times + row)))
+    tokens = torch.tensor([[*case.prompt, *case.output, 0]], dtype=torch.int32)
+    history = tokens.repeat(times + 1, 1).to(device)
+    logits = torch.tensor([case.logits]).repeat(times, 1).to(device)
+    positions = torch.full((times,), case.position, device=device)
+    sampled = Sampler(state, history).sample(logits, torch.arange(times, device=device), positions, state.mode)
     assert not sampled.invalid.any()
     counts: list[int] = torch.bincount(sampled.tokens, minlength=len(case.logits)).tolist()
     return counts

@@ -3,12 +3,13 @@
 import math
 
 import pytest
+import torch
 
 from quire.core.sampling_params import SamplingParams
 from tests.sampling import oracle
 from tests.sampling.chi_square import p_value
 from tests.sampling.oracle import Case
-from tests.sampling.rows import draw_often
+from tests.sampling.rows import draw_by_requests, draw_often
 
 DRAWS = 20_000
 SIGNIFICANCE = 1e-4  # seeds are fixed: a case that passes once passes for ever
@@ -62,6 +63,20 @@ CASES = {
 def test_frequencies_are_the_exact_probabilities(name: str) -> None:
     case = CASES[name]
     assert p_value(draw_often(case, DRAWS), oracle.probabilities(case)) > SIGNIFICANCE
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_frequencies_on_a_gpu(name: str) -> None:
+    case = CASES[name]
+    counts = draw_by_requests(case, DRAWS, torch.device("cuda"))
+    assert p_value(counts, oracle.probabilities(case)) > SIGNIFICANCE
+
+
+def test_frequencies_among_requests() -> None:
+    case = CASES["everything"]
+    counts = draw_by_requests(case, DRAWS // 10, torch.device("cpu"))
+    assert p_value(counts, oracle.probabilities(case)) > SIGNIFICANCE
 
 
 @pytest.mark.parametrize(
