@@ -20,6 +20,8 @@ from benchmarks.peers.server_process import RunningServer, ServerCommand, runnin
 from benchmarks.peers.workload import SHAPES, write_shape
 
 _PROMPT, _ANSWER = 128, 256
+_TENTH_ASKS = "a tenth"
+_TENTH = {"logprobs": 5, "repetition_penalty": 1.1, "presence_penalty": 0.5}
 
 
 def main() -> None:
@@ -28,6 +30,7 @@ def main() -> None:
         _generate(*asked.generate)
         return
     found = []
+    kinds = ("nothing", _TENTH_ASKS) if asked.tenth else ("nothing",)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / asked.shape
         write_model(asked.shape, model)
@@ -46,21 +49,26 @@ def main() -> None:
                 server.first_token(list(range(1000, 1000 + _PROMPT)))
                 time.sleep(asked.warm_up)
                 for streams in asked.streams:
-                    rounds = [_measure(server, streams, asked.generators, seed) for seed in range(1 + asked.rounds)]
-                    told = {"fronts": fronts, "streams": streams, **_medians(rounds[1:])}
-                    found.append(told)
-                    print(json.dumps(told), flush=True)
+                    rounds = [
+                        [_measure(server, streams, asked.generators, seed, asking) for asking in kinds]
+                        for seed in range(1 + asked.rounds)
+                    ]
+                    for number, asking in enumerate(kinds):
+                        medians = _medians([each[number] for each in rounds[1:]])
+                        told = {"fronts": fronts, "streams": streams, "asking": asking, **medians}
+                        found.append(told)
+                        print(json.dumps(told), flush=True)
     if asked.json is not None:
         asked.json.write_text(json.dumps({"shape": asked.shape, "runs": found}, indent=1) + "\n")
 
 
-def _measure(server: RunningServer, streams: int, generators: int, seed: int) -> dict[str, float]:
+def _measure(server: RunningServer, streams: int, generators: int, seed: int, asking: str) -> dict[str, float]:
     """All streams begin at once; tokens a second until the last one ended."""
     each = streams // generators
     begin = time.time() + 3.0  # all generators have started by then
     command = [sys.executable, "-m", "benchmarks.http_streams", next(iter(SHAPES)), "--generate"]
     told = [
-        [*command, str(server.port), server.model, str(each), str(seed * generators + number), str(begin)]
+        [*command, str(server.port), server.model, str(each), str(seed * generators + number), str(begin), asking]
         for number in range(generators)
     ]
     children = [subprocess.Popen(line, stdout=subprocess.PIPE) for line in told]
@@ -76,11 +84,11 @@ def _measure(server: RunningServer, streams: int, generators: int, seed: int) ->
     }
 
 
-def _generate(port: str, model: str, streams: str, seed: str, begin: str) -> None:
-    draw = random.Random(int(seed))
+def _generate(port: str, model: str, streams: str, seed: str, begin: str, asking: str) -> None:
+    draw = random.Random(f"{asking} {seed}")  # no prompt twice: the prefix cache would know it
     prompts = [[draw.randint(1000, 50000) for _ in range(_PROMPT)] for _ in range(int(streams))]
     time.sleep(max(0.0, float(begin) - time.time()))
-    records = ask(int(port), model, prompts, _ANSWER)
+    records = ask(int(port), model, prompts, _ANSWER, _TENTH if asking == _TENTH_ASKS else None)
     wrong = [record for record in records if record.error is not None or record.output_tokens != _ANSWER]
     if wrong:
         raise RuntimeError(f"{len(wrong)} of {len(records)} answers are wrong, the first: {str(wrong[0])[:500]}")
@@ -115,9 +123,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generators", type=int, default=4, help="processes that send requests")
     parser.add_argument("--threads", type=int, default=4, help="of the server's own pools")
+    parser.add_argument("--tenth", action="store_true", help="also with logprobs and penalties in every tenth request")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds before the first run")
     parser.add_argument("--json", type=Path, help="keep what was found in this file")
-    parser.add_argument("--generate", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--generate", nargs=6, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -38,17 +39,29 @@ def run_load(port: int, model: str, prompts: list[list[int]], output: int) -> Lo
     return Load(rate, median(record.ttft or 0.0 for record in records))
 
 
-def ask(port: int, model: str, prompts: list[list[int]], output: int) -> list[RequestRecord]:
-    """All at once, greedy, to the end; times are counted from the start of sending."""
-    return asyncio.run(_ask(port, model, prompts, output))
+def ask(
+    port: int, model: str, prompts: list[list[int]], output: int, tenth: Mapping[str, object] | None = None
+) -> list[RequestRecord]:
+    """All at once, greedy, to the end; times are counted from the start of sending.
+
+    Every tenth request has the fields `tenth` as well.
+    """
+    return asyncio.run(_ask(port, model, prompts, output, tenth or {}))
 
 
-async def _ask(port: int, model: str, prompts: list[list[int]], output: int) -> list[RequestRecord]:
+async def _ask(
+    port: int, model: str, prompts: list[list[int]], output: int, tenth: Mapping[str, object]
+) -> list[RequestRecord]:
     clock = time.perf_counter_ns
     client = Client(Address("127.0.0.1", port, False, ""), {}, clock)
-    sender = Sender(client, Endpoint("completions", model, 0.0, {}), Vocabulary(), _LONGEST_ANSWER, clock)
     requests = [PlannedRequest(n, ids=tuple(prompt), output_tokens=output) for n, prompt in enumerate(prompts)]
+
+    async def send(some: list[PlannedRequest], fields: Mapping[str, object]) -> list[RequestRecord]:
+        sender = Sender(client, Endpoint("completions", model, 0.0, fields), Vocabulary(), _LONGEST_ANSWER, clock)
+        return await send_all(sender, some, [0.0] * len(some), None, lambda record: None)
+
+    parts = [(requests, {})] if not tenth else [(requests[::10], tenth), ([r for r in requests if r.number % 10], {})]
     try:
-        return await send_all(sender, requests, [0.0] * len(requests), None, lambda record: None)
+        return [record for part in await asyncio.gather(*(send(*part) for part in parts)) for record in part]
     finally:
         client.close()
