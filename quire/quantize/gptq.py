@@ -1,0 +1,67 @@
+"""GPTQ: codes column by column; what each column loses is made up for by those that follow, as the inputs of the
+calibration text correlate them.
+"""
+
+import torch
+from torch import Tensor
+
+from quire.core.errors import QuireError
+from quire.quantize.grid import Grid, Scaling, in_groups, search
+
+_DAMPING = 0.01
+"""Of the mean of the Gram matrix's diagonal, added to it, so that it can be inverted."""
+_MOST_DAMPING = 1.0
+_AT_ONCE = 128
+"""Columns whose errors are kept before they are spread over all that follow."""
+
+
+def gptq(
+    weight: Tensor, gram: Tensor, size: int, grid: Grid, dtype: torch.dtype, *, act_order: bool
+) -> tuple[Tensor, Scaling]:
+    """Codes [rows, columns] and their scaling, of a weight whose inputs x have the Gram matrix xᵀx.
+
+    With `act_order` the columns that matter most come first, and groups keep the scales of the weight as it was.
+    """
+    weight, gram = weight.clone(), gram.clone()
+    unused = gram.diagonal() == 0
+    gram.diagonal()[unused] = 1
+    weight[:, unused] = 0
+    importance = gram.diagonal().clone()
+    order = torch.argsort(importance, descending=True) if act_order else torch.arange(len(gram), device=gram.device)
+    scaling = search(in_groups(weight, size), grid, dtype, importance)
+    factor = _inverse_factor(gram[order][:, order])
+    sorted_weight = weight[:, order]
+    codes = torch.empty_like(weight)
+    columns = weight.shape[1]
+    for first in range(0, columns, _AT_ONCE):
+        last = min(first + _AT_ONCE, columns)
+        errors = torch.empty_like(sorted_weight[:, first:last])
+        for place in range(first, last):
+            column = int(order[place])
+            group = column // size
+            if not act_order and column % size == 0:
+                now = search(in_groups(sorted_weight[:, place : place + size], size), grid, dtype, importance[place : place + size])
+                scaling.scales[:, group], scaling.zeros[:, group] = now.scales[:, 0], now.zeros[:, 0]
+            scale, zero = scaling.scales[:, group], scaling.zeros[:, group]
+            value = sorted_weight[:, place]
+            chosen = grid.codes(value / scale + zero)
+            codes[:, column] = chosen
+            error = (value - (chosen - zero) * scale) / factor[place, place]
+            sorted_weight[:, place:last] -= torch.outer(error, factor[place, place:last])
+            errors[:, place - first] = error
+        sorted_weight[:, last:] -= errors @ factor[first:last, last:]
+    return codes, scaling
+
+
+def _inverse_factor(gram: Tensor) -> Tensor:
+    """The upper Cholesky factor of the inverse, of a matrix damped until it has one."""
+    damping, mean = _DAMPING, gram.diagonal().mean()
+    while damping <= _MOST_DAMPING:
+        damped = gram + torch.eye(len(gram), device=gram.device) * mean * damping
+        lower, failed = torch.linalg.cholesky_ex(damped)
+        if not failed:
+            upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
+            if not failed:
+                return upper
+        damping *= 10
+    raise QuireError("the inputs of a matrix are not finite on the calibration text; give another with --calibration.")
