@@ -1,4 +1,7 @@
-"""AWQ: columns whose inputs are large are multiplied before quantization, and what makes these inputs is divided."""
+"""AWQ: columns whose inputs are large are multiplied before quantization, and what makes these inputs is divided.
+
+Where inputs are quantized too (int8), the same takes their outliers away from them, as SmoothQuant does.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,16 +20,43 @@ _STEPS = 20
 """Exponents tried from 0, no change, to below 1."""
 _LEAST, _MOST = 1e-4, 1e4
 """Bounds of factors."""
+_INT8_LARGEST = 127
 
 Weights = dict[str, Tensor]
 """Of one layer by name, float32, in quire's layout; they are changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """Matrices that read the same input, and what divides that input by factors [columns]."""
+class Rounding:
+    """How weights, and perhaps inputs, are going to be rounded."""
 
-    readers: tuple[MatrixSpec, ...]
+    size: int | None
+    """Columns that share a scale; None: all."""
+    grid: Grid
+    dtype: torch.dtype
+    """Of scales."""
+    rounds_inputs: bool
+    """To int8, with a scale for each token."""
+
+    def loss(self, weight: Tensor, seen: Inputs, factors: Tensor) -> float:
+        """The squared error of a matrix's outputs if its columns are multiplied by factors."""
+        groups = in_groups(weight * factors, self.size or weight.shape[1])
+        scaling = widest(groups, self.grid, self.dtype)
+        rounded = scaling.meant(scaling.codes(groups, self.grid)).view_as(weight)
+        if not self.rounds_inputs:
+            lost = rounded / factors - weight
+            return float(((lost @ seen.gram) * lost).sum())
+        sample = seen.sample()
+        divided = sample / factors
+        scale = divided.abs().amax(dim=1, keepdim=True).clamp_min(_LEAST) / _INT8_LARGEST
+        return float((((divided / scale).round() * scale) @ rounded.t() - sample @ weight.t()).square().sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A matrix, and what divides its input by factors [columns]."""
+
+    reader: MatrixSpec
     divide: Callable[[Weights, Tensor], None]
     shared: int = 1
     """How many stretches of the input come from the same rows: the queries of one value."""
@@ -34,34 +64,29 @@ class _Pair:
     """Columns of a stretch; 0: nothing is shared."""
 
 
-def rescale(
-    layer: LayerSpec, weights: Weights, inputs: Mapping[str, Inputs], size: int | None, grid: Grid, dtype: torch.dtype
-) -> None:
+def rescale(layer: LayerSpec, weights: Weights, inputs: Mapping[str, Inputs], kind: Rounding) -> None:
     """Multiply columns of a layer's matrices, and divide what feeds them, where that makes quantizing cost less."""
     for pair in _pairs(layer):
-        names = [f"{part.name}.weight" for reader in pair.readers for part in reader.parts]
-        seen = inputs[pair.readers[0].name]
-        together = torch.cat([weights[name] for name in names])
-        factors = _best_factors(together, seen, pair, size or together.shape[1], grid, dtype)
+        names = [f"{part.name}.weight" for part in pair.reader.parts]
+        seen = inputs[pair.reader.name]
+        factors = _best_factors(torch.cat([weights[name] for name in names]), seen, pair, kind)
         for name in names:
             weights[name] = weights[name] * factors
         pair.divide(weights, factors)
-        for reader in pair.readers:
-            inputs[reader.name].divide(factors)
+        seen.divide(factors)
 
 
-def _best_factors(
-    weight: Tensor, seen: Inputs, pair: _Pair, size: int, grid: Grid, dtype: torch.dtype
-) -> Tensor:
-    magnitudes = _shared(seen.mean_magnitudes().clamp_min(_LEAST), pair)
+def _best_factors(weight: Tensor, seen: Inputs, pair: _Pair, kind: Rounding) -> Tensor:
+    magnitudes = _shared((seen.largest if kind.rounds_inputs else seen.mean_magnitudes()).clamp_min(_LEAST), pair)
+    heaviest = _shared(weight.abs().amax(0).clamp_min(_LEAST), pair)
     best, least = torch.ones_like(magnitudes), float("inf")
     for step in range(_STEPS):
-        factors = magnitudes.pow(step / _STEPS).clamp(_LEAST, _MOST)
+        share = step / _STEPS
+        factors = magnitudes.pow(share)
+        if kind.rounds_inputs and step:
+            factors = factors / heaviest.pow(1 - share)
         factors = (factors / (factors.max() * factors.min()).sqrt()).clamp(_LEAST, _MOST)
-        groups = in_groups(weight * factors, size)
-        scaling = widest(groups, grid, dtype)
-        lost = scaling.meant(scaling.codes(groups, grid)).view_as(weight) / factors - weight
-        loss = float(((lost @ seen.gram) * lost).sum())
+        loss = kind.loss(weight, seen, factors)
         if loss < least:
             best, least = factors, loss
     return best
@@ -80,15 +105,15 @@ def _pairs(layer: LayerSpec) -> Iterator[_Pair]:
     attention, mlp = layer.attention, layer.mlp
     if layer.wiring == "sequential":
         if layer.attention_norm is not None:
-            yield _Pair((attention.qkv,), _dividing_norm(layer.attention_norm))
+            yield _Pair(attention.qkv, _dividing_norm(layer.attention_norm))
         if layer.mlp_norm is not None:
-            yield _Pair((mlp.up,), _dividing_norm(layer.mlp_norm))
+            yield _Pair(mlp.up, _dividing_norm(layer.mlp_norm))
     value = attention.qkv.parts[-1]
     if value.role == "v" and not isinstance(value.layout, Transposed):
         count = attention.num_heads // attention.num_kv_heads
-        yield _Pair((attention.out,), _dividing_values(layer), count, attention.head_dim)
+        yield _Pair(attention.out, _dividing_values(layer), count, attention.head_dim)
     if mlp.gated and mlp.up.parts[-1].role == "up":
-        yield _Pair((mlp.down,), _dividing_rows(mlp.up.parts[-1].name))
+        yield _Pair(mlp.down, _dividing_rows(mlp.up.parts[-1].name))
 
 
 def _dividing_norm(norm: NormSpec) -> Callable[[Weights, Tensor], None]:

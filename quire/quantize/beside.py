@@ -49,4 +49,3 @@ def _from_gguf(folder: PartialFolder, source: Source, tokenizer: Tokenizer) -> N
     if ends:
         generation = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": ends}
         folder.write_text("generation_config.json", json.dumps(generation, indent=2))
-

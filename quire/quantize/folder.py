@@ -18,7 +18,7 @@ from quire.quantize.options import PLAIN, QuantizeOptions
 from quire.quantize.partial_folder import PartialFolder
 from quire.quantize.room import check_room, folder_bytes
 from quire.quantize.source import Source
-from quire.quantize.texts import calibration_pieces
+from quire.quantize.texts import calibration_bytes, calibration_pieces
 from quire.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]
@@ -82,5 +82,5 @@ def _record(source: Source, options: QuantizeOptions) -> dict[str, Any]:
     given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
     given["ignore"] = list(options.ignore)
     if options.calibration is not None:
-        given["calibration"] = hashlib.sha256(options.calibration.read_bytes()).hexdigest()
+        given["calibration"] = hashlib.sha256(calibration_bytes(options.calibration)).hexdigest()
     return {"model": source.path.name, "tensor_bytes": source.checkpoint.num_bytes, **given}

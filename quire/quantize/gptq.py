@@ -11,7 +11,7 @@ from quire.quantize.grid import Grid, Scaling, in_groups, search
 _DAMPING = 0.01
 """Of the mean of the Gram matrix's diagonal, added to it, so that it can be inverted."""
 _MOST_DAMPING = 1.0
-_AT_ONCE = 128
+_AT_ONCE = 64
 """Columns whose errors are kept before they are spread over all that follow."""
 
 
@@ -30,27 +30,29 @@ def gptq(
     order = torch.argsort(importance, descending=True) if act_order else torch.arange(len(gram), device=gram.device)
     scaling = search(in_groups(weight, size), grid, dtype, importance)
     factor = _inverse_factor(gram[order][:, order])
-    sorted_weight = weight[:, order]
-    codes = torch.empty_like(weight)
-    columns = weight.shape[1]
-    for first in range(0, columns, _AT_ONCE):
-        last = min(first + _AT_ONCE, columns)
-        errors = torch.empty_like(sorted_weight[:, first:last])
+    rest = weight.t()[order]  # a column a row, so that each lies together
+    codes = torch.empty_like(rest)
+    places = order.tolist()
+    for first in range(0, len(places), _AT_ONCE):
+        last = min(first + _AT_ONCE, len(places))
+        errors = torch.empty_like(rest[first:last])
         for place in range(first, last):
-            column = int(order[place])
-            group = column // size
+            column, group = places[place], places[place] // size
             if not act_order and column % size == 0:
-                now = search(in_groups(sorted_weight[:, place : place + size], size), grid, dtype, importance[place : place + size])
-                scaling.scales[:, group], scaling.zeros[:, group] = now.scales[:, 0], now.zeros[:, 0]
+                _rescale(scaling, group, rest[place : place + size].t(), importance[place : place + size], grid, dtype)
             scale, zero = scaling.scales[:, group], scaling.zeros[:, group]
-            value = sorted_weight[:, place]
-            chosen = grid.codes(value / scale + zero)
-            codes[:, column] = chosen
-            error = (value - (chosen - zero) * scale) / factor[place, place]
-            sorted_weight[:, place:last] -= torch.outer(error, factor[place, place:last])
-            errors[:, place - first] = error
-        sorted_weight[:, last:] -= errors @ factor[first:last, last:]
-    return codes, scaling
+            codes[column] = grid.codes(rest[place] / scale + zero)
+            error = (rest[place] - (codes[column] - zero) * scale) / factor[place, place]
+            rest[place:last] -= factor[place, place:last].unsqueeze(1) * error
+            errors[place - first] = error
+        rest[last:] -= factor[first:last, last:].t() @ errors
+    return codes.t(), scaling
+
+
+def _rescale(scaling: Scaling, group: int, weight: Tensor, importance: Tensor, grid: Grid, dtype: torch.dtype) -> None:
+    """Give a group the scaling of its weights as they are by now."""
+    now = search(in_groups(weight.contiguous(), weight.shape[1]), grid, dtype, importance)
+    scaling.scales[:, group], scaling.zeros[:, group] = now.scales[:, 0], now.zeros[:, 0]
 
 
 def _inverse_factor(gram: Tensor) -> Tensor:
@@ -60,6 +62,7 @@ def _inverse_factor(gram: Tensor) -> Tensor:
         damped = gram + torch.eye(len(gram), device=gram.device) * mean * damping
         lower, failed = torch.linalg.cholesky_ex(damped)
         if not failed:
+            upper: Tensor
             upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
             if not failed:
                 return upper

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SHRINKS = tuple(1.0 - step / 40 for step in range(17))
-"""Of the range that codes cover, from all of a group's weights to 60 % of it; the best is seldom below 70 %."""
 _TINIEST = 1e-9
 """The least scale, so that a group of zeros stays zeros; bfloat16 and float32 hold it."""
 _FP8_LARGEST = 448.0
@@ -21,6 +19,8 @@ class Grid:
     is_float: bool = False
     has_zeros: bool = False
     """Whether codes are unsigned and each group says which of them is 0."""
+    shrinks: tuple[float, ...] = ()
+    """Parts of the widest range that are tried; floats gain nothing by it, whose steps shrink with the weights."""
 
     def codes(self, values: Tensor) -> Tensor:
         """The nearest codes, as floats."""
@@ -28,10 +28,14 @@ class Grid:
         return bounded.to(torch.float8_e4m3fn).float() if self.is_float else bounded.round()
 
 
+_FINE = tuple(1.0 - step / 40 for step in range(4))
+_COARSE = tuple(1.0 - step / 40 for step in range(15))
+"""The best is seldom below 70 %."""
+
 FP8 = Grid(-_FP8_LARGEST, _FP8_LARGEST, is_float=True)
-INT8 = Grid(-127, 127)
-INT4 = Grid(-8, 7)
-INT4_UNSIGNED = Grid(0, 15, has_zeros=True)
+INT8 = Grid(-127, 127, shrinks=_FINE)
+INT4 = Grid(-8, 7, shrinks=_COARSE)
+INT4_UNSIGNED = Grid(0, 15, has_zeros=True, shrinks=_COARSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,10 @@ def search(groups: Tensor, grid: Grid, dtype: torch.dtype, importance: Tensor | 
     """
     weigh = torch.ones_like(groups[:1]) if importance is None else importance.view(1, *groups.shape[1:])
     best = widest(groups, grid, dtype)
+    if not grid.shrinks:
+        return best
     least = _loss(groups, best, grid, weigh)
-    for shrink in _SHRINKS:
+    for shrink in grid.shrinks:
         tried = widest(groups, grid, dtype, shrink)
         for candidate in (tried, _fitted(groups, tried, grid, dtype, weigh)):
             loss = _loss(groups, candidate, grid, weigh)

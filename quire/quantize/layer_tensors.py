@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from quire.models.loading.layouts import as_file
-from quire.quantize.awq import rescale
+from quire.quantize.awq import Rounding, rescale
 from quire.quantize.compressed_tensors import FolderPlan, stored
 from quire.quantize.gptq import gptq
-from quire.quantize.grid import Scaling, in_groups, search
+from quire.quantize.grid import in_groups, search
 from quire.quantize.inputs import Inputs
 from quire.quantize.options import QuantizeOptions
 from quire.quantize.source import Source
@@ -43,10 +43,11 @@ class LayerTensors:
         layer = self.source.spec.layers[index]
         tensors = [each for each in self.source.spec.tensors() if each.layer == index and self.source.has(each.name)]
         values = {each.name: self.source.values(each.name).to(self.device) for each in tensors}
-        if self.options.method == "awq" and self.plan.grid is not None:
+        if self.options.rescales and self.plan.grid is not None:
             assert inputs is not None
             group = next(iter(self.plan.schemes.values())).group
-            rescale(layer, values, inputs, group, self.plan.grid, self.dtype)
+            rounding = Rounding(group, self.plan.grid, self.dtype, rounds_inputs=self.options.scheme == "int8")
+            rescale(layer, values, inputs, rounding)
         found: dict[str, Tensor] = {}
         for matrix in layer.matrices():
             for part in matrix.parts:
@@ -67,6 +68,6 @@ class LayerTensors:
         else:
             importance = None if seen is None else seen.gram.diagonal()
             groups = in_groups(rows.contiguous(), size)
-            scaling: Scaling = search(groups, grid, self.dtype, importance)
+            scaling = search(groups, grid, self.dtype, importance)
             codes = scaling.codes(groups, grid).view_as(rows)
         return {f"{part.name}.{ending}": each for ending, each in stored(scheme, codes, scaling, self.dtype).items()}

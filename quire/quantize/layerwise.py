@@ -60,7 +60,6 @@ class LayerwiseModel:
         load_weights(layer, source)
         return layer
 
-    @torch.inference_mode()
     def begin(self, texts: Sequence[Sequence[int]]) -> list[Text]:
         """Texts as they enter the first layer."""
         cache = None if self.spec.is_encoder else self._cache(max(map(len, texts)))
@@ -72,7 +71,6 @@ class LayerwiseModel:
             begun.append(Text(x, None, positions, batch))
         return begun
 
-    @torch.inference_mode()
     def run(self, layer: Layer, text: Text) -> tuple[Tensor, Tensor | None]:
         angles = self._model.angles(text.positions, text.batch.lengths_for_angles)
         turned = None if layer.rope is None else angles[layer.rope]
@@ -84,13 +82,11 @@ class LayerwiseModel:
         for text in texts:
             text.x, text.added = self.run(layer, text)
 
-    @torch.inference_mode()
     def hidden(self, text: Text) -> Tensor:
         """[tokens, hidden] after the last norm, of a text that all layers are done with."""
         x = text.x if text.added is None else text.x + text.added
         return self._model.body(x, (), text.batch)
 
-    @torch.inference_mode()
     def logits(self, text: Text) -> Tensor:
         """[tokens, vocabulary]."""
         return self._model.logits(self.hidden(text)).float()
@@ -104,15 +100,15 @@ class LayerwiseModel:
         return KVLayer(keys, values, 0)
 
     def _batch(self, count: int, cache: KVLayer | None) -> Batch:
-        whole = {"device": self._device}
+        device = self._device
         blocks = -(-count // _BLOCK)
-        table = torch.arange(1, blocks + 1, dtype=torch.int32, **whole).unsqueeze(0)
-        positions = torch.arange(count, **whole)
+        table = torch.arange(1, blocks + 1, dtype=torch.int32, device=device).unsqueeze(0)
+        positions = torch.arange(count, device=device)
         slots = table[0, positions // _BLOCK].long() * _BLOCK + positions % _BLOCK
         kv = [] if cache is None else [cache] * self.spec.num_layers
-        starts = torch.tensor([0, count], dtype=torch.int32, **whole)
-        lengths = torch.tensor([count], dtype=torch.int32, **whole)
-        return Batch(starts, lengths, torch.full((count,), count, **whole), [table], [slots], kv)
+        starts = torch.tensor([0, count], dtype=torch.int32, device=device)
+        lengths = torch.tensor([count], dtype=torch.int32, device=device)
+        return Batch(starts, lengths, torch.full((count,), count, device=device), [table], [slots], kv)
 
 
 @contextmanager

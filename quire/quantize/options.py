@@ -1,4 +1,4 @@
-"""What `quire quantize` is asked for: names and bounds that the command line knows before anything is loaded. No torch."""
+"""What `quire quantize` is asked for: names and bounds, known before anything is loaded. No torch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ GGUF = ("q4_0", "q8_0", "q4_k_m", "q5_k_m", "q6_k")
 SCHEMES = (*FOLDERS, *GGUF)
 METHODS = ("rtn", "gptq", "awq")
 CALIBRATED = ("gptq", "awq")
+_METHOD_SCHEMES = {"rtn": SCHEMES, "gptq": ("fp8", "int8", "int4"), "awq": ("int8", "int4")}
 WHOLE_ROWS = -1
 """The group size that gives every row one scale."""
 SMALLEST_GROUP = 16
@@ -46,6 +47,11 @@ class QuantizeOptions:
     def is_calibrated(self) -> bool:
         return self.method in CALIBRATED
 
+    @property
+    def rescales(self) -> bool:
+        """Whether columns are multiplied before they are rounded; int8 always gains, because it rounds inputs too."""
+        return self.method == "awq" or (self.method == "gptq" and self.scheme == "int8")
+
 
 def read_options(
     scheme: str,
@@ -60,10 +66,11 @@ def read_options(
     """Options that go together; a method of None is the best that the scheme has."""
     name = scheme.lower().replace("-", "_")
     _one_of("--scheme", name, SCHEMES)
-    chosen = method or ("gptq" if name == "int4" else "rtn")
+    chosen = method or ("gptq" if name in _METHOD_SCHEMES["gptq"] else "rtn")
     _one_of("--method", chosen, METHODS)
-    if chosen in CALIBRATED and name != "int4":
-        raise ConfigError(f"--method is {chosen}, which is for --scheme int4; leave it out for {name}.")
+    if name not in _METHOD_SCHEMES[chosen]:
+        allowed = ", ".join(_METHOD_SCHEMES[chosen])
+        raise ConfigError(f"--method is {chosen}, which is for --scheme {allowed}; leave it out for {name}.")
     if calibration is not None and chosen not in CALIBRATED:
         raise ConfigError(f"--calibration is given, but {name} by {chosen} reads no text; leave it out.")
     if name != "int4" and (group_size is not None or not symmetric):

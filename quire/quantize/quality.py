@@ -30,7 +30,8 @@ class Judged:
     def beside(self, before: "Judged") -> str:
         """A line that compares it with the model as it was."""
         if self.perplexity is None or before.perplexity is None:
-            assert self.embeddings is not None and before.embeddings is not None
+            assert self.embeddings is not None
+            assert before.embeddings is not None
             turned = functional.cosine_similarity(self.embeddings, before.embeddings)
             return (
                 f"cosine similarity of embeddings of {len(turned)} held-out texts with those before: mean "
@@ -65,14 +66,11 @@ def judge(
     return Judged(count, math.exp(sum(lost) / count))
 
 
-def judge_written(
-    path: Path, tokenizer: Tokenizer, device: torch.device, progress: Callable[[int], None]
-) -> Judged:
+def judge_written(path: Path, tokenizer: Tokenizer, device: torch.device, progress: Callable[[int], None]) -> Judged:
     """A model that quire has written."""
     return judge(open_checkpoint(path), tokenizer, device, progress)
 
 
-@torch.inference_mode()
 def _lost(model: LayerwiseModel, text: Text, ids: list[int]) -> float:
     """The negative log-likelihood of all tokens but the first."""
     logits = model.logits(text)[:-1]

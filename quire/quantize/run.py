@@ -28,6 +28,7 @@ class Outcome:
     after: Judged | None
 
 
+@torch.inference_mode()
 def quantize(
     model: str,
     out: Path,

@@ -41,7 +41,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     unfinished.replace(path)
 
 
-def raw_bytes(tensor: Tensor) -> memoryview:
+def raw_bytes(tensor: Tensor) -> bytes:
     """A tensor's numbers as a file holds them."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return flat.view(torch.uint8).numpy().tobytes()

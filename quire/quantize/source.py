@@ -59,7 +59,7 @@ def open_source(model: str, revision: str | None = None) -> Source:
         )
     if schemes:
         raise CheckpointError(
-            f"{model} is quantized already ({next(iter(schemes.values()))}); give the model's 16-bit weights, or a GGUF "
-            "file, which quire expands."
+            f"{model} is quantized already ({next(iter(schemes.values()))}); give the model's 16-bit weights, or a "
+            "GGUF file, which quire expands."
         )
     return Source(path, described, open_described(described))

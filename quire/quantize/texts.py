@@ -27,6 +27,16 @@ def calibration_pieces(tokenizer: Tokenizer, file: Path | None, most: int) -> li
     return found
 
 
+def calibration_bytes(file: Path) -> bytes:
+    """What a file of the user's holds."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"--calibration {file} cannot be read: {error.strerror}; give a text or a .jsonl file."
+        ) from None
+
+
 def held_out_pieces(tokenizer: Tokenizer, most: int) -> list[list[int]]:
     """Token ids of a text that no calibration reads."""
     return _pieces(tokenizer, [_shipped("held_out")], most)
@@ -55,9 +65,9 @@ def _shipped(name: str) -> str:
 def _read(file: Path) -> list[str]:
     """A text, or with .jsonl one text a line under `text`, `content` or `prompt`, or a conversation's `messages`."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--calibration {file} cannot be read: {error}; give a text or a .jsonl file.") from None
+        text = calibration_bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--calibration {file} is no text: {error}; give a text or a .jsonl file.") from None
     if file.suffix != ".jsonl":
         return [text]
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -73,7 +83,7 @@ def _line(line: str, place: str) -> str:
         messages = value.get("messages")
         if isinstance(messages, list) and all(isinstance(each, dict) for each in messages):
             return "\n".join(str(each.get("content") or "") for each in messages)
-        text = next((value[field] for field in _FIELDS if isinstance(value.get(field), str)), None)
-        if text is not None:
-            return text
+        texts = [value[field] for field in _FIELDS if isinstance(value.get(field), str)]
+        if texts:
+            return str(texts[0])
     raise ConfigError(f"--calibration {place} has none of {', '.join(_FIELDS)} and messages; give one of them.")
