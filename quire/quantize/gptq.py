@@ -1,5 +1,6 @@
-"""GPTQ: codes column by column; what each column loses is made up for by those that follow, as the inputs of the
-calibration text correlate them.
+"""GPTQ: codes column by column, where the columns that follow make up for what each one loses.
+
+How much of it they can make up for, the inputs on the calibration text tell.
 """
 
 import torch

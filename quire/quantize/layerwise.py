@@ -1,6 +1,4 @@
-"""LayerwiseModel: a model that runs with the weights of one layer at a time in memory, over texts of a few hundred
-tokens.
-"""
+"""LayerwiseModel: a model that runs over texts with the weights of one layer at a time in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

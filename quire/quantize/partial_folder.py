@@ -1,5 +1,6 @@
-"""PartialFolder: a model's folder while it is written, one file a layer, so that a run that was killed goes on where it
-stopped. It gets its name when it is whole.
+"""PartialFolder: a model's folder while it is written, which gets its name when it is whole.
+
+Each layer is a file of its own, so that a run that was killed goes on where it stopped.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""GGUFFile: a GGUF file while it is written. Its header is known before any weight is, so a run that was killed goes on
-after the last whole tensor; the file gets its name when it is whole.
+"""GGUFFile: a GGUF file while it is written, which gets its name when it is whole.
+
+Its header is known before any weight is, so a run that was killed goes on after the last whole tensor.
 """
 
 import os
