@@ -19,6 +19,7 @@ _COMMANDS = {
     "run-batch": ("quire.cli.run_batch:run_batch", "Answer a file of requests in OpenAI's batch format."),
     "pull": ("quire.cli.pull:pull", "Download a model."),
     "plan": ("quire.cli.plan:plan", "Show how much of a device's memory a model takes, from its header alone."),
+    "quantize": ("quire.cli.quantize:quantize", "Write a model's weights in 8 or 4 bits."),
     "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on simulated devices."),
     "bench": ("quire.cli.bench.group:bench", "Measure a server, a model, a start or the kernels."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),

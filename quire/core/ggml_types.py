@@ -69,6 +69,14 @@ _REMOVED = (4, 5, 31, 32, 33, 36, 37, 38)
 PACKED: dict[str, GGMLType] = {kind.name: kind for kind in _BY_NUMBER.values() if kind.is_packed}
 """The types that torch has no dtype for, by name."""
 
+NUMBERS: dict[str, int] = {kind.name: number for number, kind in _BY_NUMBER.items()}
+"""What a GGUF file calls each type."""
+
+
+def ggml_type_named(name: str) -> GGMLType:
+    """The type of a name that is known."""
+    return _BY_NUMBER[NUMBERS[name]]
+
 
 def ggml_type(number: int, tensor: str, source: str) -> GGMLType:
     """The type with this number; `tensor` and `source` are for the error."""

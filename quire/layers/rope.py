@@ -69,6 +69,11 @@ class Rope(nn.Module):
         return (1.0 / base.unsqueeze(1) ** exponents).float()
 
 
+def stretch_factors(config: RopeSpec) -> Tensor:
+    """What plain frequencies are divided by [size / 2], where a checkpoint says so frequency by frequency."""
+    return _plain(config.theta, config.size) / _static_frequencies(config)[0]
+
+
 def _static_frequencies(config: RopeSpec) -> tuple[Tensor, float]:
     """Frequencies [size / 2] of short sequences, and what attention is scaled by."""
     plain = _plain(config.theta, config.size)

@@ -44,14 +44,19 @@ class LanguageModel(nn.Module):
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
         x = self.embed(input_ids, positions, batch)
-        if self._relative_bias is not None:
-            batch = replace(batch, score_bias=self._relative_bias(batch.lengths))
+        batch = self.with_score_bias(batch)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """What enters the first layer, [tokens, hidden]."""
         embedded: Tensor = self._embedding(input_ids, positions, batch)
         return embedded
+
+    def with_score_bias(self, batch: Batch) -> Batch:
+        """The batch with what encoders of MPNet's kind add to scores."""
+        if self._relative_bias is None:
+            return batch
+        return replace(batch, score_bias=self._relative_bias(batch.lengths))
 
     @property
     def words_alone(self) -> Embedding | None:

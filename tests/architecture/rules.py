@@ -37,10 +37,11 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading "
         "text protocol",
         "serving": "core config observe sampling.beam kvcache scheduler executor models.loading text protocol engine",
+        "quantize": "core spec config ops layers models text",
         "simulation": "core spec config kvcache scheduler models.loading engine serving",
         "server": "core config observe multimodal text protocol serving",
         "bench": "core config observe ops models.loading text engine serving simulation",
-        "cli": "core config observe models.loading text protocol engine serving simulation server bench",
+        "cli": "core config observe models.loading text protocol engine serving quantize simulation server bench",
     }.items()
 }
 """Each room and what it may import besides itself; `models.loading` admits that part of a room alone."""

@@ -1,4 +1,4 @@
-"""Bringing a tensor from its file's layout to the one that quire holds."""
+"""Bringing a tensor from its file's layout to the one that quire holds, and back."""
 
 from dataclasses import replace
 
@@ -21,6 +21,20 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return replace(stored, kind="float32", data=_values(stored) - 1)
         case _:
             return _reordered(stored, layout.source_rows())
+
+
+def as_file(values: Tensor, layout: Layout) -> Tensor:
+    """Plain numbers in quire's layout as a file has them: the inverse of `laid_out`."""
+    match layout:
+        case AsStored():
+            return values
+        case Transposed():
+            return values.t()
+        case MinusOne():
+            return values + 1
+        case _:
+            rows = torch.tensor(layout.source_rows(), device=values.device)
+            return values.index_select(0, torch.argsort(rows))
 
 
 def _reordered(stored: StoredTensor, rows: list[int]) -> StoredTensor:
