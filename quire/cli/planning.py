@@ -98,7 +98,8 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
     dtype = boundless.dtype
-    holding = Holding(dtype, decide_packed(asked, held, device, dtype, [], cpu_core=core), core)
+    packed = decide_packed(asked, held, device, dtype, [], cpu_core=core)
+    holding = Holding(dtype, packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(

@@ -52,6 +52,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
     batch_invariant = decide_batch_invariance(
         asked,
+        model,
         device,
         dtype,
         kv_dtype,
@@ -60,7 +61,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         uses_transformers=uses_transformers,
     )
-    holding = Holding(dtype, keep_packed, core)
+    holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, model, device, holding, choices)
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)

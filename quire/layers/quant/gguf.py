@@ -79,9 +79,9 @@ class GgufWeight(Weight):
                 self._parts.extend(self._held(each) for each in run)
 
     def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
-        """Experts are multiplied by as one stack, in planes or in plain numbers, whatever the device."""
+        """Experts are multiplied by as one stack: on CPUs in planes, in plain numbers where kernels of GPUs do it."""
         kind = parts[0].kind
-        if kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
+        if not self._in_planes and kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
             matrices = [as_matrix(place(each.data, self._device), kind) for each in parts]
             return MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned)
         values = torch.cat([place(dense(each, self._dtype), self._device) for each in parts])

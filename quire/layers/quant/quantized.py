@@ -138,7 +138,9 @@ class QuantizedMethod(LinearMethod):
         expand: bool = False,
         batch_invariant: bool = False,
     ) -> None:
-        """`schemes` by the names of parts; expanded, weights are held in `dtype`."""
+        """`schemes` by the names of parts; expanded, weights are held in `dtype`. Those of experts always are on GPUs,
+        whose kernels multiply by no others.
+        """
         self._schemes = schemes
         self._dtype = dtype
         self._plain = DenseMethod(dtype, batch_invariant=batch_invariant)
@@ -154,6 +156,6 @@ class QuantizedMethod(LinearMethod):
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand,
+            expand=self._expand or (matrix.experts > 1 and (pinned or device.type == "cuda")),
             batch_invariant=self._batch_invariant,
         )
