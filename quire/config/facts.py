@@ -52,7 +52,7 @@ class ModelFacts:
     @property
     def num_active_parameters(self) -> int:
         """Those that one token is multiplied by: of experts, its own alone."""
-        return self.num_parameters - self.spec.num_parameters + self.spec.num_active_parameters
+        return self.num_parameters if not self.spec.has_experts else self.spec.num_active_parameters
 
     @property
     def labels(self) -> tuple[str, ...]:

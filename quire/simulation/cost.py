@@ -55,9 +55,9 @@ def _expert_shares(model: ModelFacts) -> tuple[float, float]:
     with_experts = [layer.mlp for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec)]
     if not with_experts:
         return 0.0, 1.0
-    sizes = [mlp.up.rows * mlp.up.columns + mlp.down.rows * mlp.down.columns for mlp in with_experts]
-    chosen = sum(size * mlp.touched(1) for size, mlp in zip(sizes, with_experts, strict=True))
-    return sum(sizes) / model.num_parameters, chosen / sum(sizes)
+    total = sum(mlp.num_elements for mlp in with_experts)
+    chosen = sum(mlp.num_elements * mlp.touched(1) for mlp in with_experts)
+    return total / model.num_parameters, chosen / total
 
 
 class CostModel:

@@ -39,6 +39,11 @@ class ExpertsSpec:
         return self.down.columns
 
     @property
+    def num_elements(self) -> int:
+        """Of all routed experts' matrices."""
+        return self.up.rows * self.up.columns + self.down.rows * self.down.columns
+
+    @property
     def widest(self) -> int:
         """Elements a token takes between the MLP's matrices: up, its half that goes on, and down, for each expert."""
         shared = 0 if self.shared is None else self.shared.widest

@@ -164,13 +164,8 @@ class ModelSpec:
     @property
     def num_active_parameters(self) -> int:
         """Those that one token is multiplied by; of experts, its own."""
-        idle = 0.0
-        for layer in self.layers:
-            if isinstance(layer.mlp, ExpertsSpec):
-                idle += (1 - layer.mlp.touched(1)) * sum(
-                    tensor.num_elements for matrix in (layer.mlp.up, layer.mlp.down) for tensor in matrix.tensors()
-                )
-        return self.num_parameters - round(idle)
+        experts = [layer.mlp for layer in self.layers if isinstance(layer.mlp, ExpertsSpec)]
+        return self.num_parameters - round(sum(mlp.num_elements * (1 - mlp.touched(1)) for mlp in experts))
 
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""

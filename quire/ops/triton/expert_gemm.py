@@ -71,7 +71,7 @@ def _multiply(
 ):
     """result[pair, out] = Σ x[pair // top_k, in] * weight[expert, out, in]; with `first_up`, gates and ups at once.
 
-    Tiles of one block of outputs are neighbours: those of the same expert share its weights while these are near.
+    Programs of one tile are neighbours and share its rows; the next tiles of its expert find the weights in the cache.
     """
     wait_for_inputs(overlapped, early=False)
     blocks = tl.cdiv(out_size, block_out)

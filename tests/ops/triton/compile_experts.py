@@ -6,6 +6,7 @@ A program of its own: in tests kernels are interpreted, which lets pass what a c
 import json
 from typing import Any
 
+from triton import next_power_of_2
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
@@ -58,12 +59,15 @@ def main() -> None:
     found["down of a pair"] = shared_memory(_down, pair)
     found["sum"] = shared_memory(_add, {"top_k": 8, "hidden": 2048, "block": 1024, "overlapped": True})
     found["count"] = shared_memory(_count, {"block": 256, "overlapped": True})
-    groups = {"experts": 128, "padded_experts": 128, "block_rows": 64, "block": 256, "overlapped": True}
-    found["place"] = shared_memory(_place, groups)
-    route = {"experts": 60, "top_k": 4, "places": 4, "renormalize": True, "block": 64, "overlapped": True}
-    for softmax in (True, False):
-        corrected = {} if softmax else {"correction_at": None}
-        found[f"route {softmax}"] = shared_memory(_route, route | corrected | {"softmax": softmax}, 1)
+    for experts, top_k in ((8, 2), (60, 4), (256, 8)):
+        padded = next_power_of_2(experts)
+        groups = {"experts": experts, "padded_experts": padded, "block_rows": 64, "block": 256, "overlapped": True}
+        found[f"{experts} experts, place"] = shared_memory(_place, groups)
+        route = {"experts": experts, "top_k": top_k, "places": top_k, "block": padded, "overlapped": True}
+        softmax = route | {"softmax": True, "renormalize": True, "correction_at": None}
+        found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
+        sigmoid = route | {"softmax": False, "renormalize": False}
+        found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
     print(json.dumps(found))
 
 

@@ -85,10 +85,10 @@ def test_a_token_alone_and_among_others() -> None:
     """To the bit, where both are computed in tiles of the same size."""
     from quire.ops.triton.experts_mlp import experts_mlp
 
-    x, ids, weights = given(40, torch.float16)
+    x, ids, weights = given(30, torch.float16)
     matrices = stacks(torch.float16)
     expected = experts_mlp(x, ids, weights, *matrices, "silu")
-    for begin, end in ((0, 5), (7, 16), (30, 40)):
+    for begin, end in ((0, 5), (7, 16), (20, 30)):
         part = slice(begin, end)
         assert torch.equal(experts_mlp(x[part], ids[part], weights[part], *matrices, "silu"), expected[part])
 
