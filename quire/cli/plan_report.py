@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from quire.cli.planning import MemoryPlan
+from quire.config.facts import ModelFacts
 from quire.config.sizes import binary_size, decimal_size
 from quire.observe.choices import choices_table
 
@@ -25,6 +26,8 @@ def print_plan(plan: MemoryPlan) -> None:
     console = Console(highlight=False)
     console.print(Text.assemble((plan.model.name, "bold"), f": {_model_line(plan)}"), soft_wrap=True)
     console.print(_memory_table(plan))
+    if plan.read_bytes:
+        console.print(_reads_table(plan))
     console.print(_kv_table(plan))
     if plan.resolved is None:
         console.print(Text(plan.problem[:1].upper() + plan.problem[1:], style="bold red"), soft_wrap=True)
@@ -56,7 +59,7 @@ def _model_line(plan: MemoryPlan) -> str:
     model = plan.model
     parts = [
         model.spec.architecture,
-        f"{model.num_parameters / 1e9:.2f} B parameters",
+        _parameters(model),
         f"{model.spec.num_layers} layers",
         f"{model.spec.caches[0]}",
         f"context {model.spec.max_position:,}",
@@ -64,6 +67,12 @@ def _model_line(plan: MemoryPlan) -> str:
     if any(model.spec.windows):
         parts.append(f"{sum(window is not None for window in model.spec.windows)} layers with a sliding window")
     return ", ".join(parts)
+
+
+def _parameters(model: ModelFacts) -> str:
+    total = f"{model.num_parameters / 1e9:.2f} B parameters"
+    active = f" ({model.num_active_parameters / 1e9:.2f} B active)"
+    return total + active * model.spec.has_experts
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -100,6 +109,14 @@ def _weights_note(plan: MemoryPlan) -> str:
     if stored == {plan.dtype: plan.budget.weights}:
         return plan.dtype
     return " + ".join(f"{decimal_size(size)} {dtype}" for dtype, size in stored.items()) + " as stored"
+
+
+def _reads_table(plan: MemoryPlan) -> Table:
+    table = _table("Weights that a decode step reads", "what", "size", "note")
+    for count, size in plan.read_bytes.items():
+        experts = "the experts that they choose, if they choose evenly"
+        table.add_row(f"{count} sequence{'s' * (count > 1)}", decimal_size(size), experts if count == 1 else "")
+    return table
 
 
 def _kv_table(plan: MemoryPlan) -> Table:

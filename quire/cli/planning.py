@@ -10,7 +10,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import blocks_for, kv_tokens
-from quire.config.memory import MemoryBudget, weights_on_device
+from quire.config.memory import MemoryBudget, idle_bytes, weights_on_device
 from quire.config.remedies import Remedy, find_remedies, fit
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
@@ -19,6 +19,8 @@ from quire.core.errors import ConfigError
 from quire.models.loading.header import read_model_facts
 
 _USUAL_SEQ_LEN = 4096
+_BATCHES = (1, 8, 64, 256)
+"""Sequences that decode at once."""
 _BOUNDLESS = 2**60
 """Bytes: more than any device has, to tell settings that can never work from ones that only lack memory."""
 
@@ -44,6 +46,9 @@ class MemoryPlan:
     """Why it does not fit; empty when it does."""
     remedies: tuple[Remedy, ...]
     """Changes that make it fit, each tried out."""
+    read_bytes: dict[int, int]
+    """By sequences that decode at once: bytes of weights that a device is expected to read in a step, where a model has
+    experts."""
 
     @property
     def fits(self) -> bool:
@@ -93,7 +98,8 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
     dtype = boundless.dtype
-    holding = Holding(dtype, decide_packed(asked, held, device, dtype, [], cpu_core=core), core)
+    packed = decide_packed(asked, held, device, dtype, [], cpu_core=core)
+    holding = Holding(dtype, packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(
@@ -109,12 +115,20 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         resolved=resolved,
         problem=problem,
         remedies=() if resolved else find_remedies(asked, model, device, seq_len),
+        read_bytes=_read_bytes(asked, held, holding),
     )
 
 
 def sequence_blocks(resolved: Resolved, length: int) -> int:
     """Blocks one generating sequence of `length` tokens holds."""
     return blocks_for(resolved.kv.groups, resolved.kv.block_size, length + resolved.limits.num_lookahead_tokens)
+
+
+def _read_bytes(asked: EngineConfig, model: ModelFacts, holding: Holding) -> dict[int, int]:
+    if not model.spec.has_experts:
+        return {}
+    weights = weights_on_device(model, holding, asked.parallel)
+    return {count: weights - idle_bytes(model, holding, asked.parallel, count) for count in _BATCHES}
 
 
 def _weights_alone(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str:

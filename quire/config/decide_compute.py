@@ -69,7 +69,13 @@ def check_device_dtype(flag: str, asked: str, dtype: str, device: DeviceFacts) -
 
 
 def decide_compile(
-    asked: EngineConfig, limits: StepLimits, choices: list[Choice], *, cpu_core: bool, quantized: bool
+    asked: EngineConfig,
+    model: ModelFacts,
+    limits: StepLimits,
+    choices: list[Choice],
+    *,
+    cpu_core: bool,
+    quantized: bool,
 ) -> bool:
     """Whether layers go through torch.compile; `quantized` is whether their weights are held in 8 or 4 bits."""
     if not asked.model.compile:
@@ -83,6 +89,11 @@ def decide_compile(
         raise ConfigError(
             "--compile is for weights of 16 or 32 bits, but these are quantized and have kernels of their own; leave "
             "--compile out, or expand them with --packed-weights expand."
+        )
+    if model.spec.has_experts:
+        raise ConfigError(
+            f"--compile is for layers without experts, but {model.name} has some, and quire has kernels for them; "
+            "leave --compile out."
         )
     if asked.model.offload_gb:
         raise ConfigError(

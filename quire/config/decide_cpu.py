@@ -5,7 +5,9 @@ from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
 from quire.spec.cache import KeyValueCache
-from quire.spec.layer import LayerSpec, MlpSpec
+from quire.spec.experts import ExpertsSpec
+from quire.spec.layer import LayerSpec
+from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
@@ -60,6 +62,8 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
+    if isinstance(layer.mlp, ExpertsSpec):
+        return "experts"
     if type(layer.mlp) is not MlpSpec:
         return f"layers of the kind {type(layer.mlp).__name__}"
     return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"

@@ -2,13 +2,14 @@
 
 from quire.config.dtypes import FP8_DTYPES
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts
+from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
 
 
 def decide_batch_invariance(
     asked: EngineConfig,
+    model: ModelFacts,
     device: DeviceFacts,
     dtype: str,
     kv_dtype: str,
@@ -26,6 +27,7 @@ def decide_batch_invariance(
         "torch computes on this CPU; --cpu-compute fast keeps the order of sums": device.kind == "cpu" and not cpu_core,
         f"the model computes in {dtype}; use --dtype bfloat16 or float16": device.kind == "cuda" and dtype == "float32",
         "packed weights are multiplied as they are; use --packed-weights expand": device.kind == "cuda" and keep_packed,
+        "experts multiply few tokens in another order than many": device.kind == "cuda" and model.spec.has_experts,
         "KV is stored in fp8; use --kv-cache-dtype auto": kv_dtype in FP8_DTYPES,
         "--compile leaves the order of sums to the compiler": asked.model.compile,
     }

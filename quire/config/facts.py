@@ -50,6 +50,11 @@ class ModelFacts:
         return dict(sizes.most_common())
 
     @property
+    def num_active_parameters(self) -> int:
+        """Those that one token is multiplied by: of experts, its own alone."""
+        return self.num_parameters if not self.spec.has_experts else self.spec.num_active_parameters
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """What a classifier sorts texts into; empty if the model is no classifier."""
         return () if self.spec.classifier is None else self.spec.classifier.labels

@@ -29,6 +29,8 @@ class Holding:
     """Whether weights that are stored packed stay so; for the native core, plain ones of 16 bits too."""
     cpu_core: bool = False
     """Whether they lie in the layouts of the native core of CPUs."""
+    expand_experts: bool = False
+    """Whether experts are held in `dtype` however they are stored: kernels of GPUs multiply by no others."""
 
     def matrix_bytes(self, model: ModelFacts, matrix: MatrixSpec) -> int:
         """All parts of a matrix and its bias."""
@@ -49,6 +51,8 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
+        if self.expand_experts and matrix.experts > 1:
+            return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
         if self.keep_packed and kind in PACKED:

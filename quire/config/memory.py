@@ -8,6 +8,7 @@ from quire.config.holding import Holding
 from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.sizes import GIB
+from quire.spec.experts import ExpertsSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
 
@@ -85,6 +86,16 @@ def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, l
     described = spec.layers[layer]
     matrices = sum(_share(model, holding, matrix, ranks) for matrix in described.matrices())
     return matrices + sum(_vectors(norm, holding) for norm in described.norms())
+
+
+def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, num_tokens: int) -> int:
+    """Bytes of experts on one device that a step of so many tokens is expected not to read."""
+    idle = 0.0
+    for layer in model.spec.layers:
+        if isinstance(layer.mlp, ExpertsSpec):
+            held = sum(holding.matrix_bytes(model, matrix) for matrix in (layer.mlp.up, layer.mlp.down))
+            idle += held * (1 - layer.mlp.touched(num_tokens))
+    return round(idle / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
 
 
 def _ends(model: ModelFacts, holding: Holding, ranks: int) -> tuple[int, int]:

@@ -52,6 +52,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
     batch_invariant = decide_batch_invariance(
         asked,
+        model,
         device,
         dtype,
         kv_dtype,
@@ -60,7 +61,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         keep_packed=keep_packed,
         uses_transformers=uses_transformers,
     )
-    holding = Holding(dtype, keep_packed, core)
+    holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, model, device, holding, choices)
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
@@ -69,7 +70,9 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
-    compiled = decide_compile(asked, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed)
+    compiled = decide_compile(
+        asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
+    )
     return Resolved(
         dtype=dtype,
         kv=_layout(shape, blocks, cpu_blocks, kv_dtype),
@@ -123,7 +126,7 @@ def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) 
 def _preemption_costs(
     model: ModelFacts, device: DeviceFacts, shape: KVShape, tensor_parallel_size: int
 ) -> PreemptionCosts:
-    operations = 2 * model.num_parameters / tensor_parallel_size
+    operations = 2 * model.num_active_parameters / tensor_parallel_size
     return PreemptionCosts(
         seconds_per_token=operations / device.flops,
         seconds_per_block=2 * shape.block_bytes / device.host_bandwidth,

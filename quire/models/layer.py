@@ -6,8 +6,10 @@ from quire.layers.attention import Angles
 from quire.layers.batch import Batch
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
+from quire.models.experts_mlp import ExpertsMlp
 from quire.models.mlp import Mlp
 from quire.models.self_attention import SelfAttention
+from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.norm import NormSpec
 
@@ -21,7 +23,8 @@ class Layer(nn.Module):
     def __init__(self, spec: LayerSpec, index: int, policy: WeightPolicy) -> None:
         super().__init__()
         self._attention = SelfAttention(spec.attention, index, policy)
-        self._mlp = Mlp(spec.mlp, policy)
+        kind = ExpertsMlp if isinstance(spec.mlp, ExpertsSpec) else Mlp
+        self._mlp = kind(spec.mlp, policy)  # type: ignore[arg-type]
         self._attention_norm = _norm(spec.attention_norm, policy)
         self._mlp_norm = _norm(spec.mlp_norm, policy)
         self._added_attention_norm = _norm(spec.added_attention_norm, policy)

@@ -7,8 +7,10 @@ from torch import nn
 
 from quire.core.errors import CheckpointError
 from quire.layers.embedding import Embedding
+from quire.layers.experts import Experts
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
+from quire.layers.router import Router
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected
 from quire.models.language_model import LanguageModel
@@ -36,7 +38,7 @@ def expected_tensors(module: nn.Module) -> dict[str, Expected]:
     return {
         tensor.name: tensor
         for part in module.modules()
-        if isinstance(part, Linear | Embedding | Norm)
+        if isinstance(part, Linear | Embedding | Norm | Experts | Router)
         for tensor in part.expected()
     }
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from quire.layers.linear import Linear
 from quire.layers.policy import WeightPolicy
 from quire.ops.functional import activate, gated_activation
-from quire.spec.layer import MlpSpec
+from quire.spec.mlp import MlpSpec
 
 
 class Mlp(nn.Module):

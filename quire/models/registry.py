@@ -43,6 +43,12 @@ ROWS = (
     Row("falcon:FAMILY", ("falcon",), ("falcon",)),
     Row("cohere:COHERE", ("cohere",), ("command-r",)),
     Row("cohere:COHERE2", ("cohere2",), ("cohere2",)),
+    Row("mixtral:FAMILY", ("mixtral",)),
+    Row("qwen_moe:QWEN2", ("qwen2_moe",)),
+    Row("qwen_moe:QWEN3", ("qwen3_moe",), ("qwen3moe",)),
+    Row("olmoe:FAMILY", ("olmoe",), ("olmoe",)),
+    Row("granite_moe:FAMILY", ("granitemoe",)),
+    Row("glm4_moe:FAMILY", ("glm4_moe",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),
@@ -55,6 +61,8 @@ FAMILIES: Registry[ModelSpec] = Registry(
 )
 GGUF_ARCHITECTURES: dict[str, str] = {name: row.model_types[0] for row in ROWS for name in row.gguf}
 """The `model_type` that each architecture of GGUF stands for."""
+OF_LLAMA_FILES = "mixtral"
+"""GGUF files call it `llama` too; its experts tell it apart."""
 
 
 def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") -> ModelSpec:
@@ -79,7 +87,7 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
     """The model of a GGUF file, by the config.json that it stands for."""
     model_type = str(config.get("model_type", ""))
-    if model_type not in GGUF_ARCHITECTURES.values():
+    if model_type not in {*GGUF_ARCHITECTURES.values(), OF_LLAMA_FILES}:
         raise CheckpointError(
             f"{source} holds a model of architecture {model_type!r}; of GGUF quire runs "
             f"{', '.join(GGUF_ARCHITECTURES)}."

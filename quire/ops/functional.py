@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor
 
+from quire.core.routing import Routing
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
@@ -64,6 +65,32 @@ def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None
 def expand_matrix(matrix: QuantizedMatrix, dtype: torch.dtype) -> Tensor:
     """The numbers that it stands for, [rows, columns] in the order of its columns, rounded once."""
     result: Tensor = implementation("expand_matrix", matrix.values.device.type)(matrix, dtype)
+    return result
+
+
+def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
+    """The experts of each token and their weights, the best first: int64 and float32 [tokens, top_k].
+
+    logits: [tokens, experts]; `correction` float32 [experts] is added to scores when experts are chosen.
+    """
+    result: tuple[Tensor, Tensor] = implementation("route_tokens", logits.device.type)(logits, correction, routing)
+    return result
+
+
+def experts_mlp(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor,
+    up: Tensor | QuantizedMatrix,
+    down: Tensor | QuantizedMatrix,
+    activation: Activation,
+) -> Tensor:
+    """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
+
+    `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
+    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch.
+    """
+    result: Tensor = implementation("experts_mlp", x.device.type)(x, ids, weights, up, down, activation)
     return result
 
 

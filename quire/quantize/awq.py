@@ -14,6 +14,7 @@ from quire.quantize.inputs import Inputs
 from quire.spec.layer import LayerSpec
 from quire.spec.layout import Transposed
 from quire.spec.matrix import MatrixSpec
+from quire.spec.mlp import MlpSpec
 from quire.spec.norm import NormSpec
 
 _STEPS = 20
@@ -103,6 +104,7 @@ def _shared(magnitudes: Tensor, pair: _Pair) -> Tensor:
 def _pairs(layer: LayerSpec) -> Iterator[_Pair]:
     """What feeds what. Where nothing linear lies between, or it feeds more than the matrices, there is no pair."""
     attention, mlp = layer.attention, layer.mlp
+    assert isinstance(mlp, MlpSpec), "models with experts are refused before"
     if layer.wiring == "sequential":
         if layer.attention_norm is not None:
             yield _Pair(attention.qkv, _dividing_norm(layer.attention_norm))

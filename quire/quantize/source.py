@@ -57,6 +57,11 @@ def open_source(model: str, revision: str | None = None) -> Source:
             f"{model} is a {spec.architecture}, which runs through transformers; quire quantizes the families that "
             "docs/models.md lists as its own."
         )
+    if spec.has_experts:
+        raise CheckpointError(
+            f"{model} is a {spec.architecture} with experts, which quire does not quantize yet; --quantization fp8 or "
+            "int8 does while it is loaded."
+        )
     if schemes:
         raise CheckpointError(
             f"{model} is quantized already ({next(iter(schemes.values()))}); give the model's 16-bit weights, or a "

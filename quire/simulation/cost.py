@@ -1,7 +1,8 @@
 """How long a step takes on a device that is not at hand: its bytes and its operations, whichever takes longer.
 
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. What
-is not modelled: communication between devices, kernels that miss the device's reached speeds, idle experts.
+is not modelled: communication between devices, kernels that miss the device's reached speeds. Of experts a step reads
+those that its tokens choose, evenly and each for itself.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
+from quire.spec.experts import ExpertsSpec
 
 
 @dataclass(slots=True)
@@ -30,16 +32,32 @@ class ModelWork:
 
     name: str
     num_parameters: int
+    """Those that one token is multiplied by."""
     attended: int
     """Numbers of the queries of one token, over all layers."""
     windows: tuple[int | None, ...] = ()
     """Of each layer; none at all where every layer looks back to the start."""
+    expert_share: float = 0.0
+    """Of the weights, those of experts."""
+    chosen_share: float = 1.0
+    """Of the experts, those of one token."""
 
     @classmethod
     def of(cls, model: ModelFacts) -> "ModelWork":
         spec = model.spec
         attended = sum(layer.attention.num_heads * layer.attention.head_dim for layer in spec.layers)
-        return cls(model.name, model.num_parameters, attended, spec.windows if any(spec.windows) else ())
+        windows = spec.windows if any(spec.windows) else ()
+        return cls(model.name, model.num_active_parameters, attended, windows, *_expert_shares(model))
+
+
+def _expert_shares(model: ModelFacts) -> tuple[float, float]:
+    """Of the weights, those of experts; and of these, those of one token."""
+    with_experts = [layer.mlp for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec)]
+    if not with_experts:
+        return 0.0, 1.0
+    total = sum(mlp.num_elements for mlp in with_experts)
+    chosen = sum(mlp.num_elements * mlp.touched(1) for mlp in with_experts)
+    return total / model.num_parameters, chosen / total
 
 
 class CostModel:
@@ -56,6 +74,7 @@ class CostModel:
         # a product with a key and one with a value, two operations a number
         self._pair_operations = 4 * model.attended / num_devices
         self._windows = model.windows
+        self._expert_share, self._chosen_share = model.expert_share, model.chosen_share
 
     @property
     def has_windows(self) -> bool:
@@ -75,7 +94,8 @@ class CostModel:
         moved = self._move_seconds(work)
         if not work.num_tokens:
             return moved
-        read = self._weight_bytes + (work.context + work.num_tokens) * self._token_bytes
+        idle = self._expert_share * (1 - self._chosen_share) ** work.num_tokens
+        read = self._weight_bytes * (1 - idle) + (work.context + work.num_tokens) * self._token_bytes
         operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
         return device.step_overhead + moved + max(read / device.bandwidth, operations / device.flops)
 

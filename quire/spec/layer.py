@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quire.spec.cache import CacheSpec, KeyValueCache
+from quire.spec.experts import ExpertsSpec
 from quire.spec.matrix import MatrixSpec
+from quire.spec.mlp import MlpSpec
 from quire.spec.norm import NormSpec
+from quire.spec.tensor import TensorSpec
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 Span = Literal["head", "all"]
 Wiring = Literal["sequential", "parallel", "post"]
 """How a layer adds to the residual stream x:
@@ -63,26 +65,11 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class MlpSpec:
-    """down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x)))."""
-
-    up: MatrixSpec
-    """Gated: the rows of the gate, then those of up."""
-    down: MatrixSpec
-    activation: Activation
-    gated: bool
-
-    def matrices(self) -> Iterator[MatrixSpec]:
-        yield self.up
-        yield self.down
-
-
-@dataclass(frozen=True, slots=True)
 class LayerSpec:
     """Norms that are None are not there; in a parallel layer the MLP then reads what attention reads."""
 
     attention: AttentionSpec
-    mlp: MlpSpec
+    mlp: MlpSpec | ExpertsSpec
     attention_norm: NormSpec | None = None
     mlp_norm: NormSpec | None = None
     added_attention_norm: NormSpec | None = None
@@ -101,8 +88,12 @@ class LayerSpec:
         given = (self.attention_norm, self.mlp_norm, self.added_attention_norm, self.added_mlp_norm)
         yield from (norm for norm in given if norm is not None)
 
+    def vectors(self) -> Iterator[TensorSpec]:
+        """Tensors of no matrix and no norm."""
+        return self.mlp.vectors()
+
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""
         hidden, attention = self.attention.qkv.columns, self.attention
         heads = attention.num_heads * attention.head_dim
-        return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.up.rows + self.mlp.down.columns)
+        return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.widest)

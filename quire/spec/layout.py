@@ -52,8 +52,28 @@ class GroupedRows:
         return [head * self.head_dim + row for head in heads for row in range(self.head_dim)]
 
 
+@dataclass(frozen=True, slots=True)
+class StackedRows:
+    """The file has [experts, rows, columns]; where each expert's rows are its gate and then its up, quire has all gates
+    and then all ups.
+    """
+
+    experts: int
+    size: int
+    """Rows of an expert; of its gate alone where it has both."""
+    parts: int = 1
+    """2 for gate and up in one."""
+
+    def source_rows(self) -> list[int]:
+        """For each row that quire holds, the file's."""
+        firsts = [
+            (expert * self.parts + part) * self.size for part in range(self.parts) for expert in range(self.experts)
+        ]
+        return [first + row for first in firsts for row in range(self.size)]
+
+
 RowOrder = PairedRows | GroupedRows
-Layout = AsStored | Transposed | MinusOne | RowOrder
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -62,4 +82,6 @@ MINUS_ONE = MinusOne()
 
 def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """The shape that a tensor of `shape` has in the file."""
+    if isinstance(layout, StackedRows):
+        return layout.experts, layout.parts * layout.size, *shape[1:]
     return shape[::-1] if isinstance(layout, Transposed) else shape

@@ -33,6 +33,8 @@ class MatrixSpec:
     bias: bool = False
     layer: int | None = None
     """Of a model; None outside its layers."""
+    experts: int = 1
+    """So many experts' rows lie one below the other, and each multiplies the tokens that chose it."""
 
     @property
     def name(self) -> str:

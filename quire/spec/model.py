@@ -8,8 +8,10 @@ from quire.core.errors import CheckpointError
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
 from quire.spec.cache import CacheSpec
-from quire.spec.layer import Activation, LayerSpec
+from quire.spec.experts import ExpertsSpec
+from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec
+from quire.spec.mlp import Activation
 from quire.spec.norm import NormSpec
 from quire.spec.rope import RopeSpec
 from quire.spec.tensor import TensorSpec
@@ -155,6 +157,16 @@ class ModelSpec:
         """Tied matrices count once."""
         return sum(tensor.num_elements for tensor in self.tensors())
 
+    @property
+    def has_experts(self) -> bool:
+        return any(isinstance(layer.mlp, ExpertsSpec) for layer in self.layers)
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Those that one token is multiplied by; of experts, its own."""
+        experts = [layer.mlp for layer in self.layers if isinstance(layer.mlp, ExpertsSpec)]
+        return self.num_parameters - round(sum(mlp.num_elements * (1 - mlp.touched(1)) for mlp in experts))
+
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
         embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
@@ -171,6 +183,8 @@ class ModelSpec:
             return
         for matrix in self.matrices():
             yield from matrix.tensors()
+        for layer in self.layers:
+            yield from layer.vectors()
         norms = [norm for layer in self.layers for norm in layer.norms()]
         last = None if self.classifier is None else self.classifier.norm
         for norm in (self.embedding.norm, *norms, self.norm, last):

@@ -88,9 +88,10 @@ _ONLINE: dict[Online, WeightScheme] = {
 
 
 def online_schemes(spec: ModelSpec, quantization: Online) -> dict[str, WeightScheme]:
-    """Of every matrix in a layer; embeddings and the output head stay as they are."""
+    """Of every matrix in a layer but routers, which every rank has whole; embeddings and the head stay as they are."""
     scheme = _ONLINE[quantization]
-    return {part.name: scheme for matrix in spec.matrices() if matrix.layer is not None for part in matrix.parts}
+    matrices = (matrix for matrix in spec.matrices() if matrix.layer is not None and matrix.cut != "none")
+    return {part.name: scheme for matrix in matrices for part in matrix.parts}
 
 
 def _plain_codes(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:

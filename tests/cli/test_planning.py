@@ -13,7 +13,19 @@ from quire.config.remedies import advised
 from quire.config.resolve import resolve
 from quire.config.sizes import decimal_size
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
-from tests.config.examples import BERT, CPU, H100, LLAMA_3_8B, TINY, asked, with_memory, with_spec, with_windows
+from quire.models.loading.header import config_facts
+from tests.config.examples import (
+    BERT,
+    CPU,
+    H100,
+    LLAMA_3_8B,
+    TINY,
+    TINY_CONFIG,
+    asked,
+    with_memory,
+    with_spec,
+    with_windows,
+)
 from tests.models.loading.files import LLAMA_3_8B as LLAMA_CONFIG
 from tests.models.loading.files import write_config
 
@@ -159,6 +171,15 @@ def test_settings_no_memory_would_help_are_errors(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_memory(asked(**settings), LONG, gb(12), seq_len)
+
+
+def test_of_experts_a_step_reads_those_that_its_tokens_choose() -> None:
+    model = config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral", "intermediate_size": 512})
+    plan = plan_memory(asked(), model, H100)
+    experts = 4 * 8 * 3 * 512 * 64 * 2
+    idle = {count: plan.budget.weights - size for count, size in plan.read_bytes.items()}
+    assert idle == {count: round(experts * 0.75**count) for count in (1, 8, 64, 256)}
+    assert plan_memory(asked(), LLAMA_3_8B, H100).read_bytes == {}
 
 
 def test_devices_are_counted() -> None:

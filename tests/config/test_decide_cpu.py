@@ -9,7 +9,8 @@ from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
-from tests.config.examples import LLAMA_3_8B, stored_as
+from quire.models.loading.header import config_facts
+from tests.config.examples import LLAMA_3_8B, TINY_CONFIG, stored_as
 
 CPU = replace(DEVICES["cpu"], memory_bytes=64 * 2**30, host_memory_bytes=64 * 2**30)
 WITHOUT_CORE = replace(CPU, has_cpu_core=False)
@@ -90,6 +91,16 @@ def test_int8_kv_counts_its_scales(compute: str) -> None:
 def test_a_gpu_refuses_settings_of_a_cpu(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"--cpu-(compute|threads) is (exact|4), but the model runs on h100"):
         resolve(asked(**settings), LLAMA_3_8B, DEVICES["h100"])
+
+
+def test_experts_are_left_to_torch_and_the_table_says_so() -> None:
+    model = config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"})
+    resolved = resolve(asked(), model, CPU)
+    assert not resolved.cpu_core
+    [choice] = [choice for choice in resolved.choices if choice.name == "cpu_compute"]
+    assert (choice.value, choice.reason) == ("torch", "the native core has no experts")
+    with pytest.raises(ConfigError, match="--compile is for layers without experts"):
+        resolve(asked(compile=True), model, DEVICES["h100"])
 
 
 def test_threads_have_bounds() -> None:

@@ -37,7 +37,7 @@ def asked(**settings: object) -> EngineConfig:
     return EngineConfig.from_flat(model="m", **settings)
 
 
-@pytest.mark.parametrize("model", [facts("transformers"), facts("auto", model_type="mixtral")])
+@pytest.mark.parametrize("model", [facts("transformers"), facts("auto", model_type="starcoder2")])
 def test_torch_computes_what_transformers_has_code_for(model: ModelFacts) -> None:
     resolved = resolve(asked(), model, CPU)
     assert resolved.uses_transformers
@@ -56,8 +56,8 @@ def test_otherwise_it_is_quires_own(impl: ModelImpl) -> None:
 
 
 def test_what_quire_has_no_family_for_is_refused_where_its_own_is_asked_for() -> None:
-    with pytest.raises(CheckpointError, match="is of type 'mixtral'; quire runs llama"):
-        facts("quire", model_type="mixtral")
+    with pytest.raises(CheckpointError, match="is of type 'starcoder2'; quire runs llama"):
+        facts("quire", model_type="starcoder2")
 
 
 @pytest.mark.parametrize(("setting", "value"), [("compile", True), ("offload_gb", 1.0)])

@@ -9,6 +9,8 @@ from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
 from quire.core.errors import ConfigError
+from quire.models.loading.header import config_facts
+from tests.config.examples import TINY_CONFIG
 from tests.config.test_decide_impl import CPU, asked, facts
 
 GPU = DEVICES["h200"]
@@ -34,6 +36,12 @@ def test_where_it_is_kept(device: DeviceFacts, is_kept_by_a_gpu: bool) -> None:
 def test_where_it_is_refused(settings: dict[str, object], device: DeviceFacts, reason: str) -> None:
     with pytest.raises(ConfigError, match=f"--batch-invariant cannot be kept here: .*{reason}"):
         resolve(asked(batch_invariant=True, **settings), facts("quire"), device)
+
+
+def test_experts_multiply_few_tokens_otherwise_than_many() -> None:
+    experts = config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"})
+    with pytest.raises(ConfigError, match="experts multiply few tokens in another order"):
+        resolve(asked(batch_invariant=True), experts, GPU)
 
 
 def test_models_of_which_quire_cannot_say_in_which_order_they_sum() -> None:

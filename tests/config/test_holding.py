@@ -1,5 +1,6 @@
 """Bytes that matrices take, against what the native core says and what it packs."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -26,6 +27,13 @@ def matrix(rows: tuple[int, ...], columns: int, *, bias: bool = False) -> Matrix
 
 def stored(*kinds: str) -> ModelFacts:
     return ModelFacts("m", TINY.spec, "float32", {f"part{number}.weight": kind for number, kind in enumerate(kinds)})
+
+
+def test_experts_are_expanded_where_asked() -> None:
+    stack, plain = replace(matrix((64, 64), 256), experts=4), matrix((64, 64), 256)
+    holding = Holding("bfloat16", keep_packed=True, expand_experts=True)
+    assert holding.matrix_bytes(stored("Q8_0", "Q8_0"), stack) == 2 * 64 * 256 * 2
+    assert holding.matrix_bytes(stored("Q8_0", "Q8_0"), plain) == 2 * 64 * 256 // 32 * 34
 
 
 @pytest.mark.parametrize("kind", KINDS)

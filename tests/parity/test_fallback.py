@@ -102,13 +102,13 @@ def test_refused(tmp_path: Path, model_type: str) -> None:
 
 
 def test_quires_own_families_only(tmp_path: Path) -> None:
-    tiny = make_tiny_fallback("mixtral", tmp_path)
-    with pytest.raises(CheckpointError, match="is of type 'mixtral'; quire runs llama"):
+    tiny = make_tiny_fallback("starcoder2", tmp_path)
+    with pytest.raises(CheckpointError, match="is of type 'starcoder2'; quire runs llama"):
         Runner(tiny.path, model_impl="quire")
 
 
 def test_the_engine_chooses_it(tmp_path: Path) -> None:
-    tiny = make_tiny_fallback("mixtral", tmp_path)
+    tiny = make_tiny_fallback("starcoder2", tmp_path)
     prompt = prompt_of(20, seed=6)
     llm = LLM(str(tiny.path), dtype="float32", skip_tokenizer=True, num_gpu_blocks_override=64)
     params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)

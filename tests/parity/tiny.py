@@ -104,6 +104,46 @@ CASES: dict[str, dict[str, Any]] = {
     "cohere": {"model_type": "cohere", "logit_scale": 0.5},
     "cohere-normed": {"model_type": "cohere", "use_qk_norm": True, "logit_scale": 0.5},
     "cohere2": {"model_type": "cohere2", "sliding_window": 8, "logit_scale": 0.5},
+    "mixtral": {"model_type": "mixtral", "num_local_experts": 6, "num_experts_per_tok": 2},
+    "qwen2_moe": {
+        "model_type": "qwen2_moe",
+        "num_experts": 6,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48,
+        "shared_expert_intermediate_size": 80,
+        "mlp_only_layers": [1],
+    },
+    "qwen3_moe": {
+        "model_type": "qwen3_moe",
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48,
+        "head_dim": 32,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 2,
+    },
+    "olmoe": {"model_type": "olmoe", "num_experts": 5, "num_experts_per_tok": 2},
+    "granitemoe": {
+        "model_type": "granitemoe",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+        "attention_multiplier": 0.2,
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.6,
+        "logits_scaling": 0.5,
+    },
+    "glm4_moe": {
+        "model_type": "glm4_moe",
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48,
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 2,
+        "routed_scaling_factor": 1.7,
+        "use_qk_norm": True,
+        "head_dim": 16,
+    },
 }
 
 
@@ -151,6 +191,9 @@ def write_tiny(config: Any, folder: Path, *, seed: int) -> Tiny:
             # larger than a fresh model's, so that tokens are far apart and greedy choices clear
             noise = torch.randn_like(parameter)
             parameter.copy_(noise * 0.12 if parameter.dim() > 1 else parameter + noise * 0.1)
+        for name, buffer in oracle.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.3)
     oracle.tie_weights()
     oracle.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(json.loads(config.to_json_string(use_diff=False))))

@@ -15,6 +15,7 @@ from quire.core.errors import CheckpointError, ConfigError
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.quantize.options import read_options
 from quire.quantize.run import quantize
+from tests.parity.tiny import make_tiny
 from tests.quantize.reading import IDS, distance, quire_logits
 from tests.quantize.tiny import LAYERS, write_tiny
 from tests.text.corpus import PLAIN
@@ -140,6 +141,11 @@ def test_what_is_wrong_is_refused_in_one_line(tiny: Path, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="cannot be read"):
         write(tiny, tmp_path / "no", "int4", method="gptq", calibration=tmp_path / "missing.txt")
     assert not (tmp_path / "no").exists()
+
+
+def test_experts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="with experts, which quire does not quantize yet"):
+        write(make_tiny("mixtral", tmp_path / "mixtral").path, tmp_path / "out", "fp8")
 
 
 def test_a_disk_without_room(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.models.loading.header import config_facts
 from quire.simulation.cost import CostModel, ModelWork, StepWork
 from quire.simulation.shapes import SHAPES
-from tests.config.examples import LLAMA_3_8B, TINY, with_windows
+from tests.config.examples import LLAMA_3_8B, TINY, TINY_CONFIG, with_windows
 from tests.simulation.setups import DEVICE, MODEL, make_setup
 
 H200 = replace(DEVICES["h200"], step_overhead=0.0)
@@ -64,6 +65,20 @@ def test_windows_limit_what_is_read() -> None:
     assert cost.visible(10) == 10
     assert cost.visible(100) == (100 + 16) // 2
     assert not CostModel(MODEL, DEVICE, make_setup().resolved).has_windows
+
+
+def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
+    resolved = make_setup().resolved
+    device = replace(DEVICE, step_overhead=0.0, flops=1e30)
+    seconds = CostModel(MODEL, device, resolved).seconds
+    some = CostModel(replace(MODEL, expert_share=0.8, chosen_share=0.25), device, resolved).seconds
+    for tokens in (1, 3):
+        work = StepWork(num_tokens=tokens)
+        idle = 0.8 * 0.75**tokens * resolved.weight_bytes / device.bandwidth
+        assert some(work) == pytest.approx(seconds(work) - idle)
+    shares = ModelWork.of(config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"}))
+    assert shares.chosen_share == pytest.approx(2 / 8)
+    assert 0.8 < shares.expert_share < 1
 
 
 def test_work_of_a_model_is_what_its_spec_says() -> None:

@@ -8,6 +8,7 @@ from quire.core.errors import CheckpointError
 from quire.models.loading.header import config_facts
 from quire.models.registry import FAMILIES, describe
 from quire.spec.cache import KeyValueCache
+from quire.spec.experts import ExpertsSpec
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ModelSpec
 from tests.config.examples import BERT, LLAMA_3_8B, LLAMA_3_8B_CONFIG, TINY, TINY_CONFIG, with_windows
@@ -65,8 +66,8 @@ def test_biases_are_counted_where_the_config_has_them() -> None:
 
 
 def test_other_families_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="is of type 'mixtral'; quire runs llama"):
-        facts(LLAMA_3_8B_CONFIG, model_type="mixtral")
+    with pytest.raises(CheckpointError, match="is of type 'starcoder2'; quire runs llama"):
+        facts(LLAMA_3_8B_CONFIG, model_type="starcoder2")
 
 
 ANY_FAMILY: dict[str, Any] = sizes("", 6, 64, 96, 4, 2, 50) | {
@@ -76,6 +77,10 @@ ANY_FAMILY: dict[str, Any] = sizes("", 6, 64, 96, 4, 2, 50) | {
     "head_dim": 16,
     "type_vocab_size": 2,
     "prenorm": False,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 48,
 }
 
 
@@ -86,7 +91,7 @@ def test_every_family_names_each_tensor_once(family: str) -> None:
     assert len(names) == len(set(names))
     matrices = [matrix.name for matrix in spec.matrices()]
     assert len(matrices) == len(set(matrices))
-    assert all(tensor.name.endswith(f".{tensor.ending}") for tensor in spec.tensors())
+    assert all(tensor.name.endswith(tensor.ending) for tensor in spec.tensors())
     assert {tensor.layer for tensor in spec.tensors()} >= set(range(6))
 
 
@@ -97,8 +102,11 @@ def test_matrices_of_every_family_fit_one_another(family: str) -> None:
         attention, mlp = layer.attention, layer.mlp
         assert attention.qkv.rows == (attention.num_heads + 2 * attention.num_kv_heads) * attention.head_dim
         assert attention.out.columns == attention.num_heads * attention.head_dim
-        assert mlp.up.rows == mlp.down.columns * (1 + mlp.gated)
-        assert {attention.qkv.columns, attention.out.rows, mlp.up.columns, mlp.down.rows} == {spec.hidden_size}
+        count = mlp.num_experts if isinstance(mlp, ExpertsSpec) else 1
+        assert mlp.up.rows == count * mlp.down.columns * (1 + (count > 1 or mlp.gated))
+        assert (mlp.up.experts, mlp.down.experts) == (count, count)
+        widths = {attention.qkv.columns, attention.out.rows, mlp.up.columns, mlp.down.rows // count}
+        assert widths == {spec.hidden_size}
     assert (spec.is_encoder, spec.generates) in {(True, False), (False, True)}
 
 

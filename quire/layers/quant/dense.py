@@ -28,6 +28,9 @@ class DenseWeight(Weight):
     def rows(self, ids: Tensor) -> Tensor:
         return self._loaded()[ids]
 
+    def stack(self) -> Tensor:
+        return self._loaded()
+
     def _loaded(self) -> Tensor:
         assert self.values is not None, f"{self._matrix.name} was not loaded"
         return self.values

@@ -9,6 +9,7 @@ from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense, place
 from quire.ops.cut_matrix import stack_rows
 from quire.ops.functional import linear
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.gguf.dequantize import dequantize
 from quire.ops.reference.gguf.planes import KINDS, as_matrix
 from quire.spec.matrix import MatrixSpec
@@ -67,12 +68,29 @@ class GgufWeight(Weight):
         if len(self._incoming) < len(self._matrix.parts):
             return
         parts = [self._incoming.pop(each) for each in range(len(self._matrix.parts))]
+        if self._matrix.experts > 1:
+            self._parts.append(self._held_stack(parts))
+            return
         for run in _runs_alike(parts):
             if self._in_planes and run[0].is_quantized and run[0].kind in KINDS:
                 matrices = [as_matrix(place(each.data, self._device), each.kind) for each in run]
                 self._parts.append(MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned))
             else:
                 self._parts.extend(self._held(each) for each in run)
+
+    def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
+        """Experts are multiplied by as one stack: on CPUs in planes, in plain numbers where kernels of GPUs do it."""
+        kind = parts[0].kind
+        if not self._in_planes and kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
+            matrices = [as_matrix(place(each.data, self._device), kind) for each in parts]
+            return MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned)
+        values = torch.cat([place(dense(each, self._dtype), self._device) for each in parts])
+        return GgufPart(kind, tuple(values.shape), place(values, self._device, pinned=self._pinned))
+
+    def stack(self) -> Tensor | QuantizedMatrix:
+        (part,) = self._parts
+        assert isinstance(part, GgufPart | MatrixBuffers)
+        return part.matrix() if isinstance(part, MatrixBuffers) else part.data
 
     def _held(self, stored: StoredTensor) -> GgufPart:
         data = stored.data if stored.is_quantized else dense(stored, self._dtype)

@@ -79,6 +79,11 @@ class QuantizedWeight(Weight):
         assert isinstance(run, MatrixBuffers | PlainRows)
         return run.rows(ids, self._dtype)
 
+    def stack(self) -> Tensor | QuantizedMatrix:
+        (run,) = self._runs
+        assert isinstance(run, MatrixBuffers | PlainRows)
+        return run.matrix() if isinstance(run, MatrixBuffers) else run.values
+
     def _expected_part(self, number: int, rows: slice) -> ExpectedTensors:
         incoming = self._incoming.get(number)
         return super()._expected_part(number, rows) if incoming is None else incoming.expected()
@@ -87,11 +92,12 @@ class QuantizedWeight(Weight):
         self._take_part(number, dense(stored, self._dtype))
 
     def _take_part(self, number: int, part: QuantizedMatrix | Tensor) -> None:
-        expanded = self._expand and isinstance(part, QuantizedMatrix)
-        self._parts[number] = dequantize_matrix(part).to(self._dtype) if expanded else part  # type: ignore[arg-type]
+        self._parts[number] = _plain(part, self._dtype) if self._expand else part
         if len(self._parts) == len(self._matrix.parts):
-            parts = [self._parts.pop(place) for place in range(len(self._matrix.parts))]
-            self._runs = nn.ModuleList(self._held(run) for run in _runs_alike(parts))
+            runs = _runs_alike([self._parts.pop(place) for place in range(len(self._matrix.parts))])
+            if self._matrix.experts > 1 and len(runs) > 1:  # they are one stack, in the numbers that hold all of it
+                runs = [[_plain(part, self._dtype) for run in runs for part in run]]
+            self._runs = nn.ModuleList(self._held(run) for run in runs)
 
     def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> MatrixBuffers | PlainRows:
         first = run[0]
@@ -99,6 +105,10 @@ class QuantizedWeight(Weight):
             return MatrixBuffers(stack_rows(run), self._device, pinned=self._pinned)  # type: ignore[arg-type]
         values = torch.cat(run)  # type: ignore[arg-type]
         return PlainRows(values, self._device, pinned=self._pinned, batch_invariant=self._batch_invariant)
+
+
+def _plain(part: QuantizedMatrix | Tensor, dtype: torch.dtype) -> Tensor:
+    return dequantize_matrix(part).to(dtype) if isinstance(part, QuantizedMatrix) else part
 
 
 def _runs_alike(parts: list[QuantizedMatrix | Tensor]) -> list[list[QuantizedMatrix] | list[Tensor]]:
@@ -128,7 +138,9 @@ class QuantizedMethod(LinearMethod):
         expand: bool = False,
         batch_invariant: bool = False,
     ) -> None:
-        """`schemes` by the names of parts; expanded, weights are held in `dtype`."""
+        """`schemes` by the names of parts; expanded, weights are held in `dtype`. Those of experts always are on GPUs,
+        whose kernels multiply by no others.
+        """
         self._schemes = schemes
         self._dtype = dtype
         self._plain = DenseMethod(dtype, batch_invariant=batch_invariant)
@@ -144,6 +156,6 @@ class QuantizedMethod(LinearMethod):
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand,
+            expand=self._expand or (matrix.experts > 1 and (pinned or device.type == "cuda")),
             batch_invariant=self._batch_invariant,
         )

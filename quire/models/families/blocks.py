@@ -8,9 +8,10 @@ from typing import Any, TypedDict, Unpack
 from quire.core.errors import CheckpointError
 from quire.core.pooling import Pooling
 from quire.models.families.dimensions import Dimensions
-from quire.spec.layer import Activation, AttentionSpec, HeadNormsSpec, LayerSpec, MlpSpec
+from quire.spec.layer import AttentionSpec, HeadNormsSpec, LayerSpec
 from quire.spec.layout import AS_STORED, MINUS_ONE, Layout, PairedRows
 from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
 from quire.spec.norm import NormKind, NormSpec
 from quire.spec.rope import RopeSpec, read_rope
@@ -145,14 +146,20 @@ def gated_mlp(
     prefix: str = "model.layers.{}.mlp.",
     bias: bool = False,
     usual: str = "silu",
+    size: int | None = None,
+    role: str = "",
 ) -> MlpSpec:
-    """Gate and up are two tensors in the checkpoint or, where `names` has two, one; they are one matrix here."""
+    """Gate and up are two tensors in the checkpoint or, where `names` has two, one; they are one matrix here.
+
+    `size` is the config's where it is not given; roles begin with `role`.
+    """
     *above, down = [prefix.format(layer) + name for name in names]
-    size = dims.fields.size("intermediate_size", "n_inner")
-    roles = ("gate", "up") if len(above) == 2 else ("gate_up",)
-    parts = tuple(Part(name, role, 2 * size // len(above)) for name, role in zip(above, roles, strict=True))
+    size = size or dims.fields.size("intermediate_size", "n_inner")
+    roles = [role + each for each in (("gate", "up") if len(above) == 2 else ("gate_up",))]
+    parts = tuple(Part(name, each, 2 * size // len(above)) for name, each in zip(above, roles, strict=True))
     up = MatrixSpec(parts, dims.hidden_size, "rows", bias, layer)
-    return MlpSpec(up, projection(dims, layer, down, "down", size, bias=bias), activation(dims, usual), gated=True)
+    below = projection(dims, layer, down, f"{role}down", size, bias=bias)
+    return MlpSpec(up, below, activation(dims, usual), gated=True)
 
 
 def plain_mlp(

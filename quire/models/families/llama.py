@@ -4,6 +4,7 @@ from typing import Any
 
 from quire.models.families.blocks import attention, decoder, gated_mlp, pre_norms
 from quire.models.families.dimensions import Dimensions
+from quire.models.families.experts import gguf_experts
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.layer import LayerSpec
 from quire.spec.model import ModelSpec
@@ -24,7 +25,7 @@ def describe(dims: Dimensions) -> ModelSpec:
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
     if model.read.size_or_none("expert_count", least=0):
-        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
+        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **gguf_experts(model)}
     return {}
 
 

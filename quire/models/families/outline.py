@@ -5,8 +5,9 @@ from typing import Any
 from quire.models.families.blocks import model, projection, self_attention, separate_qkv, words
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
-from quire.spec.layer import LayerSpec, MlpSpec
+from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec, Part
+from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, Transposed
+from quire.spec.layout import AsStored, Layout, MinusOne, StackedRows, Transposed
 
 
 def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
@@ -19,6 +19,8 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _transposed(stored)
         case MinusOne():
             return replace(stored, kind="float32", data=_values(stored) - 1)
+        case StackedRows():
+            return _unstacked(stored, layout)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -35,6 +37,14 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
+
+
+def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:
+    """Packed rows already lie one below the other."""
+    flat = replace(stored, shape=(stored.shape[0] * stored.shape[1], *stored.shape[2:]))
+    if not stored.is_quantized:
+        flat = replace(flat, data=stored.data.flatten(0, 1))
+    return flat if layout.parts == 1 else _reordered(flat, layout.source_rows())
 
 
 def _reordered(stored: StoredTensor, rows: list[int]) -> StoredTensor:

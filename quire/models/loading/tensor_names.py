@@ -35,6 +35,15 @@ _GGUF_STEMS = {
     "after_mlp_norm": "layer_output_norm",
     "q_norm": "attn_q_norm",
     "k_norm": "attn_k_norm",
+    "router": "ffn_gate_inp",
+    "router_correction": "exp_probs_b",
+    "expert_gate": "ffn_gate_exps",
+    "expert_up": "ffn_up_exps",
+    "expert_down": "ffn_down_exps",
+    "shared_router": "ffn_gate_inp_shexp",
+    "shared_gate": "ffn_gate_shexp",
+    "shared_up": "ffn_up_shexp",
+    "shared_down": "ffn_down_shexp",
 }
 """By role. The roles of a family's tensors, not the family, say what they are called."""
 

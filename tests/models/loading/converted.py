@@ -4,6 +4,7 @@ Written from the converter's rules and the `gguf` package's own name tables, not
 each other.
 """
 
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ _GRANITE: dict[str, Any] = {
 _LAYER: dict[str, Any] = {**_USUAL, "layer_norm_eps": 1e-3}
 _FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_embeddings": 2048}
 _COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
+_EXPERTS: dict[str, Any] = {**_RMS, "num_experts_per_tok": 2, "tie_word_embeddings": False}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -93,6 +95,13 @@ MODELS: dict[str, Original] = {
     "command-r": Original("command-r", "Cohere", _COHERE),
     "command-r-plus": Original("command-r", "Cohere", {**_COHERE, "use_qk_norm": True}),
     "cohere2": Original("cohere2", "Cohere2", {**_COHERE, "sliding_window": 8, "num_hidden_layers": 5}),
+    "mixtral": Original("llama", "Mixtral", {**_EXPERTS, "num_local_experts": 4}),
+    "qwen3moe": Original(
+        "qwen3moe",
+        "Qwen3Moe",
+        {**_EXPERTS, "num_experts": 6, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
+    ),
+    "olmoe": Original("olmoe", "Olmoe", {**_EXPERTS, "num_experts": 3}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
@@ -100,6 +109,7 @@ _HEADS = {"GPT2": "LMHeadModel"}
 _CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 _PAIRED = ("llama", "granite", "smollm3")
 """Whose rotary rows the converter makes neighbours."""
+_EXPERT = re.compile(r"\.experts\.(\d+)\.")
 _NOT_CONVERTED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 
 
@@ -137,6 +147,23 @@ def weights(model: Any) -> dict[str, Tensor]:
         return load_file(Path(folder) / "model.safetensors")
 
 
+def stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of all experts as one each, [experts, rows, columns]."""
+    found: dict[str, Tensor] = {}
+    experts: dict[str, list[Tensor]] = {}
+    for name, values in sorted(tensors.items(), key=lambda item: _expert(item[0])):
+        if _expert(name) < 0:
+            found[name] = values
+        else:
+            experts.setdefault(_EXPERT.sub(".experts.", name), []).append(values)
+    return found | {name: torch.stack(values) for name, values in experts.items()}
+
+
+def _expert(name: str) -> int:
+    number = _EXPERT.search(name)
+    return -1 if number is None else int(number[1])
+
+
 def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     """The model as a GGUF file with matrices of this type."""
     writer = gguf.GGUFWriter(path, MODELS[name].architecture)
@@ -156,10 +183,12 @@ def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
     """Tensors under GGUF names and in GGUF layout."""
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, values in weights(model).items():
+    for hf_name, values in stacked(weights(model)).items():
         if hf_name in _NOT_CONVERTED:
             continue
-        gguf_name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        # the converter merges Mixtral's experts under names of its own
+        known = re.sub(r"model\.(.*)block_sparse_moe\.experts", r"\1feed_forward.experts", hf_name)
+        gguf_name = names.get_name(known, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
         yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
 

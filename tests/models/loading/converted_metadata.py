@@ -20,6 +20,7 @@ def write_metadata(writer: gguf.GGUFWriter, architecture: str, config: Any) -> N
     _write_rope(writer, architecture, config)
     _write_heads(writer, architecture, config)
     _write_scales(writer, architecture, config)
+    _write_experts(writer, config)
     for role in ("bos", "eos", "pad"):
         token = getattr(config, f"{role}_token_id", None)
         if token is not None:
@@ -62,11 +63,21 @@ def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> Non
         writer.add_head_count_kv(config.num_kv_heads)
     elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert"):
         writer.add_head_count_kv(config.num_key_value_heads)
-    if architecture in ("qwen3", "gemma2", "gemma3"):
+    if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3"):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if architecture in ("gemma2", "gemma3", "cohere2"):
         writer.add_sliding_window(config.sliding_window)
+
+
+def _write_experts(writer: gguf.GGUFWriter, config: Any) -> None:
+    count = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
+    if count is None:
+        return
+    writer.add_expert_count(count)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
 def _write_scales(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:

@@ -57,10 +57,10 @@ def test_output_matrix_unties(tmp_path: Path) -> None:
 def test_a_llama_may_have_a_window_and_with_experts_is_mixtral(tmp_path: Path) -> None:
     assert spec(tmp_path, {"attention.sliding_window": 16}).windows == (16, 16)
     assert spec(tmp_path, {"attention.sliding_window": 0}).windows == (None, None)
-    assert config(tmp_path, {"expert_count": 8})["architectures"] == ["MixtralForCausalLM"]
+    assert config(tmp_path, {"expert_count": 8, "expert_used_count": 2})["architectures"] == ["MixtralForCausalLM"]
     assert config(tmp_path, {"expert_count": 0})["model_type"] == "llama"
-    with pytest.raises(CheckpointError, match="of architecture 'mixtral'; of GGUF quire runs llama"):
-        spec(tmp_path, {"expert_count": 8})
+    mlp = spec(tmp_path, {"expert_count": 8, "expert_used_count": 2}).layers[0].mlp
+    assert [(part.role, part.rows) for part in mlp.up.parts] == [("expert_gate", 8 * 512), ("expert_up", 8 * 512)]
 
 
 def test_an_unknown_architecture_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_weights_in_a_format_that_quire_lacks_are_refused(tmp_path: Path) -> Non
 
 
 def test_packed_weights_of_an_unknown_family_count_as_stored(tmp_path: Path) -> None:
-    write_config(tmp_path, LLAMA_3_8B | {"model_type": "mixtral"})
+    write_config(tmp_path, LLAMA_3_8B | {"model_type": "starcoder2"})
     write_safetensors(tmp_path / "model.safetensors", {"qweight": ("I32", (512, 4096))})
     assert read_model_facts(str(tmp_path)).num_parameters == 512 * 4096
 

@@ -217,7 +217,10 @@ REFUSED: dict[str, tuple[Write, list[str]]] = {
         gguf(blk_1_ffn_up_weight=("blk.1.ffn_up_exps.weight", Q4_K, (256, 32))),
         ["tensor 'blk.1.ffn_up_exps.weight' has no place in a llama of 2 layers"],
     ),
-    "a Mixtral in GGUF": (gguf({"llama.expert_count": 8}), ["architecture 'mixtral'; of GGUF quire runs llama"]),
+    "a Mixtral in GGUF whose experts are not stacked": (
+        gguf({"llama.expert_count": 8, "llama.expert_used_count": 2}),
+        ["tensor 'blk.0.ffn_gate.weight' has no place in a MixtralForCausalLM of 2 layers"],
+    ),
 }
 
 

@@ -34,11 +34,12 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
     assert max(in_fp8.values()) <= SHARED_MEMORY["l4"], f"{in_fp8}"
 
 
-def test_kernels_of_quantized_matrices_compile_for_an_h200() -> None:
+@pytest.mark.parametrize(("kernels", "least"), [("quantized", 50), ("experts", 20)])
+def test_kernels_compile_for_an_h200(kernels: str, least: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "tests.ops.triton.compile_quantized"]
+    command = [sys.executable, "-m", f"tests.ops.triton.compile_{kernels}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) > 50
+    assert len(found) >= least
     assert max(found.values()) <= 227 << 10, found

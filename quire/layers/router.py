@@ -1,0 +1,36 @@
+"""Router: which experts each token goes to, and with what weights."""
+
+import torch
+from torch import Tensor, nn
+
+from quire.layers.policy import WeightPolicy
+from quire.layers.stored import StoredTensor
+from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.ops.functional import route_tokens
+from quire.spec.experts import ExpertsSpec
+
+
+class Router(nn.Module):
+    """One logit for each expert, of which routing makes a choice."""
+
+    correction: Tensor | None
+
+    def __init__(self, spec: ExpertsSpec, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._spec = spec
+        self._weight = policy.weight(spec.router)
+        empty = torch.empty(spec.num_experts, dtype=torch.float32, device=policy.device)
+        self.register_buffer("correction", None if spec.correction is None else empty, persistent=False)
+
+    def expected(self) -> ExpectedTensors:
+        yield from self._weight.expected()
+        if self._spec.correction is not None:
+            yield Expected(self._spec.correction.name, self._spec.correction.shape, self._take_correction)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The experts of each token and their weights: [tokens, top_k]."""
+        return route_tokens(self._weight(x), self.correction, self._spec.routing)
+
+    def _take_correction(self, stored: StoredTensor) -> None:
+        assert self.correction is not None
+        self.correction.copy_(dense(stored, torch.float32))

@@ -1,0 +1,43 @@
+"""experts_mlp: the definition."""
+
+import torch
+from torch import Tensor
+
+from quire.ops.cut_matrix import cut_rows
+from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.gated_activation import gated_activation
+from quire.ops.reference.linear import linear
+from quire.ops.reference.quantized_linear import quantized_linear
+
+Matrix = Tensor | QuantizedMatrix
+
+
+def experts_mlp(x: Tensor, ids: Tensor, weights: Tensor, up: Matrix, down: Matrix, activation: str) -> Tensor:
+    """Each expert multiplies its tokens; a token adds up its experts in float32, in the order of `ids`."""
+    tokens, hidden = x.shape
+    top_k, count = ids.shape[1], _rows(down) // hidden
+    size = _rows(up) // (2 * count)
+    order = ids.flatten().argsort(stable=True)
+    outputs = torch.empty((tokens * top_k, hidden), dtype=torch.float32, device=x.device)
+    sizes = ids.flatten().bincount(minlength=count).tolist()
+    for expert, places in enumerate(torch.split(order, sizes)):
+        if len(places):
+            given = x[places // top_k]
+            halves = [_multiply(given, up, place * size, size) for place in (expert, count + expert)]
+            inner = gated_activation(torch.cat(halves, dim=-1), activation)
+            outputs[places] = _multiply(inner, down, expert * hidden, hidden).float()
+    total = torch.zeros((tokens, hidden), dtype=torch.float32, device=x.device)
+    for rank in range(top_k):
+        total += outputs.view(tokens, top_k, hidden)[:, rank] * weights[:, rank, None]
+    return total.to(x.dtype)
+
+
+def _rows(matrix: Matrix) -> int:
+    return matrix.rows if isinstance(matrix, QuantizedMatrix) else matrix.shape[0]
+
+
+def _multiply(x: Tensor, matrix: Matrix, first: int, count: int) -> Tensor:
+    rows = slice(first, first + count)
+    if isinstance(matrix, QuantizedMatrix):
+        return quantized_linear(x, cut_rows(matrix, rows), None)
+    return linear(x, matrix[rows], None)

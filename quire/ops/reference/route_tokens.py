@@ -1,0 +1,36 @@
+"""route_tokens: the definition."""
+
+import torch
+from torch import Tensor
+
+from quire.core.routing import Routing
+
+_TINIEST = 1e-20
+"""Added to the sum of weights, which sigmoids may leave at 0."""
+
+
+def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
+    """In float32; of equal scores the expert with the lower number is the better one."""
+    values = logits.float()
+    scores = values.softmax(dim=-1) if routing.scores == "softmax" else values.sigmoid()
+    ranked = scores if correction is None else scores + correction
+    if routing.groups > 1:
+        ranked = ranked.masked_fill(~_in_best_groups(ranked, routing), -torch.inf)
+    ids = _best(ranked, routing.top_k)
+    weights = scores.gather(-1, ids)
+    if routing.renormalize:
+        weights = weights / (weights.sum(dim=-1, keepdim=True) + _TINIEST)
+    return ids, weights * routing.scale
+
+
+def _in_best_groups(ranked: Tensor, routing: Routing) -> Tensor:
+    """Whether each expert is in one of its token's best groups."""
+    groups = ranked.view(len(ranked), routing.groups, -1)
+    counted = 1 if routing.group_score == "largest" else min(2, groups.shape[-1])
+    best = _best(groups.topk(counted, dim=-1).values.sum(dim=-1), routing.top_groups)
+    is_best = torch.zeros(groups.shape[:-1], dtype=torch.bool, device=ranked.device).scatter_(-1, best, True)
+    return is_best.repeat_interleave(groups.shape[-1], dim=-1)
+
+
+def _best(scores: Tensor, count: int) -> Tensor:
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]

@@ -1,0 +1,155 @@
+"""Grouped GEMMs of experts in tiles: each program multiplies rows of one expert, gathered from where they lie."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.ops.triton.expert_gemm_choices import Tile
+from quire.ops.triton.gated_activation import _activated
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.staged import launch_staged
+
+_STRETCH = 1024
+"""Elements of a token that a program adds up."""
+
+
+def multiply_up(tile: Tile, x: Tensor, ids: Tensor, tiles: Tensor, up: Tensor, experts: int, activation: str) -> Tensor:
+    """activation(gate(x)) * up(x) of each pair: [pairs, size]."""
+    size, hidden = up.shape[0] // (2 * experts), x.shape[1]
+    inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)
+    settings: dict[str, Any] = {"first_up": experts * size, "activation": activation, "top_k": ids.shape[1]}
+    _launch(tile, (inner, x, ids, tiles, up, size, hidden), settings)
+    return inner
+
+
+def multiply_down(tile: Tile, inner: Tensor, ids: Tensor, tiles: Tensor, down: Tensor, hidden: int) -> Tensor:
+    """Each pair's expert's output: [pairs, hidden]."""
+    outputs = torch.empty((ids.numel(), hidden), dtype=inner.dtype, device=inner.device)
+    settings = {"first_up": 0, "activation": "", "top_k": 1}
+    _launch(tile, (outputs, inner, ids, tiles, down, hidden, inner.shape[1]), settings)
+    return outputs
+
+
+def _launch(tile: Tile, arguments: tuple[Any, ...], settings: dict[str, Any]) -> None:
+    result, x, _, tiles, _, out_size, in_size = arguments
+    grid = (triton.cdiv(out_size, tile.block_out) * (tiles.numel() // tile.block_rows),)
+    settings |= {
+        "block_rows": tile.block_rows,
+        "block_out": tile.block_out,
+        "block_in": tile.block_in,
+        "whole_blocks": in_size % tile.block_in == 0,
+        "widen": not result.is_cuda,  # the interpreter holds bfloat16 as integers, and would multiply those
+        "stages": tile.num_stages,
+        "num_warps": tile.num_warps,
+        **overlap(x),
+    }
+    launch_staged(_multiply, grid, arguments, settings, "stages")
+
+
+@triton.jit
+def _multiply(
+    result_at,
+    x_at,
+    ids_at,
+    tiles_at,
+    weight_at,
+    out_size,
+    in_size,
+    first_up: tl.constexpr,
+    activation: tl.constexpr,
+    top_k: tl.constexpr,
+    block_rows: tl.constexpr,
+    block_out: tl.constexpr,
+    block_in: tl.constexpr,
+    whole_blocks: tl.constexpr,
+    widen: tl.constexpr,
+    stages: tl.constexpr,
+    overlapped: tl.constexpr,
+):
+    """result[pair, out] = Σ x[pair // top_k, in] * weight[expert, out, in]; with `first_up`, gates and ups at once.
+
+    Programs of one tile are neighbours and share its rows; the next tiles of its expert find the weights in the cache.
+    """
+    wait_for_inputs(overlapped, early=False)
+    blocks = tl.cdiv(out_size, block_out)
+    tile = tl.program_id(0) // blocks
+    pair = tl.load(tiles_at + tile * block_rows + tl.arange(0, block_rows))
+    first = tl.max(pair, axis=0)
+    if first < 0:  # no expert has this tile
+        return
+    expert = tl.load(ids_at + first)
+    is_row = pair >= 0
+    output = tl.program_id(0) % blocks * block_out + tl.arange(0, block_out)
+    # past the last output its weights are read again, and no store takes the result
+    row = expert * out_size + tl.minimum(output, out_size - 1)
+    weight_rows = weight_at + row[None, :] * in_size
+    x_rows = x_at + (tl.maximum(pair, 0) // top_k).to(tl.int64)[:, None] * in_size
+
+    total = tl.zeros([block_rows, block_out], tl.float32)
+    total_up = tl.zeros([block_rows, block_out], tl.float32)
+    for start in tl.range(0, in_size, block_in, num_stages=stages):
+        inputs = start + tl.arange(0, block_in)
+        if whole_blocks:
+            x = tl.load(x_rows + inputs[None, :], mask=is_row[:, None], other=0.0)
+            weights = tl.load(weight_rows + inputs[:, None])
+        else:
+            within = inputs < in_size
+            x = tl.load(x_rows + inputs[None, :], mask=is_row[:, None] & within[None, :], other=0.0)
+            weights = tl.load(weight_rows + inputs[:, None], mask=within[:, None], other=0.0)
+        if widen:
+            x = x.to(tl.float32)
+            weights = weights.to(tl.float32)
+        total = tl.dot(x, weights, total, input_precision="ieee")
+        if first_up:
+            up_rows = weight_rows + tl.cast(first_up, tl.int64) * in_size
+            if whole_blocks:
+                ups = tl.load(up_rows + inputs[:, None])
+            else:
+                ups = tl.load(up_rows + inputs[:, None], mask=(inputs < in_size)[:, None], other=0.0)
+            if widen:
+                ups = ups.to(tl.float32)
+            total_up = tl.dot(x, ups, total_up, input_precision="ieee")
+
+    kind: tl.constexpr = result_at.dtype.element_ty
+    result = total.to(kind)
+    if first_up:  # rounded where the definition rounds
+        activated = _activated(result.to(tl.float32), activation).to(kind).to(tl.float32)
+        result = (activated * total_up.to(kind).to(tl.float32)).to(kind)
+    to = result_at + pair.to(tl.int64)[:, None] * out_size + output[None, :]
+    tl.store(to, result, mask=is_row[:, None] & (output < out_size)[None, :])
+
+
+def add_experts(outputs: Tensor, weights: Tensor) -> Tensor:
+    """y[token] = Σ weight * output over its experts, in their order. outputs: [pairs, hidden]."""
+    (tokens, top_k), hidden = weights.shape, outputs.shape[1]
+    y = torch.empty((tokens, hidden), dtype=outputs.dtype, device=outputs.device)
+    block = min(_STRETCH, triton.next_power_of_2(hidden))
+    grid = (tokens * triton.cdiv(hidden, block),)
+    _add[grid](y, outputs, weights, top_k=top_k, hidden=hidden, block=block, num_warps=4, **overlap(outputs))
+    return y
+
+
+@triton.jit
+def _add(
+    y_at,
+    outputs_at,
+    weights_at,
+    top_k: tl.constexpr,
+    hidden: tl.constexpr,
+    block: tl.constexpr,
+    overlapped: tl.constexpr,
+):
+    wait_for_inputs(overlapped)
+    stretches: tl.constexpr = (hidden + block - 1) // block
+    token = (tl.program_id(0) // stretches).to(tl.int64)
+    place = tl.program_id(0) % stretches * block + tl.arange(0, block)
+    within = place < hidden
+    total = tl.zeros([block], tl.float32)
+    for rank in range(top_k):
+        pair = token * top_k + rank
+        output = tl.load(outputs_at + pair * hidden + place, mask=within, other=0.0).to(tl.float32)
+        total += output * tl.load(weights_at + pair)
+    tl.store(y_at + token * hidden + place, total.to(y_at.dtype.element_ty), mask=within)

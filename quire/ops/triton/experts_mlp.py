@@ -1,0 +1,34 @@
+"""experts_mlp on a GPU. Few tokens multiply pair by pair; more are grouped by expert, whose weights are read once.
+
+Whatever the way, an expert's output for a token is rounded before it is weighted, and a token adds up its experts in
+their order: what else is in the batch changes nothing but the order of sums within an output.
+"""
+
+import torch
+from torch import Tensor
+
+from quire.ops.triton.card import card_of
+from quire.ops.triton.expert_gemm import add_experts, multiply_down, multiply_up
+from quire.ops.triton.expert_gemm_choices import choose_tile
+from quire.ops.triton.expert_gemv import down_pairs, up_pairs
+from quire.ops.triton.expert_tiles import expert_tiles
+
+MOST_TOKENS_BY_PAIRS = 4
+"""Up to here few tokens share an expert, and a product of one row with CUDA cores reads as fast as memory gives."""
+
+
+def experts_mlp(x: Tensor, ids: Tensor, weights: Tensor, up: Tensor, down: Tensor, activation: str) -> Tensor:
+    """x: [tokens, hidden], ids and weights: [tokens, top_k], up: [2 * experts * size, hidden], down: [experts * hidden,
+    size]; all of one dtype but ids and weights.
+    """
+    x, ids, weights = x.contiguous(), ids.contiguous(), weights.contiguous()
+    tokens, hidden = x.shape
+    if not tokens:
+        return torch.empty_like(x)
+    if tokens <= MOST_TOKENS_BY_PAIRS:
+        return down_pairs(up_pairs(x, ids, up, down, activation), ids, weights, down, hidden)
+    experts = down.shape[0] // hidden
+    tile = choose_tile(card_of(x.device), ids.numel(), experts, x.itemsize)
+    tiles = expert_tiles(ids, experts, tile.block_rows)
+    inner = multiply_up(tile, x, ids, tiles, up, experts, activation)
+    return add_experts(multiply_down(tile, inner, ids, tiles, down, hidden), weights)

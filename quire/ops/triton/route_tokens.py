@@ -1,0 +1,86 @@
+"""route_tokens on a GPU: a program chooses the experts of one token. Groups of experts are left to the definition."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.core.routing import Routing
+from quire.ops.reference.route_tokens import route_tokens as by_definition
+from quire.ops.triton.overlap import overlap, wait_for_inputs
+
+_ELEMENTS_PER_WARP = 256
+
+
+def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
+    """logits: [tokens, experts], correction: float32 [experts]."""
+    if routing.groups > 1:
+        return by_definition(logits, correction, routing)
+    tokens, experts = logits.shape
+    logits = logits.contiguous()
+    ids = torch.empty((tokens, routing.top_k), dtype=torch.int64, device=logits.device)
+    weights = torch.empty((tokens, routing.top_k), dtype=torch.float32, device=logits.device)
+    block = triton.next_power_of_2(experts)
+    if tokens:
+        _route[(tokens,)](
+            logits,
+            correction,
+            ids,
+            weights,
+            routing.scale,
+            experts=experts,
+            top_k=routing.top_k,
+            places=triton.next_power_of_2(routing.top_k),
+            softmax=routing.scores == "softmax",
+            renormalize=routing.renormalize,
+            block=block,
+            num_warps=max(1, min(4, block // _ELEMENTS_PER_WARP)),
+            **overlap(logits),
+        )
+    return ids, weights
+
+
+@triton.jit
+def _route(
+    logits_at,
+    correction_at,
+    ids_at,
+    weights_at,
+    scale,
+    experts: tl.constexpr,
+    top_k: tl.constexpr,
+    places: tl.constexpr,
+    softmax: tl.constexpr,
+    renormalize: tl.constexpr,
+    block: tl.constexpr,
+    overlapped: tl.constexpr,
+):
+    """The best score, then the best of the others, and so on; of equal ones the lower expert's."""
+    wait_for_inputs(overlapped)
+    token = tl.program_id(0).to(tl.int64)
+    expert = tl.arange(0, block)
+    within = expert < experts
+    logits = tl.load(logits_at + token * experts + expert, mask=within, other=float("-inf")).to(tl.float32)
+    if softmax:
+        shares = tl.exp(logits - tl.max(logits, axis=0))
+        scores = shares / tl.sum(shares, axis=0)
+    else:
+        scores = 1.0 / (1.0 + tl.exp(-logits))
+    ranked = scores
+    if correction_at is not None:
+        ranked += tl.load(correction_at + expert, mask=within, other=0.0)
+    ranked = tl.where(within, ranked, float("-inf"))
+    place = tl.arange(0, places)
+    chosen = tl.zeros([places], tl.int32)
+    weights = tl.zeros([places], tl.float32)
+    for rank in tl.static_range(top_k):
+        best = tl.argmax(ranked, axis=0)
+        weight = tl.sum(tl.where(expert == best, scores, 0.0), axis=0)
+        chosen = tl.where(place == rank, best, chosen)
+        weights = tl.where(place == rank, weight, weights)
+        ranked = tl.where(expert == best, float("-inf"), ranked)
+    if renormalize:
+        weights = weights / (tl.sum(weights, axis=0) + 1e-20)
+    to = token * top_k + place
+    tl.store(ids_at + to, chosen.to(tl.int64), mask=place < top_k)
+    tl.store(weights_at + to, weights * scale, mask=place < top_k)

@@ -1,0 +1,75 @@
+"""Compiles the kernels of experts for an H200 that is not here; prints the shared memory of each as JSON.
+
+A program of its own: in tests kernels are interpreted, which lets pass what a compiler does not take.
+"""
+
+import json
+from typing import Any
+
+from triton import next_power_of_2
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from quire.ops.triton.expert_gemm import _add, _multiply
+from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Tile
+from quire.ops.triton.expert_gemv import _down, _up
+from quire.ops.triton.expert_tiles import _count, _place
+from quire.ops.triton.route_tokens import _route
+
+TARGET = GPUTarget("cuda", 90, 32)
+TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32", "scale": "fp32"} | dict.fromkeys(
+    ("tiles_at", "counts_at", "ranks_at"), "*i32"
+)
+MODEL = {"top_k": 8, "size": 768, "hidden": 2048, "overlapped": True}
+"""Qwen3-30B-A3B."""
+
+
+def shared_memory(kernel: Any, constants: dict[str, Any], warps: int = 4, dtype: str = "bf16") -> int:
+    signature: dict[str, str] = {}
+    aligned: dict[tuple[int, ...], Any] = {}
+    values: dict[tuple[int, ...], Any] = {}
+    for place, name in enumerate(kernel.arg_names):
+        if name in constants:
+            signature[name], values[(place,)] = "constexpr", constants[name]
+            continue
+        signature[name] = TYPES.get(name, f"*{dtype}" if name.endswith("_at") else "i32")
+        if name not in {"pairs", "scale"}:
+            aligned[(place,)] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, values, aligned)
+    return int(compile(source, target=TARGET, options={"num_warps": warps}).metadata.shared)
+
+
+def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
+    common = {"block_rows": tile.block_rows, "block_out": tile.block_out, "block_in": tile.block_in, "overlapped": True}
+    common |= {"stages": tile.num_stages, "widen": False, "whole_blocks": True}
+    up = common | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
+    down = common | {"first_up": 0, "activation": "", "top_k": 1}
+    rest = up | {"whole_blocks": False}
+    return {
+        f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, tile.num_warps, dtype)
+        for name, given in {"up": up, "down": down, "rest": rest}.items()
+    }
+
+
+def main() -> None:
+    found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
+    found |= of_tile(_IN_32_BITS, "fp32")
+    pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
+    found["up of a pair"] = shared_memory(_up, pair | {"activation": "silu"})
+    found["down of a pair"] = shared_memory(_down, pair)
+    found["sum"] = shared_memory(_add, {"top_k": 8, "hidden": 2048, "block": 1024, "overlapped": True})
+    found["count"] = shared_memory(_count, {"block": 256, "overlapped": True})
+    for experts, top_k in ((8, 2), (60, 4), (256, 8)):
+        padded = next_power_of_2(experts)
+        groups = {"experts": experts, "padded_experts": padded, "block_rows": 64, "block": 256, "overlapped": True}
+        found[f"{experts} experts, place"] = shared_memory(_place, groups)
+        route = {"experts": experts, "top_k": top_k, "places": top_k, "block": padded, "overlapped": True}
+        softmax = route | {"softmax": True, "renormalize": True, "correction_at": None}
+        found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
+        sigmoid = route | {"softmax": False, "renormalize": False}
+        found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

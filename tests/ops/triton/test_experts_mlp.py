@@ -1,0 +1,152 @@
+"""The kernels of experts against their definitions: few tokens and many, one expert for all, experts without any."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from quire.core.routing import Routing
+from quire.ops.reference.experts_mlp import experts_mlp as reference
+from quire.ops.reference.route_tokens import route_tokens as reference_route
+from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
+
+pytestmark = needs_triton
+
+SHAPE = (6, 40, 72)
+"""Experts, size and hidden, with rests of blocks."""
+
+
+def stacks(dtype: torch.dtype, shape: tuple[int, int, int] = SHAPE) -> tuple[Tensor, Tensor]:
+    experts, size, hidden = shape
+    random = torch.Generator().manual_seed(7)
+    up = torch.randn(2 * experts * size, hidden, generator=random) / hidden**0.5
+    down = torch.randn(experts * hidden, size, generator=random) / size**0.5
+    return up.to(DEVICE, dtype), down.to(DEVICE, dtype)
+
+
+def given(tokens: int, dtype: torch.dtype, ids: Tensor | None = None, top_k: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(tokens)
+    x = torch.randn(tokens, SHAPE[2], generator=random).to(DEVICE, dtype)
+    if ids is None:
+        ids = torch.rand(tokens, SHAPE[0], generator=random).argsort(dim=-1)[:, :top_k]
+    weights = torch.rand(ids.shape, generator=random).to(DEVICE)
+    return x, ids.to(DEVICE), weights
+
+
+def check(x: Tensor, ids: Tensor, weights: Tensor, activation: str = "silu") -> None:
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    matrices, close = stacks(x.dtype), TOLERANCES[x.dtype]
+    found = experts_mlp(x, ids, weights, *matrices, activation)
+    torch.testing.assert_close(found, reference(x, ids, weights, *matrices, activation), rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [0, 1, 4, 5, 33])
+def test_tokens(tokens: int, dtype: torch.dtype) -> None:
+    check(*given(tokens, dtype))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu"])
+def test_activations(activation: str) -> None:
+    check(*given(3, torch.float32), activation)
+    check(*given(7, torch.float32), activation)
+
+
+@pytest.mark.parametrize("tokens", [2, 70])
+def test_all_tokens_choose_the_same_experts(tokens: int) -> None:
+    check(*given(tokens, torch.float16, torch.tensor([[5, 0]]).expand(tokens, 2)))
+
+
+def test_an_expert_has_no_token() -> None:
+    check(*given(20, torch.float16, torch.tensor([[1, 4]]).repeat(20, 1)))
+
+
+def test_one_expert_each() -> None:
+    check(*given(19, torch.bfloat16, top_k=1))
+
+
+@pytest.mark.parametrize("block_rows", [16, 64])
+@pytest.mark.parametrize("tokens", [1, 130, 4096])
+def test_tiles_hold_every_pair_once_beside_its_like(tokens: int, block_rows: int) -> None:
+    from quire.ops.triton.expert_tiles import EMPTY, expert_tiles, most_tiles
+
+    random = torch.Generator().manual_seed(tokens)
+    ids = torch.rand(tokens, 13, generator=random).argsort(dim=-1)[:, :3].contiguous()
+    tiles = expert_tiles(ids.to(DEVICE), 13, block_rows).cpu().view(-1, block_rows)
+    assert len(tiles) == most_tiles(3 * tokens, 13, block_rows)
+    assert tiles[tiles != EMPTY].sort().values.tolist() == list(range(3 * tokens))
+    for tile in tiles:
+        experts = ids.flatten()[tile[tile != EMPTY].long()]
+        assert len(experts.unique()) <= 1
+        assert (tile == EMPTY).all() or tile[0] != EMPTY
+
+
+def test_a_token_alone_and_among_others() -> None:
+    """To the bit, where both are computed in tiles of the same size."""
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    x, ids, weights = given(30, torch.float16)
+    matrices = stacks(torch.float16)
+    expected = experts_mlp(x, ids, weights, *matrices, "silu")
+    for begin, end in ((0, 5), (7, 16), (20, 30)):
+        part = slice(begin, end)
+        assert torch.equal(experts_mlp(x[part], ids[part], weights[part], *matrices, "silu"), expected[part])
+
+
+@pytest.mark.parametrize("scores", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (60, 4), (128, 8), (5, 5)])
+@pytest.mark.parametrize("corrected", [True, False])
+def test_routes(scores: str, renormalize: bool, experts: int, top_k: int, corrected: bool) -> None:
+    from quire.ops.triton.route_tokens import route_tokens
+
+    random = torch.Generator().manual_seed(experts)
+    logits = torch.randn(9, experts, generator=random).to(DEVICE)
+    correction = torch.randn(experts, generator=random).to(DEVICE) if corrected else None
+    routing = Routing(top_k, scores, renormalize, scale=1.5)  # type: ignore[arg-type]
+    ids, weights = route_tokens(logits, correction, routing)
+    expected_ids, expected_weights = reference_route(logits, correction, routing)
+    assert torch.equal(ids, expected_ids)
+    torch.testing.assert_close(weights, expected_weights)
+
+
+def test_equal_scores_and_groups() -> None:
+    from quire.ops.triton.route_tokens import route_tokens
+
+    logits = torch.zeros(3, 12, device=DEVICE)
+    assert route_tokens(logits, None, Routing(3))[0].tolist() == [[0, 1, 2]] * 3
+    grouped = Routing(2, "sigmoid", groups=3, top_groups=1)
+    assert torch.equal(route_tokens(logits, None, grouped)[0], reference_route(logits, None, grouped)[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tokens", [1, 4, 64, 4096])
+def test_nothing_waits_and_graphs_hold_it(tokens: int) -> None:
+    """A graph whose tokens choose other experts when it is replayed."""
+    from quire.ops.triton.experts_mlp import experts_mlp
+    from quire.ops.triton.route_tokens import route_tokens
+
+    shape = (16, 128, 256)
+    matrices, routing = stacks(torch.bfloat16, shape), Routing(4)
+    x = torch.randn(tokens, shape[2], device=DEVICE, dtype=torch.bfloat16)
+    logits = torch.randn(tokens, shape[0], device=DEVICE, dtype=torch.bfloat16)
+
+    def layer() -> Tensor:
+        return experts_mlp(x, *route_tokens(logits, None, routing), *matrices, "silu")
+
+    layer()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        layer()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = layer()
+    for one_expert in (False, True):
+        logits.normal_()
+        if one_expert:
+            logits[:, 3] = 100.0
+        graph.replay()
+        expected = reference(x, *reference_route(logits, None, routing), *matrices, "silu")
+        torch.testing.assert_close(found, expected, rtol=3e-2, atol=3e-2)
