@@ -25,7 +25,7 @@ def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) ->
 
 def _in_best_groups(ranked: Tensor, routing: Routing) -> Tensor:
     """Whether each expert is in one of its token's best groups."""
-    groups = ranked.view(len(ranked), routing.groups, -1)
+    groups = ranked.view(len(ranked), routing.groups, ranked.shape[1] // routing.groups)  # there may be no tokens
     counted = 1 if routing.group_score == "largest" else min(2, groups.shape[-1])
     best = _best(groups.topk(counted, dim=-1).values.sum(dim=-1), routing.top_groups)
     is_best = torch.zeros(groups.shape[:-1], dtype=torch.bool, device=ranked.device).scatter_(-1, best, True)

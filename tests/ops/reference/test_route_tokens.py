@@ -37,3 +37,8 @@ def test_groups_come_before_experts(score: str, chosen: list[int]) -> None:
 def test_scores_of_zero_do_not_divide_by_zero() -> None:
     _, weights = route_tokens(torch.full((1, 4), -200.0), None, Routing(2, "sigmoid"))
     assert weights.tolist() == [[0.0, 0.0]]
+
+
+def test_no_tokens() -> None:
+    ids, weights = route_tokens(torch.zeros(0, 8), None, Routing(2, groups=4, top_groups=2))
+    assert (ids.shape, weights.shape) == ((0, 2), (0, 2))
