@@ -64,19 +64,53 @@ def test_a_written_folder_is_near_the_model_it_was_made_of(tiny: Path, tmp_path:
     assert not list(tmp_path.glob("*.partial"))
 
 
+def expand_with_their_library(out: Path) -> dict[str, torch.Tensor]:
+    """The folder's weights as compressed-tensors expands them, module by module."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+    from safetensors.torch import load_file
+
+    read = QuantizationConfig.model_validate(json.loads((out / "config.json").read_text())["quantization_config"])
+    (scheme,) = read.config_groups.values()
+    compressor = BaseCompressor.get_value_from_registry(read.format)
+    modules: dict[str, dict[str, torch.Tensor]] = {}
+    for file in out.glob("*.safetensors"):
+        for name, tensor in load_file(file).items():
+            module, _, part = name.rpartition(".")
+            modules.setdefault(module, {})[part] = tensor.float() if part == "weight_scale" else tensor
+    expanded = {}
+    for module, parts in modules.items():
+        held = compressor.decompress(parts, scheme) if "weight_scale" in parts else parts
+        expanded[f"{module}.weight"] = held["weight"].float()
+    expanded["lm_head.weight"] = expanded["model.embed_tokens.weight"]  # tied
+    return expanded
+
+
 @pytest.mark.parametrize("name", SCHEMES)
-def test_transformers_reads_the_same_weights(tiny: Path, tmp_path: Path, name: str) -> None:
+def test_compressed_tensors_expands_the_same_weights(tiny: Path, tmp_path: Path, name: str) -> None:
     pytest.importorskip("compressed_tensors", reason="pip install compressed-tensors")
-    from transformers import AutoModelForCausalLM, LlamaForCausalLM
+    from transformers import AutoConfig, LlamaForCausalLM
+
+    out = write(tiny, tmp_path / "out", name)
+    theirs = LlamaForCausalLM(AutoConfig.from_pretrained(out))
+    theirs.load_state_dict(expand_with_their_library(out))
+    with torch.no_grad():
+        expected = theirs(torch.tensor([IDS])).logits[0]
+    assert distance(expected, quire_logits(out, expand=True)) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["fp8", "int8", "int4 gptq", "int4 whole rows"])
+def test_transformers_reads_the_folder(tiny: Path, tmp_path: Path, name: str) -> None:
+    """Not with zero points: since 5.23 transformers lays out modules without data first, and compressed-tensors
+    0.20 forgets there that zero points are packed, so that their shapes seem wrong in every folder that has them."""
+    pytest.importorskip("compressed_tensors", reason="pip install compressed-tensors")
+    from transformers import AutoModelForCausalLM
 
     out = write(tiny, tmp_path / "out", name)
     read = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
     with torch.no_grad():
-        read(torch.tensor([IDS]))  # it expands weights when they are first used
-        plain = LlamaForCausalLM(read.config)  # without what rounds activations on the way
-        plain.load_state_dict({name: read.state_dict()[name] for name in plain.state_dict()})
-        theirs = plain(torch.tensor([IDS])).logits[0]
-    assert distance(theirs, quire_logits(out, expand=True)) < 1e-4
+        theirs = read(torch.tensor([IDS])).logits[0]  # it rounds activations on the way, as the scheme says
+    assert distance(theirs, quire_logits(out, expand=True)) < LIMITS[scheme_of(name)]
 
 
 def test_expanding_to_sixteen_bits_changes_nothing_that_has_them(tiny: Path, tmp_path: Path) -> None:
