@@ -151,15 +151,13 @@ def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> 
     return ids, weights
 
 
-def experts_mlp(
-    x: Value, ids: Value, weights: Value, up: PackedLinear, down: PackedLinear, activation: str
-) -> Value:
+def experts_mlp(x: Value, ids: Value, weights: Value, up: PackedLinear, down: PackedLinear, activation: str) -> Value:
     if activation not in ACTIVATIONS:
         raise NotRecordable(f"the activation {activation}")
     tape, size = x.tape, down.columns
     if size % PANEL or x.width % PANEL:
         raise NotRecordable(f"experts of {size} between rows of {x.width}, which are not whole panels of {PANEL}")
-    given = {"x": x, "ids": ids, "hidden": x.width, "size": size, "activation": ACTIVATIONS[activation]}
+    given: dict[str, Any] = {"x": x, "ids": ids, "hidden": x.width, "size": size, "activation": ACTIVATIONS[activation]}
     stacks = {"up": up.matrices, "down": down.matrices}
     tape.record("experts", (x, ids), None, together=True, stacks=stacks, top_k=ids.width, **given)
     result = tape.value(*x.dims)

@@ -107,7 +107,7 @@ class Value:
         if isinstance(factor, Value) and 1 in (self.width, factor.width):
             scaled, factor = (self, factor) if factor.width == 1 else (factor, self)
             result = self.tape.value(*scaled.dims)
-            given = {"from_": scaled, "factor": factor, "to": result, "columns": scaled.width}
+            given: dict[str, Any] = {"from_": scaled, "factor": factor, "to": result, "columns": scaled.width}
             self.tape.record("scale_row", (scaled, factor), result, **given)
             return result
         if not isinstance(factor, (int, float)):

@@ -1,4 +1,4 @@
-"""Experts of the native core against their definitions: routing, the matmuls of every type, and what rows may choose."""
+"""Experts of the native core against their definitions: routing, the matmuls of all types, and what rows may choose."""
 
 import pytest
 import torch
@@ -71,7 +71,6 @@ def assert_near(found: Tensor, right: Tensor, error: float) -> None:
 @pytest.mark.parametrize("routing", ROUTINGS, ids=str)
 @pytest.mark.parametrize("has_correction", [False, True])
 def test_routing(variant: str, routing: Routing, has_correction: bool) -> None:
-    """A tensor of zeros in the place of all experts but one finds what each was given."""
     logits, correction = normal(9, 16), normal(16, seed=1) if has_correction else None
     ids, weights = route_tokens(logits, correction, routing)
     factors = run_recorded(variant, lambda logits: route_tokens(logits, correction, routing)[1], logits, threads=2)
@@ -104,9 +103,7 @@ def test_equal_scores_and_scores_that_are_none() -> None:
     ],
 )
 @pytest.mark.parametrize("rows", [1, 3, 40])
-def test_every_number_of_rows(
-    variant: str, threads: int, kinds: tuple[str, str, str], error: float, rows: int
-) -> None:
+def test_every_number_of_rows(variant: str, threads: int, kinds: tuple[str, str, str], error: float, rows: int) -> None:
     size = 64 if kinds[2] == "Q4_0" else SIZE  # whole blocks
     matrices = stacks(variant, kinds, size)
     x, logits = normal(rows, HIDDEN), normal(rows, EXPERTS, seed=1)
