@@ -81,8 +81,8 @@ def experts_mlp(
     x: Tensor,
     ids: Tensor,
     weights: Tensor,
-    up: Tensor | QuantizedMatrix,
-    down: Tensor | QuantizedMatrix,
+    up: "Tensor | QuantizedMatrix | PackedLinear",
+    down: "Tensor | QuantizedMatrix | PackedLinear",
     activation: Activation,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
