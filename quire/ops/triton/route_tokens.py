@@ -81,7 +81,8 @@ def _route(
         best = tl.argmax(ranked, axis=0)
         if kind == "sparsemixer":
             largest = tl.max(ranked, axis=0)
-            is_far = (largest - logits) / tl.maximum(tl.abs(logits), largest) > nearness
+            given = tl.where(within, logits, 1.0)  # beyond the last expert anything that can be divided by
+            is_far = (largest - given) / tl.maximum(tl.abs(given), largest) > nearness
             weight = 1.0 / tl.sum(tl.where(is_far, 0.0, tl.exp(ranked - largest)), axis=0)
         else:
             weight = tl.sum(tl.where(expert == best, scores, 0.0), axis=0)
