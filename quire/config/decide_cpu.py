@@ -11,7 +11,7 @@ from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
-CORE_SCORES = frozenset({"softmax", "sigmoid"})
+CORE_SCORES = frozenset({"softmax", "sigmoid", "sparsemixer"})
 CORE_PANEL = 16
 """Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
 

@@ -112,6 +112,7 @@ class Program:
         scores: int,
         renormalize: bool,
         scale: float,
+        nearness: float,
         groups: int,
         top_groups: int,
         counted: int,

@@ -12,7 +12,7 @@ from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
-SCORES = {"softmax": 0, "sigmoid": 1}
+SCORES = {"softmax": 0, "sigmoid": 1, "sparsemixer": 2}
 PANEL = 16
 """Rows of a matrix that the core computes together; those of an expert are so many, or several times that."""
 
@@ -143,6 +143,7 @@ def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> 
         scores=SCORES[routing.scores],
         renormalize=routing.renormalize,
         scale=routing.scale,
+        nearness=routing.nearness,
         groups=routing.groups,
         top_groups=routing.top_groups,
         counted=1 if routing.group_score == "largest" else 2,

@@ -20,6 +20,8 @@ ROUTINGS = [
     Routing(2),
     Routing(3, renormalize=False, scale=2.5),
     Routing(4, scores="sigmoid"),
+    Routing(2, scores="sparsemixer"),
+    Routing(3, scores="sparsemixer", nearness=0.6, scale=2.0),
     Routing(3, groups=4, top_groups=2, group_score="largest"),
     Routing(4, scores="sigmoid", groups=4, top_groups=2, scale=1.5),
 ]
@@ -82,7 +84,7 @@ def test_routing(variant: str, routing: Routing, has_correction: bool) -> None:
 
 def test_equal_scores_and_scores_that_are_none() -> None:
     logits = torch.tensor([[0.0] * 8, [torch.nan] * 8, [-torch.inf, torch.inf, 1, 2, 3, torch.nan, 5, 6]])
-    for routing in (Routing(3), Routing(3, groups=4, top_groups=2), Routing(8, scores="sigmoid")):
+    for routing in (Routing(3), Routing(3, groups=4, top_groups=2), Routing(8, scores="sigmoid"), Routing(2, scores="sparsemixer")):
         found = run_recorded(VARIANTS[0], lambda logits, how=routing: route_tokens(logits, None, how)[0], logits)
         ids = found.view(torch.int32)
         assert ids[0].tolist() == list(range(routing.top_k))

@@ -59,6 +59,23 @@ void keep_best_groups(const Routing& routing, std::vector<float>& ranked, std::v
     }
 }
 
+// One expert after the other, each with its share among those that come near it and were not chosen before it.
+void mix_sparsely(const float* logits, const Routing& routing, std::vector<bool>& taken, int32_t* experts, float* out) {
+    std::vector<bool> is_gone(routing.num_experts, false);
+    const std::vector<float> values(logits, logits + routing.num_experts);
+    take_best(values, routing.top_k, taken, [&](int64_t rank, int64_t expert) {
+        const float largest = values[expert];
+        float total = 0.0f;
+        for (int64_t i = 0; i < routing.num_experts; i++) {
+            const bool is_far = (largest - values[i]) / std::max(std::fabs(values[i]), largest) > routing.nearness;
+            if (!is_far && !is_gone[i]) total += std::exp(values[i] - largest);
+        }
+        is_gone[expert] = true;
+        experts[rank] = static_cast<int32_t>(expert);
+        out[rank] = routing.scale / total;
+    });
+}
+
 template <typename T>
 void grow(std::vector<T>& buffer, int64_t size) {
     if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
@@ -80,14 +97,18 @@ Stage down_stage(const ExpertStacks& stacks) { return {1, stacks.hidden / kPanel
 void Route::run(const Run& run, int64_t row) const {
     static thread_local std::vector<float> scores, ranked;
     static thread_local std::vector<bool> taken;
+    auto* const experts = reinterpret_cast<int32_t*>(run.at(ids, row));
+    float* const out = run.floats(factors, row);
+    if (routing.scores == Scores::sparsemixer) {
+        mix_sparsely(run.floats(logits, row), routing, taken, experts, out);
+        return;
+    }
     make_scores(run.floats(logits, row), routing, scores);
     ranked = scores;
     if (correction != nullptr) {
         for (int64_t i = 0; i < routing.num_experts; i++) ranked[i] += correction[i];
     }
     if (routing.groups > 1) keep_best_groups(routing, ranked, taken);
-    auto* const experts = reinterpret_cast<int32_t*>(run.at(ids, row));
-    float* const out = run.floats(factors, row);
     float total = kTiniest;
     take_best(ranked, routing.top_k, taken, [&](int64_t rank, int64_t expert) {
         experts[rank] = static_cast<int32_t>(expert);

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-enum class Scores : int { softmax = 0, sigmoid = 1 };
+enum class Scores : int { softmax = 0, sigmoid = 1, sparsemixer = 2 };
 
 // How logits become the experts of a row; core/routing.py says what the words mean.
 struct Routing {
@@ -20,6 +20,7 @@ struct Routing {
     bool renormalize;
     float scale;
     int64_t groups, top_groups;
+    float nearness;
     int64_t counted;  // experts of a group, the best ones, whose scores add up to that of the group
 };
 

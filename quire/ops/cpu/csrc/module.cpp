@@ -284,13 +284,13 @@ NB_MODULE(_core, m) {
         }, "matrix"_a, "from_"_a, "to"_a)
         .def("route", [](RecordedProgram& self, const Spot& logits, const Spot& ids, const Spot& factors,
                          uintptr_t correction, int64_t num_experts, int64_t top_k, int scores, bool renormalize,
-                         float scale, int64_t groups, int64_t top_groups, int64_t counted) {
-            const Routing routing{num_experts, top_k,  static_cast<Scores>(scores), renormalize, scale,
-                                  groups,      top_groups, counted};
+                         float scale, float nearness, int64_t groups, int64_t top_groups, int64_t counted) {
+            const Routing routing{num_experts, top_k,      static_cast<Scores>(scores), renormalize, scale, groups,
+                                  top_groups,  nearness,   counted};
             self.add(std::make_unique<Route>(place(logits), place(ids), place(factors),
                                              pointer<const float>(correction), routing));
         }, "logits"_a, "ids"_a, "factors"_a, "correction"_a, "num_experts"_a, "top_k"_a, "scores"_a, "renormalize"_a,
-           "scale"_a, "groups"_a, "top_groups"_a, "counted"_a)
+           "scale"_a, "nearness"_a, "groups"_a, "top_groups"_a, "counted"_a)
         .def("experts", [](RecordedProgram& self, const std::vector<Matrix>& up, const std::vector<Matrix>& down,
                            const Spot& x, const Spot& ids, int64_t hidden, int64_t size, int64_t top_k, int activation) {
             add_experts(self, self.expert_rows, expert_stacks(up, down, hidden, size, top_k, activation), place(x),
