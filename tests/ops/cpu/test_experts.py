@@ -84,7 +84,12 @@ def test_routing(variant: str, routing: Routing, has_correction: bool) -> None:
 
 def test_equal_scores_and_scores_that_are_none() -> None:
     logits = torch.tensor([[0.0] * 8, [torch.nan] * 8, [-torch.inf, torch.inf, 1, 2, 3, torch.nan, 5, 6]])
-    for routing in (Routing(3), Routing(3, groups=4, top_groups=2), Routing(8, scores="sigmoid"), Routing(2, scores="sparsemixer")):
+    for routing in (
+        Routing(3),
+        Routing(3, groups=4, top_groups=2),
+        Routing(8, scores="sigmoid"),
+        Routing(2, scores="sparsemixer"),
+    ):
         found = run_recorded(VARIANTS[0], lambda logits, how=routing: route_tokens(logits, None, how)[0], logits)
         ids = found.view(torch.int32)
         assert ids[0].tolist() == list(range(routing.top_k))
