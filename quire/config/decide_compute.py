@@ -8,6 +8,7 @@ from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.core.errors import ConfigError
+from quire.spec.rank import Place, rank_layer
 
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
@@ -29,6 +30,13 @@ def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
         )
     for cache in dict.fromkeys(model.spec.caches):
         cache.of_rank(size)
+    for layer in model.spec.layers:
+        rank_layer(layer, Place(0, size))
+    if parallel.distributed_executor_backend != "auto" and size * parallel.pipeline_parallel_size == 1:
+        raise ConfigError(
+            f"--distributed-executor-backend is {parallel.distributed_executor_backend}, but the model runs on one "
+            "device; leave it out, or give a --tensor-parallel-size."
+        )
     stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
 
 
@@ -94,6 +102,11 @@ def decide_compile(
         raise ConfigError(
             f"--compile is for layers without experts, but {model.name} has some, and quire has kernels for them; "
             "leave --compile out."
+        )
+    if asked.parallel.tensor_parallel_size > 1:
+        raise ConfigError(
+            f"--compile is for models on one device, but --tensor-parallel-size is "
+            f"{asked.parallel.tensor_parallel_size}; leave one of them out."
         )
     if asked.model.offload_gb:
         raise ConfigError(

@@ -17,5 +17,10 @@ def decide_impl(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -
                 f"{flag} is for models that quire has code of its own for, and this one runs through transformers; "
                 "leave it out."
             )
+    if asked.parallel.tensor_parallel_size > 1:
+        raise ConfigError(
+            f"--tensor-parallel-size is {asked.parallel.tensor_parallel_size}, but quire cuts models that it has code "
+            "of its own for, and this one runs through transformers; leave it at 1."
+        )
     choices.append(Choice("model_impl", "transformers", "its modules, with quire's cache, scheduler and sampling"))
     return True

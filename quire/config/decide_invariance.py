@@ -29,6 +29,9 @@ def decide_batch_invariance(
         "packed weights are multiplied as they are; use --packed-weights expand": device.kind == "cuda" and keep_packed,
         "experts multiply few tokens in another order than many": device.kind == "cuda" and model.spec.has_experts,
         "KV is stored in fp8; use --kv-cache-dtype auto": kv_dtype in FP8_DTYPES,
+        "sums over ranks have an order of their own; use --tensor-parallel-size 1": (
+            asked.parallel.tensor_parallel_size > 1
+        ),
         "--compile leaves the order of sums to the compiler": asked.model.compile,
     }
     found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)

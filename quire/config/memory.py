@@ -1,7 +1,8 @@
 """What one device's memory is spent on, as arithmetic over facts. Estimates err on the large side; decides nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from quire.config.cutting import fullest_place
 from quire.config.dtypes import dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.config.holding import Holding
@@ -9,8 +10,8 @@ from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.sizes import GIB
 from quire.spec.experts import ExpertsSpec
-from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
+from quire.spec.rank import Place, rank_layer, rank_spec
 
 _ID_BYTES = 4
 """Of a token or a block, on the device."""
@@ -69,8 +70,9 @@ class MemoryBudget:
 def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> int:
     """Bytes of weights on the fullest device."""
     stages = stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
-    layers = [layer_bytes(model, holding, parallel, index) for index in range(model.spec.num_layers)]
-    first, last = _ends(model, holding, parallel.tensor_parallel_size)
+    place = fullest_place(model, parallel.tensor_parallel_size)
+    layers = [_layer_bytes(model, holding, place, index) for index in range(model.spec.num_layers)]
+    first, last = _ends(model, holding, place)
     sizes = [sum(layers[index] for index in stage) for stage in stages]
     sizes[0] += first
     sizes[-1] += last
@@ -80,11 +82,14 @@ def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelCon
 
 def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:
     """Bytes of one layer's weights on a device."""
-    spec, ranks = model.spec, parallel.tensor_parallel_size
-    if not spec.is_described:
+    return _layer_bytes(model, holding, fullest_place(model, parallel.tensor_parallel_size), layer)
+
+
+def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) -> int:
+    if not model.spec.is_described:
         return 0
-    described = spec.layers[layer]
-    matrices = sum(_share(model, holding, matrix, ranks) for matrix in described.matrices())
+    described = rank_layer(model.spec.layers[layer], place)
+    matrices = sum(holding.matrix_bytes(model, matrix) for matrix in described.matrices())
     return matrices + sum(_vectors(norm, holding) for norm in described.norms())
 
 
@@ -98,26 +103,19 @@ def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, nu
     return round(idle / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
 
 
-def _ends(model: ModelFacts, holding: Holding, ranks: int) -> tuple[int, int]:
+def _ends(model: ModelFacts, holding: Holding, place: Place) -> tuple[int, int]:
     """Bytes of what stands before the first layer, and after the last."""
-    spec = model.spec
-    if not spec.is_described:
+    if not model.spec.is_described:
         return 0, 0
-    layered = {matrix.name for layer in spec.layers for matrix in layer.matrices()}
+    spec = rank_spec(replace(model.spec, layers=()), place)
     embedding, classifier = spec.embedding, spec.classifier
     before = {table.name for table in (embedding.words, embedding.positions, embedding.types) if table is not None}
     sizes = [0, 0]
     for matrix in spec.matrices():
-        if matrix.name not in layered:
-            sizes[matrix.name not in before] += _share(model, holding, matrix, ranks)
+        sizes[matrix.name not in before] += holding.matrix_bytes(model, matrix)
     norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm)
     sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
     return sizes[0], sizes[1]
-
-
-def _share(model: ModelFacts, holding: Holding, matrix: MatrixSpec, ranks: int) -> int:
-    size = holding.matrix_bytes(model, matrix)
-    return size if matrix.cut == "none" else -(-size // ranks)
 
 
 def _vectors(norm: NormSpec, holding: Holding) -> int:

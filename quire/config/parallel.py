@@ -1,6 +1,7 @@
 """Over how many devices one copy of the model is spread."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quire.config.bounds import check
 
@@ -13,6 +14,9 @@ class ParallelConfig:
     """Devices that share every layer."""
     pipeline_parallel_size: int = 1
     """Groups of devices that each hold a run of layers."""
+    distributed_executor_backend: Literal["auto", "process", "ray"] = "auto"
+    """How an engine reaches the workers of its other devices: as processes of this host. Actors of Ray, over several
+    hosts, are not built yet."""
 
     def __post_init__(self) -> None:
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):

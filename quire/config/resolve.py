@@ -1,5 +1,6 @@
 """From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
 
+from quire.config.cutting import column_grain
 from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
@@ -97,6 +98,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         compile=compiled,
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
+        tensor_parallel_size=asked.parallel.tensor_parallel_size,
+        column_grain=column_grain(model),
     )
 
 

@@ -131,6 +131,10 @@ class Resolved:
     """Whether layers go through torch.compile."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
+    tensor_parallel_size: int = 1
+    """Ranks that share every layer."""
+    column_grain: int = 1
+    """Columns of stored matrices that ranks cannot take apart."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quire.config.bounds import flag
 from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
-from quire.config.facts import ModelFacts
+from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.remedies import advised
 from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
@@ -18,6 +17,7 @@ from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
+from quire.executor.process import start_processes
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
@@ -70,7 +70,7 @@ def start_loop(
             "may be incomplete."
         )
     clock.done("reading the model's header")
-    device = local_device_facts().shared(memory_share)
+    device = _device_of_a_rank(asked, memory_share)
     clock.done("finding the device")
     try:
         resolved = resolve(asked, facts, device)
@@ -88,10 +88,29 @@ def start_loop(
     lazy = asked.model.lazy_loading
     with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
         grammar_cache = GrammarCache(lambda: _grammar_vocabulary(path, facts))
-        executor = start_inline(
-            path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
+        executor = (
+            start_inline(
+                path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
+            )
+            if resolved.tensor_parallel_size == 1
+            else start_processes(
+                path,
+                resolved,
+                observe=asked.observe,
+                seed=seed,
+                progress=bar.loaded,
+                grammars=grammar_cache,
+                clock=clock,
+            )
         )
     return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
+
+
+def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:
+    """What one rank may plan with: all ranks on a CPU share its memory, as engines do."""
+    device = local_device_facts()
+    sharers = asked.parallel.tensor_parallel_size if device.kind == "cpu" else 1
+    return device.shared(memory_share / sharers)
 
 
 def _grammar_vocabulary(path: Path, facts: ModelFacts) -> GrammarVocabulary:
@@ -125,12 +144,16 @@ def _start_reading(
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:
     """A setting is honoured or refused, never ignored."""
-    parallel = asked.parallel
-    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
-        if getattr(parallel, name) != 1:
-            raise ConfigError(
-                f"{flag(name)} is {getattr(parallel, name)}; running on several devices is not built yet, so it must "
-                "be 1 (`quire plan` and `quire simulate` take more)"
-            )
+    stages = asked.parallel.pipeline_parallel_size
+    if stages != 1:
+        raise ConfigError(
+            f"--pipeline-parallel-size is {stages}; running layers on several devices is not built yet, so it must be 1 "
+            "(`quire plan` takes more, and --tensor-parallel-size runs)"
+        )
+    if asked.parallel.distributed_executor_backend == "ray":
+        raise ConfigError(
+            "--distributed-executor-backend is ray, which is not built yet; use process, which runs the workers of one "
+            "host"
+        )
     if asked.scheduler.num_lookahead_tokens:
         raise ConfigError("--num-lookahead-tokens is for speculative decoding, which is not built yet; leave it out")

@@ -100,7 +100,7 @@ def start_inline(
         clock=clock,
         core=core,
     )
-    return _inline(worker)
+    return inline(worker)
 
 
 def start_inline_pooling(
@@ -110,10 +110,11 @@ def start_inline_pooling(
     from quire.worker.start_pooling import start_pooling_worker
 
     (clock or StartClock()).done("importing torch")
-    return _inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
+    return inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
 
 
-def _inline(worker: "Worker | PoolingWorker") -> InlineExecutor:
+def inline(worker: "Worker | PoolingWorker") -> InlineExecutor:
+    """An executor of a worker that is there."""
     return InlineExecutor(worker, max_in_flight=2 if this_device().type == "cuda" else 1)
 
 

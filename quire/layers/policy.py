@@ -6,6 +6,7 @@ import torch
 
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
+from quire.parallel.group import Group
 from quire.spec.matrix import MatrixSpec
 
 _HOST = torch.device("cpu")
@@ -23,6 +24,8 @@ class WeightPolicy:
     offloaded: frozenset[int] = frozenset()
     """Layers whose weights stay in host memory."""
     pinned: bool = field(default=False)
+    group: Group | None = None
+    """The ranks that hold the rest of a model that is cut; None: all of it is here."""
 
     def of_layer(self, layer: int) -> "WeightPolicy":
         """Where and how one layer's weights are held."""

@@ -38,6 +38,7 @@ class LanguageModel(nn.Module):
         self.ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
         self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
+        self._group = policy.group
         self.gate = LayerGate()
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
@@ -92,7 +93,7 @@ class LanguageModel(nn.Module):
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
         output: Tensor = self._embedding.project(hidden) if self._head is None else self._head(hidden)
-        return output
+        return output if self._group is None else self._group.gather_columns(output, self.spec.vocab_size)
 
     def finish_logits(self, logits: Tensor) -> Tensor:
         """Scaled and bounded, in families that do."""

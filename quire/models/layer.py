@@ -30,6 +30,7 @@ class Layer(nn.Module):
         self._added_attention_norm = _norm(spec.added_attention_norm, policy)
         self._added_mlp_norm = _norm(spec.added_mlp_norm, policy)
         self._residual_scale = spec.residual_scale
+        self._group = policy.group
         self.rope = spec.attention.rope
         """Which of the model's angles it turns by; None: by none."""
 
@@ -54,6 +55,10 @@ class Layer(nn.Module):
         """The residual stream, and what this layer adds to it last."""
         raise NotImplementedError("each wiring has its own")  # abstract
 
+    def _summed(self, partial: Tensor) -> Tensor:
+        """What all ranks together make of it."""
+        return partial if self._group is None else self._group.all_reduce(partial)
+
     def _scaled(self, added: Tensor) -> Tensor:
         return added if self._residual_scale == 1.0 else added * self._residual_scale
 
@@ -66,9 +71,9 @@ class SequentialLayer(Layer):
         return x, None, self._attention.project(read)
 
     def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
-        added = _normed(self._attention.output(mixed), self._added_attention_norm)
+        added = _normed(self._summed(self._attention.output(mixed)), self._added_attention_norm)
         x, normed = _join(x, self._scaled(added), self._mlp_norm)
-        return x, self._scaled(_normed(self._mlp(normed), self._added_mlp_norm))
+        return x, self._scaled(_normed(self._summed(self._mlp(normed)), self._added_mlp_norm))
 
 
 class ParallelLayer(Layer):
@@ -81,7 +86,7 @@ class ParallelLayer(Layer):
 
     def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
         assert read is not None
-        return x, self._scaled(self._attention.output(mixed) + self._mlp(read))
+        return x, self._scaled(self._summed(self._attention.output(mixed) + self._mlp(read)))
 
 
 class PostNormLayer(Layer):
@@ -92,8 +97,8 @@ class PostNormLayer(Layer):
         return x, None, self._attention.project(x)
 
     def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
-        x = _join(x, self._attention.output(mixed), self._attention_norm)[1]
-        return _join(x, self._mlp(x), self._mlp_norm)[1], None
+        x = _join(x, self._summed(self._attention.output(mixed)), self._attention_norm)[1]
+        return _join(x, self._summed(self._mlp(x)), self._mlp_norm)[1], None
 
 
 _WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": ParallelLayer, "post": PostNormLayer}

@@ -6,6 +6,7 @@ from quire.layers.attention import Angles, BidirectionalAttention, PagedAttentio
 from quire.layers.batch import Batch
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
+from quire.layers.norm_over_ranks import NormOverRanks
 from quire.layers.policy import WeightPolicy
 from quire.ops.head_norms import HeadNorms
 from quire.spec.layer import AttentionSpec
@@ -25,6 +26,9 @@ class SelfAttention(nn.Module):
         if spec.head_norms is not None:
             self._query_norm = Norm(spec.head_norms.query, policy)
             self._key_norm = Norm(spec.head_norms.key, policy)
+        self._norm_over_ranks: NormOverRanks | None = None
+        if policy.group is not None and spec.head_norms is not None and spec.head_norms.span == "all":
+            self._norm_over_ranks = NormOverRanks(spec.head_norms, policy.group)
 
     def project(self, x: Tensor) -> Tensor:
         """All heads: queries, keys and values."""
@@ -34,6 +38,10 @@ class SelfAttention(nn.Module):
     def attend(self, heads: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
         """What each token takes from those it sees; the only part that knows of a cache."""
         tokens = heads.shape[0]
+        if self._norm_over_ranks is not None:
+            assert self._query_norm is not None
+            assert self._key_norm is not None
+            heads = self._norm_over_ranks(heads, self._query_norm.weight, self._key_norm.weight)
         heads = heads.view(tokens, -1, self._spec.head_dim)
         mixed: Tensor = self._attention(heads, self._norms(), angles, batch)
         return mixed.reshape(tokens, -1)
@@ -44,7 +52,7 @@ class SelfAttention(nn.Module):
 
     def _norms(self) -> HeadNorms | None:
         query, key, given = self._query_norm, self._key_norm, self._spec.head_norms
-        if query is None or key is None or given is None:
+        if query is None or key is None or given is None or self._norm_over_ranks is not None:
             return None
         spec = given.query
         return HeadNorms(query.weight, key.weight, spec.eps, spec.offset, spec.kind, given.span)

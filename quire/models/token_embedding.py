@@ -8,6 +8,7 @@ from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
+from quire.layers.vocabulary_share import VocabularyShare
 from quire.spec.matrix import MatrixSpec
 from quire.spec.model import EmbeddingSpec
 
@@ -22,7 +23,7 @@ class TokenEmbedding(nn.Module):
             return None if matrix is None else Embedding(matrix, policy)
 
         self._spec = spec
-        self._words = Embedding(spec.words, policy)
+        self._words = Embedding(spec.words, policy) if policy.group is None else VocabularyShare(spec.words, policy)
         self._positions = table(spec.positions)
         self._types = table(spec.types)
         self._projection = None if spec.projection is None else Linear(spec.projection, policy)

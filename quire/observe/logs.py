@@ -8,6 +8,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TextIO
 
@@ -24,11 +25,16 @@ _QUIET_PATHS = frozenset({"/health", "/ready", "/metrics", "/stats", "/stats/blo
 """Asked for every few seconds by machines; they would drown the rest."""
 
 
-def configure_logging(config: ObserveConfig, stream: TextIO | None = None) -> None:
-    """Send everything logged in this process to `stream` (standard error), once. Calling it again starts over."""
+def configure_logging(config: ObserveConfig, stream: TextIO | None = None, mark: str | None = None) -> None:
+    """Send everything logged in this process to `stream` (standard error), once. Calling it again starts over.
+
+    `mark` tells the lines of this process from those of others that do the same.
+    """
     level = logging.getLevelNamesMapping()[config.log_level.upper()]
     handler = _Handler(stream or sys.stderr)
     handler.addFilter(_stamp)
+    if mark is not None:
+        handler.addFilter(_marker(mark))
     handler.setFormatter(JsonLines() if config.log_format == "json" else TextLines())
     root = logging.getLogger()
     for old in [old for old in root.handlers if type(old) in (logging.StreamHandler, _Handler)]:
@@ -67,7 +73,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         request = getattr(record, "request_id", None)
-        mark = f" [{_visible(str(request))}]" if request else ""
+        marks = (getattr(record, "process_mark", None), request)
+        mark = "".join(f" [{_visible(str(each))}]" for each in marks if each)
         text = record.getMessage()
         exception = _exception_text(record)
         if exception:
@@ -107,6 +114,14 @@ def _stamp(record: logging.LogRecord) -> bool:
     if getattr(record, "request_id", None) is None:
         record.request_id = request_id.get()
     return True
+
+
+def _marker(mark: str) -> Callable[[logging.LogRecord], bool]:
+    def add(record: logging.LogRecord) -> bool:
+        record.process_mark = mark
+        return True
+
+    return add
 
 
 def _utc(seconds: float) -> str:

@@ -15,6 +15,7 @@ from quire.ops.functional import count_tokens
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
+from quire.sampling.grammar.unbound import UnboundGrammars
 from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
 from quire.sampling.newcomer import Newcomer
 from quire.sampling.row_adjustments import RowAdjustments
@@ -48,8 +49,13 @@ class SamplingState:
         device: torch.device,
         engine_seed: int = 0,
         grammar_cache: GrammarCache | None = None,
+        *,
+        draws: bool = True,
     ) -> None:
-        """`grammar_cache` has the grammars of sequences with structured output; without it there must be none."""
+        """`grammar_cache` has the grammars of sequences with structured output; without it there must be none.
+
+        `draws`: tokens are drawn here; otherwise another rank does it, and only what is asked of a step matters.
+        """
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
@@ -66,7 +72,8 @@ class SamplingState:
         """By row: tokens whose logprobs it reports however unlikely they are; any tokens behind them."""
         self.adjustments = RowAdjustments(max_rows, vocab_size, device)
         asked = self.adjustments.tensors
-        self.grammars = GrammarMasks(asked.masks, asked.is_masked, vocab_size, grammar_cache)
+        masks = (asked.masks, asked.is_masked, vocab_size, grammar_cache)
+        self.grammars = GrammarMasks(*masks) if draws else UnboundGrammars(*masks)
 
     @property
     def mode(self) -> SamplingMode:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quire.spec.layout import AS_STORED, Layout, Transposed
+from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
 Cut = Literal["rows", "columns", "none"]
@@ -21,6 +22,13 @@ class Part:
     rows: int
     layout: Layout = AS_STORED
     gguf_layout: Layout = AS_STORED
+    share: AxisShare | None = None
+    """Which rows of the checkpoint's tensor these are; None: all."""
+
+    @property
+    def whole_rows(self) -> int:
+        """Those of the checkpoint's tensor."""
+        return self.rows if self.share is None else self.share.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,8 @@ class MatrixSpec:
     """Of a model; None outside its layers."""
     experts: int = 1
     """So many experts' rows lie one below the other, and each multiplies the tokens that chose it."""
+    column_share: AxisShare | None = None
+    """Which columns of the checkpoint's tensors it has; None: all."""
 
     @property
     def name(self) -> str:
@@ -45,11 +55,17 @@ class MatrixSpec:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    @property
+    def whole_columns(self) -> int:
+        """Those of the checkpoint's tensors."""
+        return self.columns if self.column_share is None else self.column_share.whole
+
     def weight(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's rows."""
-        shape = (part.rows, self.columns)
+        shape, layouts = (part.rows, self.columns), (part.layout, part.gguf_layout)
+        share = _share(part.share, self.column_share)
         return TensorSpec(
-            f"{part.name}.weight", shape, "matrix", part.role, "weight", self.layer, part.layout, part.gguf_layout
+            f"{part.name}.weight", shape, "matrix", part.role, "weight", self.layer, *layouts, share=share
         )
 
     def bias_of(self, part: Part) -> TensorSpec:
@@ -57,7 +73,15 @@ class MatrixSpec:
         layouts = [AS_STORED if isinstance(one, Transposed) else one for one in (part.layout, part.gguf_layout)]
         layout, gguf_layout = layouts
         return TensorSpec(
-            f"{part.name}.bias", (part.rows,), "vector", part.role, "bias", self.layer, layout, gguf_layout
+            f"{part.name}.bias",
+            (part.rows,),
+            "vector",
+            part.role,
+            "bias",
+            self.layer,
+            layout,
+            gguf_layout,
+            share=_share(part.share, None),
         )
 
     def tensors(self) -> Iterator[TensorSpec]:
@@ -65,3 +89,7 @@ class MatrixSpec:
             yield self.weight(part)
             if self.bias:
                 yield self.bias_of(part)
+
+
+def _share(rows: AxisShare | None, columns: AxisShare | None) -> Share | None:
+    return None if rows is None and columns is None else Share(rows, columns)

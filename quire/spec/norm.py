@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quire.spec.layout import AS_STORED, Layout
-from quire.spec.tensor import TensorSpec
+from quire.spec.share import AxisShare, Share
+from quire.spec.tensor import Ending, TensorSpec
 
 NormKind = Literal["rms", "layer"]
 
@@ -29,14 +30,18 @@ class NormSpec:
     gguf_layout: Layout = AS_STORED
     one_a_head: str = ""
     """Name of each head's own tensor, where the rows of `shape` are tensors of their own; `{}` is the head's number."""
+    share: AxisShare | None = None
+    """Which of the checkpoint's heads, or numbers of a vector over all heads, these are; None: all."""
 
     def tensors(self) -> Iterator[TensorSpec]:
         layouts = (self.layout, self.gguf_layout)
         if self.one_a_head:
-            for head in range(self.shape[0]):
+            for head in range(self.shape[0]) if self.share is None else self.share.places():
                 name = f"{self.one_a_head.format(head)}.weight"
                 yield TensorSpec(name, self.shape[1:], "vector", f"{self.role}.{head}", "weight", self.layer)
             return
-        yield TensorSpec(f"{self.name}.weight", self.shape, "vector", self.role, "weight", self.layer, *layouts)
-        if self.bias:
-            yield TensorSpec(f"{self.name}.bias", self.shape, "vector", self.role, "bias", self.layer, *layouts)
+        share = None if self.share is None else Share(self.share)
+        endings: tuple[Ending, ...] = ("weight", "bias") if self.bias else ("weight",)
+        for ending in endings:
+            name = f"{self.name}.{ending}"
+            yield TensorSpec(name, self.shape, "vector", self.role, ending, self.layer, *layouts, share=share)

@@ -5,6 +5,7 @@ from math import prod
 from typing import Literal
 
 from quire.spec.layout import AS_STORED, Layout
+from quire.spec.share import Share
 
 Ending = Literal["weight", "bias"]
 Use = Literal["matrix", "vector"]
@@ -30,6 +31,8 @@ class TensorSpec:
     """Dtypes that it may be stored in, where it holds some of a quantized weight; empty: what its use allows."""
     optional: bool = False
     """Whether a checkpoint may lack it."""
+    share: Share | None = None
+    """What `shape` is of the checkpoint's tensor, where a rank takes some of it; None: all."""
 
     @property
     def num_elements(self) -> int:

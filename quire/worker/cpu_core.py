@@ -69,6 +69,12 @@ def _placement(resolved: Resolved) -> Placement:
     return placement(max(1, min(threads, int(limit)) if limit.isdecimal() and int(limit) else threads))
 
 
+def threads_of_rank(resolved: Resolved) -> int:
+    """Threads of torch for each of the ranks that share this machine's cores."""
+    threads = resolved.cpu_threads or _placement(resolved).threads
+    return max(1, threads // resolved.tensor_parallel_size)
+
+
 def _stay_with(chosen: Placement) -> None:
     """On several NUMA nodes, the thread that loads must be where the weights are to be, as those that compute are."""
     if chosen.cpus and hasattr(os, "sched_setaffinity"):

@@ -41,6 +41,22 @@ def this_device() -> "torch.device":
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
+def rank_device(rank: int) -> "torch.device":
+    """Each rank's own GPU, in the order in which they are visible; ranks on CPUs share theirs."""
+    import torch
+
+    return torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def num_devices() -> int | None:
+    """Of GPUs; None where there are none and any number of ranks can share the CPU."""
+    if not may_have_gpu():
+        return None
+    import torch
+
+    return torch.cuda.device_count() or None
+
+
 def used_memory(device: "torch.device") -> tuple[int, int]:
     """Bytes in use on a GPU, by whomever, and bytes it has; zeros for the CPU."""
     if device.type != "cuda":

@@ -31,12 +31,16 @@ from quire.models.loading.read_ahead import ReadAhead
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
+from quire.parallel.group import Group
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
+from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
+from quire.spec.rank import Place, rank_spec
+from quire.spec.share import Share
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
-from quire.worker.cpu_core import CpuCore, start_core
+from quire.worker.cpu_core import CpuCore, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
 from quire.worker.worker import Worker
 
@@ -62,18 +66,21 @@ def start_worker(
     clock: StartClock | None = None,
     core: CpuCore | None = None,
     memory: CoreMemory | None = None,
+    group: Group | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from.
+    started already, and `memory` that of a worker to go on from; `group` are the ranks that share the model.
     """
     clock = clock or StartClock()
     if resolved.cpu_core:
         core = core or start_core(path, resolved)  # looks at the files before they are opened
         # what is left to torch is small, and a second pool would take the cores from the first
         torch.set_num_threads(1)
+    elif group is not None and device.type == "cpu":
+        torch.set_num_threads(threads_of_rank(resolved))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
@@ -81,9 +88,12 @@ def start_worker(
     model = (
         _borrowed_model(described, resolved, device, clock)
         if resolved.uses_transformers
-        else _own_model(described, resolved, device, core, clock, progress, in_background=in_background)
+        else _own_model(described, resolved, device, core, clock, progress, group, in_background=in_background)
     )
-    sampling = SamplingState(resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars)
+    draws = group is None or group.is_first
+    sampling = SamplingState(
+        resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars, draws=draws
+    )
     if resolved.batch_invariant:
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
@@ -98,6 +108,7 @@ def start_worker(
         memory,
         kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
+        group=group,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -138,15 +149,19 @@ def _own_model(
     core: CpuCore | None,
     clock: StartClock,
     progress: Progress | None,
+    group: Group | None,
     *,
     in_background: bool,
 ) -> LanguageModel:
     """A model of one of quire's families, with its weights or with a gate that opens as they come."""
-    spec = described.matched.spec
-    checkpoint = None if resolved.random_weights else open_described(described)
+    spec, shares = described.matched.spec, dict[str, Share]()
+    if group is not None:
+        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain))
+        shares = _shares(spec, _schemes(described.matched, resolved))
+    checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, device, core), kept)
+    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, device, core), kept, group=group)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, _WEIGHTS_SEED)
@@ -167,6 +182,12 @@ def _own_model(
 
         compile_layers(model)
     return model
+
+
+def _shares(spec: ModelSpec, schemes: Schemes) -> dict[str, Share]:
+    """What a rank takes of tensors; of a part that is quantized it takes its share when that is put together."""
+    tensors = (tensor for tensor in spec.tensors() if tensor.name.removesuffix(".weight") not in schemes)
+    return {tensor.name: tensor.share for tensor in tensors if tensor.share is not None}
 
 
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:

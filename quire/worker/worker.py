@@ -23,6 +23,7 @@ from quire.ops.functional import (
     shared_prefix_attention,
 )
 from quire.ops.step_tensors import RowStates
+from quire.parallel.group import Group
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
@@ -38,6 +39,7 @@ from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
+from quire.worker.rank_sampler import RankSampler
 from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
@@ -65,12 +67,13 @@ class Worker:
         *,
         kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
+        group: Group | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well.
+        to do so as well. `group` are the ranks that compute the model together.
         """
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
@@ -82,6 +85,7 @@ class Worker:
             _kv_layer(self._storage, index, None if scales is None else scales[index])
             for index in range(len(model.layers))
         ]
+        self._model = model
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
@@ -94,10 +98,11 @@ class Worker:
         self._rows = Rows(
             limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device, states
         )
-        self._sampler = Sampler(sampling, self._rows.states.tokens)
-        self._constrained = ConstrainedSteps(
-            sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
-        )
+        sampler = Sampler(sampling, self._rows.states.tokens)
+        self._sampler = sampler if group is None else RankSampler(sampler, group)
+        # forced tokens would have to be told to other ranks
+        can_jump = device.type != "cuda" and group is None
+        self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
@@ -115,6 +120,11 @@ class Worker:
             self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share)
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the model's modules, as far as its weights have come."""
+        return sum(each.nbytes for each in (*self._model.buffers(), *self._model.parameters()))
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:

@@ -17,10 +17,10 @@ from quire.layers.quant.nf4 import read_nf4
 from quire.layers.quant.online import read_online
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors
-from quire.ops.cut_matrix import cut_rows
+from quire.ops.cut_matrix import cut_columns, cut_rows
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.layout import GroupedRows, PairedRows
-from quire.spec.matrix import Part
+from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import Method, WeightScheme
 
 _READ: dict[Method, Callable[[WeightScheme, Mapping[str, Tensor], str], QuantizedMatrix]] = {
@@ -38,12 +38,14 @@ _READ: dict[Method, Callable[[WeightScheme, Mapping[str, Tensor], str], Quantize
 class IncomingPart:
     """Tensors come in any order; `done` is called with the part when the last is there."""
 
-    def __init__(self, part: Part, columns: int, scheme: WeightScheme, done: Callable[[QuantizedMatrix], None]) -> None:
+    def __init__(
+        self, matrix: MatrixSpec, part: Part, scheme: WeightScheme, done: Callable[[QuantizedMatrix], None]
+    ) -> None:
+        self._matrix = matrix
         self._part = part
-        self._columns = columns
         self._scheme = scheme
         self._done = done
-        self._wanted = scheme.tensors(part.rows, columns)
+        self._wanted = scheme.tensors(part.whole_rows, matrix.whole_columns)
         self._tensors: dict[str, Tensor] = {}
 
     def expected(self) -> ExpectedTensors:
@@ -59,13 +61,24 @@ class IncomingPart:
     def _read(self, tensors: Mapping[str, Tensor]) -> QuantizedMatrix:
         part = self._part
         matrix = _READ[self._scheme.method](self._scheme, tensors, part.name)
-        if (matrix.rows, matrix.columns) != (part.rows, self._columns):
+        rows, columns = part.whole_rows, self._matrix.whole_columns
+        if (matrix.rows, matrix.columns) != (rows, columns):
             raise CheckpointError(
                 f"{part.name} holds a matrix [{matrix.rows}, {matrix.columns}], and the model's config asks for "
-                f"[{part.rows}, {self._columns}]; the weights and the config do not belong together."
+                f"[{rows}, {columns}]; the weights and the config do not belong together."
             )
         if matrix.activations == "one scale":
             matrix = replace(matrix, input_scale=tensors.get("input_scale", torch.ones(())).float().max())
         if isinstance(part.layout, PairedRows | GroupedRows):
             matrix = cut_rows(matrix, torch.tensor(part.layout.source_rows(), device=matrix.values.device))
+        return self._share(matrix)
+
+    def _share(self, matrix: QuantizedMatrix) -> QuantizedMatrix:
+        """What the rank takes of it: scales and codes of whole groups, whatever the files pack them into."""
+        rows, columns = self._part.share, self._matrix.column_share
+        if rows is not None:
+            matrix = cut_rows(matrix, torch.tensor(rows.places(), device=matrix.values.device))
+        if columns is not None:
+            (taken,) = columns.ranges
+            matrix = cut_columns(matrix, taken.start, taken.stop)
         return matrix

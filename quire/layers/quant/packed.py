@@ -31,7 +31,7 @@ class PackedWeight(Weight):
         self._packing = packing
         self._keep = keep
         self._incoming = {
-            number: IncomingPart(part, matrix.columns, schemes[part.name], partial(self._take_quantized, number))
+            number: IncomingPart(matrix, part, schemes[part.name], partial(self._take_quantized, number))
             for number, part in enumerate(matrix.parts)
             if part.name in schemes
         }

@@ -56,7 +56,7 @@ class QuantizedWeight(Weight):
         self._expand = expand
         self._batch_invariant = batch_invariant
         self._incoming = {
-            number: IncomingPart(part, matrix.columns, schemes[part.name], partial(self._take_part, number))
+            number: IncomingPart(matrix, part, schemes[part.name], partial(self._take_part, number))
             for number, part in enumerate(matrix.parts)
             if part.name in schemes
         }

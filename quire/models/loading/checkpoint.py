@@ -11,12 +11,13 @@ from quire.core.ggml_types import PACKED
 from quire.core.nearest import did_you_mean
 from quire.layers.stored import StoredTensor
 from quire.models.loading.described import DescribedModel, describe_local
-from quire.models.loading.layouts import laid_out
+from quire.models.loading.layouts import laid_out, laid_out_share
 from quire.models.loading.mapped_file import MappedFile
 from quire.models.loading.match import Found
 from quire.models.loading.quantization.schemes import Schemes
 from quire.ops.reference.gguf.dequantize import TYPES
 from quire.spec.model import ModelSpec
+from quire.spec.share import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,16 @@ class Checkpoint:
         config: Mapping[str, Any],
         source: str,
         schemes: Schemes | None = None,
+        shares: Mapping[str, Share] | None = None,
     ) -> None:
-        """`entries` are in the order of the files."""
+        """`entries` are in the order of the files; `shares` are what a rank takes of some tensors, by name."""
         self.spec = spec
         self.schemes = schemes or {}
         """Of the parts of matrices that are quantized."""
         self._entries = dict(entries)
         self._config = dict(config)
         self._source = source
+        self._shares = shares or {}
 
     @property
     def num_bytes(self) -> int:
@@ -60,14 +63,18 @@ class Checkpoint:
         return self.laid_out(self.raw(name))
 
     def raw(self, name: str) -> StoredTensor:
-        """One tensor as the file has it: its own pages, of which none is read yet."""
+        """One tensor as the file has it: its own pages, of which none is read yet; of a tensor that is shared between
+        ranks, the share, in quire's layout already.
+        """
         entry = self._entry(name)
         span = entry.found.span
-        return StoredTensor(name, span.dtype, span.shape, entry.file.tensor(span))
+        stored = StoredTensor(name, span.dtype, span.shape, entry.file.tensor(span))
+        share = self._shares.get(name)
+        return stored if share is None else laid_out_share(stored, entry.found.layout, share)
 
     def laid_out(self, raw: StoredTensor) -> StoredTensor:
         """A raw tensor, wherever its values are by now, in quire's layout."""
-        return laid_out(raw, self._entry(raw.name).found.layout)
+        return raw if raw.name in self._shares else laid_out(raw, self._entry(raw.name).found.layout)
 
     def config(self) -> dict[str, Any]:
         """What a config.json would say, or says."""
@@ -89,8 +96,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return open_described(describe_local(path, "quire"))
 
 
-def open_described(model: DescribedModel) -> Checkpoint:
-    """The files of a model whose headers were read."""
+def open_described(model: DescribedModel, shares: Mapping[str, Share] | None = None) -> Checkpoint:
+    """The files of a model whose headers were read; `shares` are what a rank takes of their tensors."""
     path = model.path
     if not model.has_weights:
         raise CheckpointError(f"{path} holds a config.json but no weights; download the .safetensors files as well.")
@@ -101,7 +108,7 @@ def open_described(model: DescribedModel) -> Checkpoint:
         file = model.files[found.span.name]
         mapped[file] = mapped.get(file) or MappedFile(file)
         entries[name] = Entry(mapped[file], found)
-    return Checkpoint(model.matched.spec, entries, model.config, str(path), model.matched.schemes)
+    return Checkpoint(model.matched.spec, entries, model.config, str(path), model.matched.schemes, shares)
 
 
 def _check_type(found: Found, path: Path) -> None:

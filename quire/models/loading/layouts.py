@@ -5,9 +5,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from quire.core.errors import ConfigError
+from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, StackedRows, Transposed
+from quire.spec.layout import AsStored, GroupedRows, Layout, MinusOne, PairedRows, StackedRows, Transposed
+from quire.spec.share import AxisShare, Share
 
 
 def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
@@ -23,6 +26,18 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _unstacked(stored, layout)
         case _:
             return _reordered(stored, layout.source_rows())
+
+
+def laid_out_share(stored: StoredTensor, layout: Layout, share: Share) -> StoredTensor:
+    """What a rank takes of the tensor as quire holds it. Only that is read of a file, except where packed rows have to
+    be turned into columns.
+    """
+    if isinstance(layout, PairedRows | GroupedRows | StackedRows) and share.rows is not None:
+        rows = layout.source_rows()
+        if len(rows) == share.rows.whole:
+            taken = _flat(stored, len(rows))
+            return _cut_columns(_taken_rows(taken, [rows[place] for place in share.rows.places()]), share.columns)
+    return _cut_columns(_cut_rows(laid_out(stored, layout), share.rows), share.columns)
 
 
 def as_file(values: Tensor, layout: Layout) -> Tensor:
@@ -41,10 +56,46 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:
     """Packed rows already lie one below the other."""
-    flat = replace(stored, shape=(stored.shape[0] * stored.shape[1], *stored.shape[2:]))
-    if not stored.is_quantized:
-        flat = replace(flat, data=stored.data.flatten(0, 1))
+    flat = _flat(stored, stored.shape[0] * stored.shape[1])
     return flat if layout.parts == 1 else _reordered(flat, layout.source_rows())
+
+
+def _flat(stored: StoredTensor, rows: int) -> StoredTensor:
+    """As so many rows, one below the other."""
+    if len(stored.shape) < 3:
+        return stored
+    flat = replace(stored, shape=(rows, *stored.shape[2:]))
+    return flat if stored.is_quantized else replace(flat, data=stored.data.flatten(0, 1))
+
+
+def _taken_rows(stored: StoredTensor, rows: list[int]) -> StoredTensor:
+    data = stored.data.index_select(0, torch.tensor(rows, device=stored.data.device))
+    return replace(stored, shape=(len(rows), *stored.shape[1:]), data=data)
+
+
+def _cut_rows(stored: StoredTensor, share: AxisShare | None) -> StoredTensor:
+    if share is None:
+        return stored
+    slices = [stored.data[taken.start : taken.stop] for taken in share.ranges]
+    data = slices[0] if len(slices) == 1 else torch.cat(slices)
+    return replace(stored, shape=(share.size, *stored.shape[1:]), data=data)
+
+
+def _cut_columns(stored: StoredTensor, share: AxisShare | None) -> StoredTensor:
+    if share is None:
+        return stored
+    (taken,) = share.ranges
+    start, stop = taken.start, taken.stop
+    if stored.is_quantized:
+        kind = PACKED[stored.kind]
+        if start % kind.block or stop % kind.block:
+            raise ConfigError(
+                f"{stored.name} is {stored.kind}, whose columns come in blocks of {kind.block}, and a rank's part would "
+                f"be columns {start} to {stop} of {share.whole}; use a --tensor-parallel-size whose parts hold whole "
+                "blocks, or plain weights."
+            )
+        start, stop = kind.bytes_of(start), kind.bytes_of(stop)
+    return replace(stored, shape=(stored.shape[0], len(taken)), data=stored.data[:, start:stop])
 
 
 def _reordered(stored: StoredTensor, rows: list[int]) -> StoredTensor:

@@ -1,0 +1,206 @@
+"""The workers of one model as processes of this host: the first rank inside the engine's, the others beside it.
+
+All ranks run the same plans in lockstep and wait for each other within a step. So a rank that dies, throws or hangs
+cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends then, with
+an error that names the rank, and whoever supervises it starts another.
+"""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quire.config.observe import ObserveConfig
+from quire.config.resolved import Resolved
+from quire.core.errors import CheckpointError, ConfigError, QuireError
+from quire.core.plan import StepPlan
+from quire.executor.base import Executor, StepHandle
+from quire.executor.inline import InlineExecutor, inline
+from quire.executor.rank_messages import Failed, RankSettings, Ready, RunStep, WarmUp, decode_answer, frame, receive
+from quire.observe.start_clock import StartClock
+from quire.worker.device import num_devices
+from quire.worker.start_rank import start_rank
+
+if TYPE_CHECKING:
+    from quire.parallel.group import Group
+    from quire.worker.start import Grammars, Progress
+
+_log = logging.getLogger(__name__)
+_CHILD = "quire.executor.rank_child"
+_END_SECONDS = 5.0
+"""What a rank that was told to end may take before it is killed."""
+_LAST_WORDS_SECONDS = 2.0
+"""What one that fails may take to say why, after others have felt it."""
+
+
+class RankLost(RuntimeError):
+    """A rank of the model is gone, or not where the others are: the engine cannot go on."""
+
+
+class RankProcess:
+    """Another rank, seen from the first."""
+
+    def __init__(self, settings: RankSettings) -> None:
+        self.rank = settings.rank
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _CHILD, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+            )
+        self.send(frame(settings))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, data: bytes) -> None:
+        with suppress(OSError):  # it is gone; who waits for it will hear
+            self._connection.sendall(data)
+
+    def wait_until_ready(self) -> Ready:
+        """Raises what kept it from starting."""
+        data = receive(self._connection)
+        answer = None if data is None else decode_answer(data)
+        if isinstance(answer, Ready):
+            return answer
+        if isinstance(answer, Failed):
+            raise _error_of(answer)(f"rank {self.rank}: {answer.message}")
+        raise RankLost(f"rank {self.rank} ended while it started ({self._exit()})")
+
+    def trouble(self, patience: float) -> str | None:
+        """Why it is gone or about to go, if it is."""
+        self._connection.settimeout(patience)
+        with suppress(OSError):
+            data = receive(self._connection)
+            if data is not None:
+                answer = decode_answer(data)
+                if isinstance(answer, Failed):
+                    return f"it threw {answer.kind}: {answer.message}"
+            return self._exit()
+        return None
+
+    def close(self) -> None:
+        """It ends by itself when nobody can send it anything, and by force if it does not."""
+        self._connection.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _exit(self) -> str:
+        try:
+            code = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+class ProcessExecutor(Executor):
+    """Gives every step to all ranks; results are the first one's."""
+
+    def __init__(self, first: InlineExecutor, others: Sequence[RankProcess], group: "Group") -> None:
+        self._first = first
+        self._others = list(others)
+        self._group = group
+        self.max_in_flight = first.max_in_flight
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes of other ranks."""
+        return [other.pid for other in self._others]
+
+    def execute(self, plan: StepPlan) -> StepHandle:
+        self._tell_others(frame(RunStep(plan)))
+        return self._first.execute(plan)
+
+    def warm_up(self) -> bool:
+        self._tell_others(frame(WarmUp()))
+        return self._first.warm_up()
+
+    def device_memory(self) -> tuple[int, int]:
+        return self._first.device_memory()
+
+    def reset(self) -> None:
+        """There is no way back into step."""
+        raise RankLost(self._what_happened())
+
+    def close(self) -> None:
+        self._group.close()
+        for other in self._others:
+            other.close()
+        self._others.clear()
+        self._first.close()
+
+    def _tell_others(self, data: bytes) -> None:
+        for other in self._others:
+            other.send(data)
+
+    def _what_happened(self) -> str:
+        patience = _LAST_WORDS_SECONDS
+        for other in self._others:
+            trouble = other.trouble(patience)
+            if trouble is not None:
+                return f"rank {other.rank} (process {other.pid}) is lost: {trouble}"
+            patience = 0.1
+        ranks = ", ".join(str(other.rank) for other in self._others)
+        return (
+            f"rank 0 threw in a step, or waited in vain for rank {ranks}, which neither ended nor threw; ranks that are "
+            "not in step cannot go on"
+        )
+
+
+def start_processes(
+    path: Path,
+    resolved: Resolved,
+    *,
+    observe: ObserveConfig,
+    seed: int = 0,
+    progress: "Progress | None" = None,
+    grammars: "Grammars | None" = None,
+    clock: StartClock | None = None,
+) -> ProcessExecutor:
+    """An executor with the model at `path` over as many ranks as the settings say."""
+    ranks = resolved.tensor_parallel_size
+    _check_devices(ranks)
+    others: list[RankProcess] = []
+    with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder:
+        meeting = os.path.join(folder, "meeting")
+        try:
+            for rank in range(1, ranks):
+                others.append(RankProcess(RankSettings(rank, str(path), resolved, meeting, seed, observe)))
+            worker, group = start_rank(
+                path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
+            )
+            for other in others:
+                ready = other.wait_until_ready()
+                _log.info("rank %d is process %d, with %d bytes of weights", other.rank, other.pid, ready.weight_bytes)
+        except BaseException:
+            for other in others:
+                other.close()
+            raise
+    return ProcessExecutor(inline(worker), others, group)
+
+
+def _check_devices(ranks: int) -> None:
+    devices = num_devices()
+    if devices is not None and devices < ranks:
+        raise ConfigError(
+            f"--tensor-parallel-size is {ranks}, but {devices} GPU{'s are' if devices > 1 else ' is'} visible here; "
+            "lower it, or let more be seen (CUDA_VISIBLE_DEVICES)."
+        )
+
+
+def _error_of(failed: Failed) -> type[Exception]:
+    """Errors of the model and of settings stay what they are; all others are a lost rank."""
+    known: dict[str, type[QuireError]] = {each.__name__: each for each in (ConfigError, CheckpointError)}
+    return known.get(failed.kind, RankLost)

@@ -1,0 +1,88 @@
+"""The process of a rank other than the first: it takes its part of the model and runs every plan that it is sent.
+
+It ends by itself when the process that started it is gone: standard input is a pipe that one holds open.
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from quire.executor.rank_messages import (
+    Failed,
+    RankSettings,
+    Ready,
+    RunStep,
+    decode_command,
+    decode_settings,
+    frame,
+    receive,
+)
+from quire.observe.logs import configure_logging
+
+if TYPE_CHECKING:
+    from quire.parallel.group import Group
+    from quire.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+_MOST_CHARACTERS = 2000
+
+
+def main() -> int:
+    """Serve over the socket whose number is the one argument; 0 when that is closed."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the first rank decides when to end
+        signal.signal(number, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    Thread(target=_end_with_the_first, name="quire-first-rank-watch", daemon=True).start()
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        data = receive(connection)
+        if data is None:
+            return 0
+        settings = decode_settings(data)
+        configure_logging(settings.observe, mark=f"rank {settings.rank}")
+        try:
+            worker, group = _start(settings)
+            connection.sendall(frame(Ready(worker.weight_bytes)))
+            _serve(worker, connection)
+            group.close()
+        except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
+            _log.exception("this rank ends")
+            with suppress(OSError):
+                connection.sendall(frame(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS])))
+            return 1
+    return 0
+
+
+def _start(settings: RankSettings) -> "tuple[Worker, Group]":
+    from quire.worker.start_rank import start_rank
+
+    return start_rank(
+        Path(settings.path), settings.resolved, settings.rank, settings.meeting, seed=settings.seed
+    )
+
+
+def _serve(worker: "Worker", connection: socket.socket) -> None:
+    while (data := receive(connection)) is not None:
+        command = decode_command(data)
+        if isinstance(command, RunStep):
+            worker.start(command.plan)
+        else:
+            worker.warm_up()
+
+
+def _end_with_the_first() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # threads of collectives whose other end is gone have nothing left to wait for

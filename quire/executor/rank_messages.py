@@ -1,0 +1,81 @@
+"""What the first rank's process and the others' say to each other: msgpack in frames, over a socket pair. No pickle."""
+
+import socket
+import struct
+
+import msgspec
+
+from quire.config.observe import ObserveConfig
+from quire.config.resolved import Resolved
+from quire.core.plan import StepPlan
+
+_LENGTH = struct.Struct("<I")
+
+
+class RankSettings(msgspec.Struct, frozen=True):
+    """What a rank's process starts with."""
+
+    rank: int
+    path: str
+    """Of the model's files."""
+    resolved: Resolved
+    meeting: str
+    """The file where ranks find each other."""
+    seed: int
+    observe: ObserveConfig
+
+
+class RunStep(msgspec.Struct, frozen=True, tag="step"):
+    """Compute a step together with all other ranks."""
+
+    plan: StepPlan
+
+
+class WarmUp(msgspec.Struct, frozen=True, tag="warm_up"):
+    """Do one piece of the warm-up, as all ranks do now."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The rank has its part of the model."""
+
+    weight_bytes: int
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The rank is about to end, and why."""
+
+    kind: str
+    """Of the error: its class."""
+    message: str
+
+
+Command = RunStep | WarmUp
+Answer = Ready | Failed
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_settings = msgspec.msgpack.Decoder(RankSettings).decode
+decode_command = msgspec.msgpack.Decoder(Command).decode
+decode_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+def frame(message: object) -> bytes:
+    """A message as it is sent, to however many ranks."""
+    data = _encode(message)
+    return _LENGTH.pack(len(data)) + data
+
+
+def receive(connection: socket.socket) -> bytes | None:
+    """The next message; None where the other side has closed."""
+    head = _exactly(connection, _LENGTH.size)
+    return None if head is None else _exactly(connection, _LENGTH.unpack(head)[0])
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    data = bytearray(size)
+    view, filled = memoryview(data), 0
+    while filled < size:
+        count = connection.recv_into(view[filled:])
+        if count == 0:
+            return None
+        filled += count
+    return bytes(data)

@@ -1,0 +1,26 @@
+"""VocabularyShare: the words of one rank; a token's vector comes from the rank that has its word."""
+
+import torch
+from torch import Tensor
+
+from quire.layers.embedding import Embedding
+from quire.layers.policy import WeightPolicy
+from quire.spec.matrix import MatrixSpec
+
+
+class VocabularyShare(Embedding):
+    """An embedding of which every rank has a run of rows. As a head it gives the logits of these alone."""
+
+    def __init__(self, matrix: MatrixSpec, policy: WeightPolicy) -> None:
+        super().__init__(matrix, policy)
+        assert policy.group is not None
+        share = matrix.parts[0].share
+        assert share is not None, "the words are cut"
+        self._group = policy.group
+        (self._taken,) = share.ranges
+
+    def forward(self, ids: Tensor) -> Tensor:
+        place = ids - self._taken.start
+        is_here = (place >= 0) & (place < len(self._taken))
+        found = super().forward(torch.where(is_here, place, 0))
+        return self._group.all_reduce(torch.where(is_here.unsqueeze(-1), found, 0))

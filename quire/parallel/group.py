@@ -1,0 +1,70 @@
+"""Group: the ranks that compute one model together, and what passes between them. A model on its own has none."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.functional import pad
+
+from quire.spec.share import even_share
+
+FIRST = 0
+"""The rank that samples, and that all results come from."""
+
+
+class Group:
+    """One rank's view. All ranks make the same calls in the same order; each returns when this rank has its result, or
+    on a GPU when the device is to have it.
+    """
+
+    def __init__(self, rank: int, size: int, backend: Any) -> None:
+        """`backend` is one of torch's process groups; torch's global one is left alone, since a process may be part of
+        several models.
+        """
+        self.rank = rank
+        self.size = size
+        self._backend = backend
+        self._sum = dist.AllreduceOptions()
+        self._sum.reduceOp = dist.ReduceOp.SUM
+        self._from_first = dist.BroadcastOptions()
+        self._from_first.rootRank = FIRST
+        self._to_first = dist.GatherOptions()
+        self._to_first.rootRank = FIRST
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == FIRST
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum over all ranks, in place: the same bits on every rank."""
+        x = x.contiguous()
+        self._backend.allreduce([x], self._sum).wait()
+        return x
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        """The first rank's, in place."""
+        self._backend.broadcast([x], self._from_first).wait()
+        return x
+
+    def gather_columns(self, x: Tensor, whole: int) -> Tensor:
+        """[rows, whole] on the first rank: all ranks' even shares of the columns side by side. Others get zeros of that
+        shape, which take no memory.
+        """
+        shares = [even_share(whole, rank, self.size) for rank in range(self.size)]
+        widest = len(shares[0])  # pieces of a gather are of one size
+        x = x.contiguous() if x.shape[1] == widest else pad(x, (0, widest - x.shape[1]))
+        if not self.is_first:
+            self._backend.gather([], [x], self._to_first).wait()
+            return x.new_zeros(()).expand(len(x), whole)
+        pieces = [torch.empty_like(x) for _ in shares]
+        self._backend.gather([pieces], [x], self._to_first).wait()
+        return torch.cat([piece[:, : len(share)] for piece, share in zip(pieces, shares, strict=True)], dim=1)
+
+    def close(self) -> None:
+        """Let go of the others, in whatever state they are. Nothing can be called after it."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.abort()
+            backend.shutdown()
+

@@ -1,0 +1,41 @@
+"""How the ranks of a model find each other: a file in a folder that only this user can open, on one host."""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from quire.core.errors import ConfigError
+from quire.parallel.group import Group
+
+_LOOPBACK = "lo"
+PATIENCE = 120.0
+"""Seconds that a rank waits for the others in one call. They compute the same, so that they come at about the same
+time; the first calls wait for kernels that a rank compiles."""
+
+
+def meet(rank: int, ranks: int, file: str, device: torch.device, patience: float = PATIENCE) -> Group:
+    """Wait for the others at `file`, which none of them has made yet; GPUs speak NCCL, CPUs gloo over loopback."""
+    store = dist.FileStore(file, ranks)
+    make = _nccl if device.type == "cuda" else _gloo
+    return Group(rank, ranks, make(store, rank, ranks, timedelta(seconds=patience)))
+
+
+def _gloo(store: dist.Store, rank: int, ranks: int, patience: timedelta) -> dist.ProcessGroup:
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = patience
+    # left to itself it asks what this host is called, and the answer may be an address that nobody listens at
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", _LOOPBACK)
+    options._devices = [dist.ProcessGroupGloo.create_device(interface=interface)]
+    return dist.ProcessGroupGloo(store, rank, ranks, options)
+
+
+def _nccl(store: dist.Store, rank: int, ranks: int, patience: timedelta) -> dist.ProcessGroup:
+    if not dist.is_nccl_available():
+        raise ConfigError(
+            "--tensor-parallel-size above 1 on GPUs needs NCCL, which this build of torch has not; install one that has."
+        )
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = patience
+    return dist.ProcessGroupNCCL(store, rank, ranks, options)

@@ -1,0 +1,139 @@
+"""From a model's spec to that of one rank's part of it: a smaller model, whose tensors say what they take of the whole.
+
+Attention is cut by heads, an MLP and every expert inside itself, words and head by vocabulary. What is neither is whole
+on every rank: norms of the stream, routers, positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quire.core.errors import ConfigError
+from quire.spec.experts import ExpertsSpec
+from quire.spec.layer import AttentionSpec, HeadNormsSpec, LayerSpec
+from quire.spec.matrix import MatrixSpec
+from quire.spec.mlp import MlpSpec
+from quire.spec.model import ModelSpec
+from quire.spec.norm import NormSpec
+from quire.spec.share import AxisShare, cut_parts, even_share
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of a model's ranks, and the columns of stored matrices that cannot be taken apart (`grain`)."""
+
+    rank: int
+    ranks: int
+    grain: int = 1
+
+    def share(self, whole: int) -> range:
+        return even_share(whole, self.rank, self.ranks, self.grain)
+
+
+def rank_spec(spec: ModelSpec, place: Place) -> ModelSpec:
+    """One rank's part; all of it where there is but one. `vocab_size` stays that of all ranks together."""
+    if place.ranks == 1:
+        return spec
+    vocabulary = [even_share(spec.vocab_size, place.rank, place.ranks)]
+    return replace(
+        spec,
+        layers=tuple(rank_layer(layer, place) for layer in spec.layers),
+        embedding=replace(spec.embedding, words=_cut_rows(spec.embedding.words, vocabulary)),
+        head=None if spec.head is None else _cut_rows(spec.head, vocabulary),
+    )
+
+
+def rank_layer(layer: LayerSpec, place: Place) -> LayerSpec:
+    """One rank's part of a layer."""
+    if place.ranks == 1:
+        return layer
+    if type(layer.attention) is not AttentionSpec:
+        raise ConfigError(
+            f"--tensor-parallel-size is {place.ranks}, but this model has layers with {type(layer.attention).__name__}, "
+            "which quire cannot cut yet; leave it at 1."
+        )
+    mlp = _experts(layer.mlp, place) if isinstance(layer.mlp, ExpertsSpec) else _mlp(layer.mlp, place)
+    return replace(layer, attention=_attention(layer.attention, place), mlp=mlp)
+
+
+def heads_of(num_heads: int, place: Place) -> range:
+    """Heads of a rank; where there are more ranks than heads, several ranks have the same one."""
+    if num_heads < place.ranks:
+        head = place.rank * num_heads // place.ranks
+        return range(head, head + 1)
+    each = num_heads // place.ranks
+    return range(place.rank * each, (place.rank + 1) * each)
+
+
+def _attention(spec: AttentionSpec, place: Place) -> AttentionSpec:
+    heads, kv_heads = heads_of(spec.num_heads, place), heads_of(spec.num_kv_heads, place)
+    size = spec.head_dim
+    queries, keys = _times(heads, size), _times(kv_heads, size)
+    first_key = spec.num_heads * size
+    first_value = first_key + spec.num_kv_heads * size
+    rows = [queries, _moved(keys, first_key), _moved(keys, first_value)]
+    norms = spec.head_norms
+    return replace(
+        spec,
+        qkv=_cut_rows(spec.qkv, rows),
+        out=_cut_columns(spec.out, queries, place),
+        num_heads=len(heads),
+        num_kv_heads=len(kv_heads),
+        head_norms=None if norms is None else _head_norms(norms, heads, kv_heads, size),
+    )
+
+
+def _head_norms(spec: HeadNormsSpec, heads: range, kv_heads: range, size: int) -> HeadNormsSpec:
+    """One weight for all heads is whole everywhere; where each has its own, it goes with its head."""
+    if spec.span == "all":
+        query, key = _cut_norm(spec.query, _times(heads, size)), _cut_norm(spec.key, _times(kv_heads, size))
+        return replace(spec, query=query, key=key)
+    cut = [
+        _cut_norm(norm, taken) if len(norm.shape) == 2 else norm
+        for norm, taken in ((spec.query, heads), (spec.key, kv_heads))
+    ]
+    return replace(spec, query=cut[0], key=cut[1])
+
+
+def _mlp(spec: MlpSpec, place: Place) -> MlpSpec:
+    size = spec.down.columns
+    taken = place.share(size)
+    above = [_moved(taken, first) for first in range(0, spec.up.rows, size)]
+    return replace(spec, up=_cut_rows(spec.up, above), down=_cut_columns(spec.down, taken, place))
+
+
+def _experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
+    """Every rank has some of every expert, so that all have equally much to do, whatever tokens choose."""
+    taken = place.share(spec.size)
+    above = [_moved(taken, first) for first in range(0, spec.up.rows, spec.size)]
+    return replace(
+        spec,
+        up=_cut_rows(spec.up, above),
+        down=_cut_columns(spec.down, taken, place),
+        shared=None if spec.shared is None else _mlp(spec.shared, place),
+    )
+
+
+def _cut_rows(matrix: MatrixSpec, rows: Sequence[range]) -> MatrixSpec:
+    """These rows of all parts together; a bias goes with its rows."""
+    shares = cut_parts([part.rows for part in matrix.parts], rows)
+    parts = [replace(part, rows=share.size, share=share) for part, share in zip(matrix.parts, shares, strict=True)]
+    return replace(matrix, parts=tuple(parts))
+
+
+def _cut_columns(matrix: MatrixSpec, columns: range, place: Place) -> MatrixSpec:
+    """Outputs are sums over ranks, so that the bias is the first rank's alone."""
+    share = AxisShare(matrix.columns, (columns,))
+    return replace(matrix, columns=len(columns), column_share=share, bias=matrix.bias and place.rank == 0)
+
+
+def _cut_norm(norm: NormSpec, taken: range) -> NormSpec:
+    share = AxisShare(norm.shape[0], (taken,))
+    return replace(norm, shape=(len(taken), *norm.shape[1:]), share=share)
+
+
+def _times(places: range, size: int) -> range:
+    return range(places.start * size, places.stop * size)
+
+
+def _moved(places: range, by: int) -> range:
+    return range(places.start + by, places.stop + by)

@@ -1,0 +1,52 @@
+"""Shares: what one rank of a tensor parallel model takes of a tensor. Plain numbers; `models/loading` cuts by them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AxisShare:
+    """Some of an axis's `whole` places: these ranges of them, one after the other, in the order that quire holds."""
+
+    whole: int
+    ranges: tuple[range, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.ranges))
+
+    def places(self) -> list[int]:
+        """Every place that it takes."""
+        return [place for taken in self.ranges for place in taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of a tensor: None takes all of an axis."""
+
+    rows: AxisShare | None = None
+    columns: AxisShare | None = None
+
+
+def even_share(whole: int, rank: int, ranks: int, grain: int = 1) -> range:
+    """A rank's part of `whole` places: all ranks have equally many, the first ones one more where that cannot be.
+
+    Parts begin at multiples of `grain`, unless there are too few of these for all ranks.
+    """
+    if whole % grain or whole < grain * ranks:
+        grain = 1
+    each, more = divmod(whole // grain, ranks)
+    start = rank * each + min(rank, more)
+    return range(start * grain, (start + each + (rank < more)) * grain)
+
+
+def cut_parts(sizes: Sequence[int], taken: Sequence[range]) -> list[AxisShare]:
+    """Parts of these sizes lie one after the other: what is taken of each, where `taken` are ranges over them all."""
+    shares: list[AxisShare] = []
+    first = 0
+    for size in sizes:
+        inside = (range(max(each.start, first), min(each.stop, first + size)) for each in taken)
+        ranges = tuple(range(each.start - first, each.stop - first) for each in inside if each)
+        shares.append(AxisShare(size, ranges))
+        first += size
+    return shares

@@ -1,0 +1,56 @@
+"""From a checkpoint to the worker of one rank: it meets the others, takes its part of the model and runs what it is
+given."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quire.config.resolved import Resolved
+from quire.observe.start_clock import StartClock
+from quire.worker.device import rank_device
+
+if TYPE_CHECKING:
+    from quire.parallel.group import Group
+    from quire.worker.start import Grammars, Progress
+    from quire.worker.worker import Worker
+
+
+def start_rank(
+    path: Path,
+    resolved: Resolved,
+    rank: int,
+    meeting: str,
+    *,
+    seed: int = 0,
+    progress: "Progress | None" = None,
+    grammars: "Grammars | None" = None,
+    clock: StartClock | None = None,
+) -> "tuple[Worker, Group]":
+    """Of the model at `path`; ranks find each other at the file `meeting`. Only the first needs `grammars`."""
+    import torch
+
+    from quire.parallel.meeting import meet
+    from quire.worker.start import start_worker
+
+    clock = clock or StartClock()
+    clock.done("importing torch")
+    device = rank_device(rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # kernels are launched where the current device is
+    group = meet(rank, resolved.tensor_parallel_size, meeting, device)
+    clock.done("meeting other ranks")
+    try:
+        # nothing is loaded in the background: a rank that waits for a layer would keep the others waiting in a step
+        worker = start_worker(
+            path,
+            resolved,
+            device=device,
+            seed=seed,
+            progress=progress,
+            grammars=grammars,
+            clock=clock,
+            group=group,
+        )
+    except BaseException:
+        group.close()
+        raise
+    return worker, group
