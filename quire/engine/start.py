@@ -147,8 +147,8 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
     stages = asked.parallel.pipeline_parallel_size
     if stages != 1:
         raise ConfigError(
-            f"--pipeline-parallel-size is {stages}; running layers on several devices is not built yet, so it must be 1 "
-            "(`quire plan` takes more, and --tensor-parallel-size runs)"
+            f"--pipeline-parallel-size is {stages}; layers on several devices are not built yet, so it must be 1 "
+            "(`quire plan` takes more, and --tensor-parallel-size shares every layer)"
         )
     if asked.parallel.distributed_executor_backend == "ray":
         raise ConfigError(

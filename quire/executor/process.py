@@ -154,8 +154,8 @@ class ProcessExecutor(Executor):
             patience = 0.1
         ranks = ", ".join(str(other.rank) for other in self._others)
         return (
-            f"rank 0 threw in a step, or waited in vain for rank {ranks}, which neither ended nor threw; ranks that are "
-            "not in step cannot go on"
+            f"rank 0 threw in a step, or waited in vain for rank {ranks}, which neither ended nor threw; ranks that "
+            "are not in step cannot go on"
         )
 
 
@@ -177,7 +177,8 @@ def start_processes(
         meeting = os.path.join(folder, "meeting")
         try:
             for rank in range(1, ranks):
-                others.append(RankProcess(RankSettings(rank, str(path), resolved, meeting, seed, observe)))
+                settings = RankSettings(rank, str(path), resolved, meeting, seed, observe)
+                others.append(RankProcess(settings))
             worker, group = start_rank(
                 path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
             )

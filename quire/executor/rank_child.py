@@ -41,33 +41,36 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     Thread(target=_end_with_the_first, name="quire-first-rank-watch", daemon=True).start()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        data = receive(connection)
-        if data is None:
-            return 0
-        settings = decode_settings(data)
-        configure_logging(settings.observe, mark=f"rank {settings.rank}")
-        try:
-            worker, group = _start(settings)
-            connection.sendall(frame(Ready(worker.weight_bytes)))
-            _serve(worker, connection)
-            group.close()
-        except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
-            _log.exception("this rank ends")
-            with suppress(OSError):
-                connection.sendall(frame(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS])))
-            return 1
+        return serve(connection)
+
+
+def serve(connection: socket.socket) -> int:
+    """Be the rank that the first message says until the connection is closed; 0 unless something was thrown."""
+    data = receive(connection)
+    if data is None:
+        return 0
+    settings = decode_settings(data)
+    configure_logging(settings.observe, mark=f"rank {settings.rank}")
+    try:
+        worker, group = _start(settings)
+        connection.sendall(frame(Ready(worker.weight_bytes)))
+        _run(worker, connection)
+        group.close()
+    except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
+        _log.exception("this rank ends")
+        with suppress(OSError):
+            connection.sendall(frame(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS])))
+        return 1
     return 0
 
 
 def _start(settings: RankSettings) -> "tuple[Worker, Group]":
     from quire.worker.start_rank import start_rank
 
-    return start_rank(
-        Path(settings.path), settings.resolved, settings.rank, settings.meeting, seed=settings.seed
-    )
+    return start_rank(Path(settings.path), settings.resolved, settings.rank, settings.meeting, seed=settings.seed)
 
 
-def _serve(worker: "Worker", connection: socket.socket) -> None:
+def _run(worker: "Worker", connection: socket.socket) -> None:
     while (data := receive(connection)) is not None:
         command = decode_command(data)
         if isinstance(command, RunStep):

@@ -26,7 +26,7 @@ class Group:
         self.size = size
         self._backend = backend
         self._sum = dist.AllreduceOptions()
-        self._sum.reduceOp = dist.ReduceOp.SUM
+        self._sum.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
         self._from_first = dist.BroadcastOptions()
         self._from_first.rootRank = FIRST
         self._to_first = dist.GatherOptions()
@@ -67,4 +67,3 @@ class Group:
         if backend is not None:
             backend.abort()
             backend.shutdown()
-

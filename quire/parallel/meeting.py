@@ -2,9 +2,11 @@
 
 import os
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from quire.core.errors import ConfigError
 from quire.parallel.group import Group
@@ -17,24 +19,25 @@ time; the first calls wait for kernels that a rank compiles."""
 
 def meet(rank: int, ranks: int, file: str, device: torch.device, patience: float = PATIENCE) -> Group:
     """Wait for the others at `file`, which none of them has made yet; GPUs speak NCCL, CPUs gloo over loopback."""
-    store = dist.FileStore(file, ranks)
+    store = FileStore(file, ranks)
     make = _nccl if device.type == "cuda" else _gloo
     return Group(rank, ranks, make(store, rank, ranks, timedelta(seconds=patience)))
 
 
-def _gloo(store: dist.Store, rank: int, ranks: int, patience: timedelta) -> dist.ProcessGroup:
-    options = dist.ProcessGroupGloo._Options()
+def _gloo(store: Any, rank: int, ranks: int, patience: timedelta) -> Any:
+    gloo: Any = dist.ProcessGroupGloo  # its stubs lack the options
+    options = gloo._Options()
     options._timeout = patience
     # left to itself it asks what this host is called, and the answer may be an address that nobody listens at
     interface = os.environ.get("GLOO_SOCKET_IFNAME", _LOOPBACK)
-    options._devices = [dist.ProcessGroupGloo.create_device(interface=interface)]
-    return dist.ProcessGroupGloo(store, rank, ranks, options)
+    options._devices = [gloo.create_device(interface=interface)]
+    return gloo(store, rank, ranks, options)
 
 
-def _nccl(store: dist.Store, rank: int, ranks: int, patience: timedelta) -> dist.ProcessGroup:
+def _nccl(store: Any, rank: int, ranks: int, patience: timedelta) -> Any:
     if not dist.is_nccl_available():
         raise ConfigError(
-            "--tensor-parallel-size above 1 on GPUs needs NCCL, which this build of torch has not; install one that has."
+            "--tensor-parallel-size above 1 needs NCCL on GPUs, which this build of torch lacks; install one with it."
         )
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = patience

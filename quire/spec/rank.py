@@ -48,8 +48,8 @@ def rank_layer(layer: LayerSpec, place: Place) -> LayerSpec:
         return layer
     if type(layer.attention) is not AttentionSpec:
         raise ConfigError(
-            f"--tensor-parallel-size is {place.ranks}, but this model has layers with {type(layer.attention).__name__}, "
-            "which quire cannot cut yet; leave it at 1."
+            f"--tensor-parallel-size is {place.ranks}, but this model has layers with "
+            f"{type(layer.attention).__name__}, which quire cannot cut yet; leave it at 1."
         )
     mlp = _experts(layer.mlp, place) if isinstance(layer.mlp, ExpertsSpec) else _mlp(layer.mlp, place)
     return replace(layer, attention=_attention(layer.attention, place), mlp=mlp)

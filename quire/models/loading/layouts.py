@@ -90,9 +90,9 @@ def _cut_columns(stored: StoredTensor, share: AxisShare | None) -> StoredTensor:
         kind = PACKED[stored.kind]
         if start % kind.block or stop % kind.block:
             raise ConfigError(
-                f"{stored.name} is {stored.kind}, whose columns come in blocks of {kind.block}, and a rank's part would "
-                f"be columns {start} to {stop} of {share.whole}; use a --tensor-parallel-size whose parts hold whole "
-                "blocks, or plain weights."
+                f"{stored.name} is {stored.kind}, whose columns come in blocks of {kind.block}, and a rank's part "
+                f"would be columns {start} to {stop} of {share.whole}; use a --tensor-parallel-size whose parts hold "
+                "whole blocks, or plain weights."
             )
         start, stop = kind.bytes_of(start), kind.bytes_of(stop)
     return replace(stored, shape=(stored.shape[0], len(taken)), data=stored.data[:, start:stop])

@@ -1,0 +1,137 @@
+"""Engines of several ranks for tests: real processes over gloo, which serve one model after the other."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.core.prompt import Prompt
+from quire.core.request import Request
+from quire.core.sampling_params import SamplingParams
+from quire.engine.assemble import make_scheduler
+from quire.engine.loop import EngineLoop
+from quire.executor.base import Executor
+from quire.executor.inline import inline
+from quire.executor.process import ProcessExecutor, RankProcess
+from quire.executor.rank_messages import RankSettings, frame
+from quire.models.loading.header import read_model_facts
+from quire.worker.device import cpu_facts
+from quire.worker.start import start_worker
+from quire.worker.start_rank import start_rank
+
+
+class ServedRank(RankProcess):
+    """A rank in a process that outlives it."""
+
+    def __init__(self, settings: RankSettings, address: str, process: "subprocess.Popen[bytes]") -> None:
+        self.rank = settings.rank
+        self._process = process
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(address)
+        self.send(frame(settings))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class OtherRanks:
+    """Processes for the ranks 1, 2 … of whatever model is run next."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._addresses = [str(folder / f"rank-{rank}") for rank in range(1, count + 1)]
+        self._processes = [_listening(address) for address in self._addresses]
+
+    def start(self, settings: RankSettings) -> ServedRank:
+        place = settings.rank - 1
+        return ServedRank(settings, self._addresses[place], self._processes[place])
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def _listening(address: str) -> "subprocess.Popen[bytes]":
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        number = listener.fileno()
+        command = [sys.executable, "-m", "tests.executor.other_ranks", str(number)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(number,))
+
+
+class RankRunner:
+    """An engine over one checkpoint, of as many ranks as its settings say."""
+
+    def __init__(self, path: Path, others: OtherRanks | None = None, **settings: Any) -> None:
+        settings = {
+            "dtype": "float32",
+            "block_size": 4,
+            "num_gpu_blocks_override": 256,
+            "cpu_compute": "exact",
+            "cpu_threads": 1,
+            **settings,
+        }
+        asked = EngineConfig.from_flat(model=str(path), **settings)
+        self.facts = read_model_facts(str(path))
+        self.resolved = resolve(asked, self.facts, cpu_facts())
+        self.weight_bytes: list[int] = []
+        """Of every rank."""
+        self.executor = self._executor(path, asked, others)
+        self.scheduler = make_scheduler(self.resolved)
+        self.loop = EngineLoop(self.scheduler, self.executor)
+        self._next = 0
+
+    def _executor(self, path: Path, asked: EngineConfig, others: OtherRanks | None) -> Executor:
+        if others is None:
+            worker = start_worker(path, self.resolved, device=torch.device("cpu"))
+            self.weight_bytes = [worker.weight_bytes]
+            return inline(worker)
+        with TemporaryDirectory() as folder:
+            meeting = f"{folder}/meeting"
+            settings = [
+                RankSettings(rank, str(path), self.resolved, meeting, 0, asked.observe)
+                for rank in range(1, self.resolved.tensor_parallel_size)
+            ]
+            processes = [others.start(each) for each in settings]
+            worker, group = start_rank(path, self.resolved, 0, meeting)
+            self.weight_bytes = [
+                worker.weight_bytes,
+                *(process.wait_until_ready().weight_bytes for process in processes),
+            ]
+            return ProcessExecutor(inline(worker), processes, group)
+
+    def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
+        """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""
+        chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
+        requests = []
+        for prompt in prompts:
+            variant = self.facts.spec.kv_variant(len(prompt))
+            requests.append(
+                Request(id=f"r{self._next}", prompt=Prompt(tuple(prompt)), params=chosen, kv_variant=variant)
+            )
+            self._next += 1
+            self.loop.add(requests[-1])
+        tokens: dict[str, list[int]] = {request.id: [] for request in requests}
+        while self.loop.has_work:
+            update, _ = self.loop.step()
+            for seq, token in zip(update.sequences, update.tokens, strict=True):
+                tokens[seq.request.id].append(token)
+        return [tokens[request.id] for request in requests]
+
+
+@contextmanager
+def running(path: Path, others: OtherRanks | None = None, **settings: Any) -> Iterator[RankRunner]:
+    runner = RankRunner(path, others, **settings)
+    try:
+        yield runner
+    finally:
+        runner.loop.close()
