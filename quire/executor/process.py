@@ -22,14 +22,13 @@ from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
 from quire.executor.base import Executor, StepHandle
-from quire.executor.inline import InlineExecutor, inline
+from quire.executor.inline import inline
 from quire.executor.rank_messages import Failed, RankSettings, Ready, RunStep, WarmUp, decode_answer, frame, receive
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
-from quire.worker.start_rank import start_rank
+from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
-    from quire.parallel.group import Group
     from quire.worker.start import Grammars, Progress
 
 _log = logging.getLogger(__name__)
@@ -108,11 +107,11 @@ class RankProcess:
 class ProcessExecutor(Executor):
     """Gives every step to all ranks; results are the first one's."""
 
-    def __init__(self, first: InlineExecutor, others: Sequence[RankProcess], group: "Group") -> None:
-        self._first = first
+    def __init__(self, first: Rank, others: Sequence[RankProcess]) -> None:
+        self._rank = first
+        self._first = inline(first.worker)
         self._others = list(others)
-        self._group = group
-        self.max_in_flight = first.max_in_flight
+        self.max_in_flight = self._first.max_in_flight
 
     @property
     def pids(self) -> list[int]:
@@ -135,7 +134,7 @@ class ProcessExecutor(Executor):
         raise RankLost(self._what_happened())
 
     def close(self) -> None:
-        self._group.close()
+        self._rank.leave()
         for other in self._others:
             other.close()
         self._others.clear()
@@ -179,7 +178,7 @@ def start_processes(
             for rank in range(1, ranks):
                 settings = RankSettings(rank, str(path), resolved, meeting, seed, observe)
                 others.append(RankProcess(settings))
-            worker, group = start_rank(
+            first = start_rank(
                 path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
             )
             for other in others:
@@ -189,7 +188,7 @@ def start_processes(
             for other in others:
                 other.close()
             raise
-    return ProcessExecutor(inline(worker), others, group)
+    return ProcessExecutor(first, others)
 
 
 def _check_devices(ranks: int) -> None:

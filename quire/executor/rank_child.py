@@ -27,7 +27,7 @@ from quire.executor.rank_messages import (
 from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
-    from quire.parallel.group import Group
+    from quire.worker.start_rank import Rank
     from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the first rank decides when to end
         signal.signal(number, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    Thread(target=_end_with_the_first, name="quire-first-rank-watch", daemon=True).start()
+    Thread(target=end_with_the_first, name="quire-first-rank-watch", daemon=True).start()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         return serve(connection)
 
@@ -52,10 +52,10 @@ def serve(connection: socket.socket) -> int:
     settings = decode_settings(data)
     configure_logging(settings.observe, mark=f"rank {settings.rank}")
     try:
-        worker, group = _start(settings)
-        connection.sendall(frame(Ready(worker.weight_bytes)))
-        _run(worker, connection)
-        group.close()
+        rank = _start(settings)
+        connection.sendall(frame(Ready(rank.worker.weight_bytes)))
+        _run(rank.worker, connection)
+        rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
         with suppress(OSError):
@@ -64,7 +64,7 @@ def serve(connection: socket.socket) -> int:
     return 0
 
 
-def _start(settings: RankSettings) -> "tuple[Worker, Group]":
+def _start(settings: RankSettings) -> "Rank":
     from quire.worker.start_rank import start_rank
 
     return start_rank(Path(settings.path), settings.resolved, settings.rank, settings.meeting, seed=settings.seed)
@@ -79,7 +79,8 @@ def _run(worker: "Worker", connection: socket.socket) -> None:
             worker.warm_up()
 
 
-def _end_with_the_first() -> None:
+def end_with_the_first() -> None:
+    """To be run beside everything else."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os._exit(0)

@@ -33,11 +33,11 @@ def even_share(whole: int, rank: int, ranks: int, grain: int = 1) -> range:
 
     Parts begin at multiples of `grain`, unless there are too few of these for all ranks.
     """
-    if whole % grain or whole < grain * ranks:
+    if whole <= grain * (ranks - 1):
         grain = 1
-    each, more = divmod(whole // grain, ranks)
+    each, more = divmod(-(-whole // grain), ranks)
     start = rank * each + min(rank, more)
-    return range(start * grain, (start + each + (rank < more)) * grain)
+    return range(start * grain, min((start + each + (rank < more)) * grain, whole))
 
 
 def cut_parts(sizes: Sequence[int], taken: Sequence[range]) -> list[AxisShare]:

@@ -1,6 +1,7 @@
 """From a checkpoint to the worker of one rank: it meets the others, takes its part of the model and runs what it is
 given."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from quire.worker.worker import Worker
 
 
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank's worker, and its bond with the others."""
+
+    worker: "Worker"
+    group: "Group"
+
+    def leave(self) -> None:
+        """Let go of the other ranks, in whatever state they are."""
+        self.group.close()
+
+
 def start_rank(
     path: Path,
     resolved: Resolved,
@@ -24,7 +37,7 @@ def start_rank(
     progress: "Progress | None" = None,
     grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
-) -> "tuple[Worker, Group]":
+) -> Rank:
     """Of the model at `path`; ranks find each other at the file `meeting`. Only the first needs `grammars`."""
     import torch
 
@@ -53,4 +66,4 @@ def start_rank(
     except BaseException:
         group.close()
         raise
-    return worker, group
+    return Rank(worker, group)

@@ -3,11 +3,13 @@
 import os
 import socket
 import sys
+from threading import Thread
 
-from quire.executor.rank_child import serve
+from quire.executor.rank_child import end_with_the_first, serve
 
 
 def main() -> None:
+    Thread(target=end_with_the_first, daemon=True).start()
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         while True:
             connection, _ = listener.accept()

@@ -55,6 +55,8 @@ class OtherRanks:
 
     def close(self) -> None:
         for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
             process.kill()
             process.wait()
 
@@ -102,12 +104,12 @@ class RankRunner:
                 for rank in range(1, self.resolved.tensor_parallel_size)
             ]
             processes = [others.start(each) for each in settings]
-            worker, group = start_rank(path, self.resolved, 0, meeting)
+            first = start_rank(path, self.resolved, 0, meeting)
             self.weight_bytes = [
-                worker.weight_bytes,
+                first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),
             ]
-            return ProcessExecutor(inline(worker), processes, group)
+            return ProcessExecutor(first, processes)
 
     def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
         """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""

@@ -1,0 +1,49 @@
+"""Collectives between threads that stand for ranks; gloo does not mind."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import torch
+
+from quire.parallel.group import Group
+from quire.parallel.meeting import meet
+
+_T = TypeVar("_T")
+
+
+def on_ranks(count: int, folder: Path, work: Callable[[Group], _T]) -> list[_T]:
+    def one(rank: int) -> _T:
+        group = meet(rank, count, str(folder / "meeting"), torch.device("cpu"), patience=60)
+        try:
+            return work(group)
+        finally:
+            group.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sums(tmp_path: Path, dtype: torch.dtype) -> None:
+    def work(group: Group) -> torch.Tensor:
+        return group.all_reduce(torch.full((2, 3), float(group.rank + 1), dtype=dtype).t())
+
+    for found in on_ranks(3, tmp_path, work):
+        assert torch.equal(found, torch.full((3, 2), 6.0, dtype=dtype))
+
+
+def test_the_first_ranks_values_reach_all(tmp_path: Path) -> None:
+    for found in on_ranks(2, tmp_path, lambda group: group.broadcast(torch.tensor([7 + group.rank]))):
+        assert found.tolist() == [7]
+
+
+def test_columns_come_together_on_the_first_rank(tmp_path: Path) -> None:
+    whole = torch.arange(14.0).view(2, 7)
+    first, second, third = on_ranks(
+        3, tmp_path, lambda group: group.gather_columns(whole.split([3, 2, 2], dim=1)[group.rank], 7)
+    )
+    assert torch.equal(first, whole)
+    assert second.shape == third.shape == whole.shape
