@@ -104,7 +104,12 @@ class RankRunner:
                 for rank in range(1, self.resolved.tensor_parallel_size)
             ]
             processes = [others.start(each) for each in settings]
-            first = start_rank(path, self.resolved, 0, meeting)
+            try:
+                first = start_rank(path, self.resolved, 0, meeting)
+            except BaseException:
+                for process in processes:
+                    process.close()
+                raise
             self.weight_bytes = [
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),

@@ -1,22 +1,34 @@
 """Two ranks of one model under everything that an engine does to a sequence, and what happens when one is lost."""
 
 import os
+import select
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from quire.config.engine import EngineConfig
+from quire.config.observe import ObserveConfig
+from quire.config.resolve import resolve
+from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.executor.process import ProcessExecutor, RankLost, start_processes
+from quire.models.loading.header import read_model_facts
+from quire.worker.device import cpu_facts
+from quire.worker.dummy import dummy_sequence
 from tests.executor.ranks import OtherRanks, RankRunner, running
+from tests.models.loading.converted import tiny_model, write_gguf
 from tests.models.quantized_folders import WEIGHTS_ALONE, WITH_ACTIVATIONS, write_folder
 from tests.parity.test_families import prompt_of
 from tests.parity.tiny import Tiny, make_tiny
 
 COUNT = 16
+SHORT = [[5, 6, 7, 8], [11, 12, 13]]
 PROMPTS = [prompt_of(length, seed=20 + length) for length in (2, 45, 9, 31, 17)]
 
 
@@ -93,13 +105,116 @@ def test_logprobs(tiny: Tiny, others: OtherRanks) -> None:
     torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["gptq", "awq", "packed", "nf4", "llm.int8", "fp8 blocks"])
+QUANTIZED = ["gptq 4 bits 64", "gptq asymmetric", "awq 64", "packed 4 bits 32", "nf4", "llm.int8"]
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
 @pytest.mark.parametrize("held", ["expand", "keep"])
 def test_quantized_weights(name: str, held: str, others: OtherRanks, tmp_path: Path) -> None:
-    path = write_folder(tmp_path / name, (WEIGHTS_ALONE | WITH_ACTIVATIONS)[name])
-    prompts = [[5, 6, 7, 8], [11, 12, 13]]
-    with running(path, packed_weights=held) as one:
-        expected = one.run(prompts, COUNT)
-    with running(path, others, packed_weights=held, tensor_parallel_size=2) as two:
-        assert two.run(prompts, COUNT) == expected
+    path = write_folder(tmp_path / "folder", WEIGHTS_ALONE[name])
+    check_two_ranks(path, others, packed_weights=held)
+
+
+def test_fp8_is_cut_where_its_blocks_end(others: OtherRanks, tmp_path: Path) -> None:
+    """Expanded, since what a rank reads would be quantized with scales of its own."""
+    path = write_folder(tmp_path / "folder", WITH_ACTIVATIONS["fp8 blocks"])
+    check_two_ranks(path, others, packed_weights="expand")
+
+
+def test_weights_quantized_as_they_are_loaded(others: OtherRanks, tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "folder", None)
+    with (
+        running(path, quantization="int8") as one,
+        running(path, others, quantization="int8", tensor_parallel_size=2) as two,
+    ):
+        assert one.run(SHORT, 1) == two.run(SHORT, 1)
+        assert two.weight_bytes[0] < 0.55 * one.weight_bytes[0]
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3moe"])
+@pytest.mark.parametrize("held", ["expand", "keep"])
+def test_gguf(name: str, held: str, others: OtherRanks, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", name, tiny_model(name), "Q8_0")
+    check_two_ranks(path, others, packed_weights=held)
+
+
+def check_two_ranks(path: Path, others: OtherRanks, **settings: str) -> None:
+    with running(path, **settings) as one:
+        expected = one.run(SHORT, COUNT)
+    with running(path, others, tensor_parallel_size=2, **settings) as two:
+        assert two.run(SHORT, COUNT) == expected
         assert max(two.weight_bytes) == pytest.approx(two.resolved.weight_bytes, rel=0.05)
+
+
+def test_what_cannot_be_cut_is_refused_with_its_borders(tmp_path: Path, others: OtherRanks) -> None:
+    path = write_folder(tmp_path / "folder", WEIGHTS_ALONE["gptq act-order"])
+    with pytest.raises(ConfigError, match="act-order cannot be cut by columns"):
+        RankRunner(path, others, tensor_parallel_size=2)
+
+
+def resolved_for(tiny: Tiny) -> Resolved:
+    asked = EngineConfig.from_flat(
+        model=str(tiny.path), dtype="float32", num_gpu_blocks_override=64, tensor_parallel_size=2
+    )
+    return resolve(asked, read_model_facts(str(tiny.path)), cpu_facts())
+
+
+def executor_of(tiny: Tiny) -> ProcessExecutor:
+    return start_processes(tiny.path, resolved_for(tiny), observe=ObserveConfig())
+
+
+def test_a_killed_rank_is_named(tiny: Tiny) -> None:
+    executor, layout = executor_of(tiny), resolved_for(tiny).kv
+    [pid] = executor.pids
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    sequence = dummy_sequence(0, 4, layout)
+    with pytest.raises(RuntimeError):
+        executor.execute(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[4], num_sampling=1)).result()
+    with pytest.raises(RankLost, match=rf"rank 1 \(process {pid}\) is lost: killed by SIGKILL"):
+        executor.reset()
+    executor.close()
+
+
+def test_a_rank_that_throws_is_quoted(tiny: Tiny) -> None:
+    executor = executor_of(tiny)
+    nonsense = StepPlan(step=0, rows=[10_000], counts=[1], num_sampling=1)
+    with pytest.raises(Exception, match=r".+"):
+        executor.execute(nonsense).result()
+    with pytest.raises(RankLost, match=r"rank 1 .* is lost: it threw \w+"):
+        executor.reset()
+    executor.close()
+
+
+def test_closing_leaves_no_process(tiny: Tiny) -> None:
+    executor = executor_of(tiny)
+    [pid] = executor.pids
+    executor.close()
+    executor.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_ranks_end_with_the_engine(tiny: Tiny) -> None:
+    """Even one that is killed and closes nothing."""
+    code = (
+        "import os, sys\nfrom tests.executor.test_process import Tiny, executor_of\nfrom pathlib import Path\n"
+        "print(*executor_of(Tiny(Path(sys.argv[1]), None)).pids, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    engine = subprocess.run([sys.executable, "-c", code, str(tiny.path)], stdout=subprocess.PIPE, check=False)
+    assert engine.returncode == -signal.SIGKILL
+    [pid] = map(int, engine.stdout.split())
+    gone = os.pidfd_open(pid) if Path(f"/proc/{pid}").exists() else None
+    if gone is not None:
+        assert select.select([gone], [], [], 60)[0]
+        os.close(gone)
+
+
+def test_both_kinds_of_settings_are_refused(tiny: Tiny) -> None:
+    facts = read_model_facts(str(tiny.path))
+    for settings, told in (
+        ({"distributed_executor_backend": "process"}, "but the model runs on one device"),
+        ({"tensor_parallel_size": 2, "compile": True, "cpu_compute": "exact"}, "--compile is for models on one device"),
+        ({"tensor_parallel_size": 2, "batch_invariant": True}, "--batch-invariant cannot be kept here"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            resolve(EngineConfig.from_flat(model=str(tiny.path), **settings), facts, cpu_facts())

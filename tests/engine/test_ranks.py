@@ -1,0 +1,42 @@
+"""LLM over two ranks: structured output, and the default model word for word."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from quire import LLM, SamplingParams, StructuredOutput
+from tests.engine.test_structured_output import PET
+
+
+@pytest.fixture(scope="module")
+def llm(tiny_chat: Path) -> Iterator[LLM]:
+    model = LLM(str(tiny_chat), num_gpu_blocks_override=256, block_size=4, tensor_parallel_size=2)
+    yield model
+    model.close()
+
+
+def test_structured_output(llm: LLM) -> None:
+    structured = SamplingParams(max_tokens=120, temperature=1.0, seed=1, structured=StructuredOutput(json=PET))
+    free = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
+    outputs = llm.generate(["hello", "hello", "hello"], [structured, free, structured], use_tqdm=False)
+    for output in (outputs[0], outputs[2]):
+        jsonschema.validate(json.loads(output.outputs[0].text), PET)
+    assert len(outputs[1].outputs[0].token_ids) == 20
+
+
+@pytest.mark.slow
+def test_the_default_model_on_three_ranks() -> None:
+    """It has nine heads."""
+    settings = {"cpu_compute": "exact", "dtype": "float32", "max_model_len": 512}
+    prompts = [f"{start} {number}" for number in range(5) for start in ("Once", "The sum of 2 and", "def", "Dear")]
+    greedy = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
+    texts = []
+    for ranks in (1, 3):
+        llm = LLM("smollm2", tensor_parallel_size=ranks, **settings)
+        texts.append([output.outputs[0].token_ids for output in llm.generate(prompts, greedy, use_tqdm=False)])
+        llm.close()
+    assert len(texts[0]) == 20
+    assert texts[0] == texts[1]

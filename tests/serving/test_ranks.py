@@ -1,0 +1,54 @@
+"""Engines of two ranks under supervision: one that loses a rank is replaced, and no request is lost."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from quire.core.outputs import RequestOutput
+from quire.core.sampling_params import SamplingParams
+from quire.engine.llm import LLM
+from quire.serving.async_llm import AsyncLLM
+
+pytestmark = pytest.mark.anyio
+GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+DRAWN = SamplingParams(temperature=1.0, seed=7, max_tokens=40, ignore_eos=True)
+ASKED = [(f"prompt {number}", (GREEDY, DRAWN)[number % 2]) for number in range(8)]
+
+
+def rank_pids(engine: int) -> list[int]:
+    """Of the engine's child processes, those that are ranks."""
+    children = map(int, Path(f"/proc/{engine}/task/{engine}/children").read_text().split())
+    return [pid for pid in children if b"rank_child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+async def last(llm: AsyncLLM, prompt: str, params: SamplingParams) -> RequestOutput:
+    return [output async for output in llm.generate(prompt, params)][-1]
+
+
+async def test_a_killed_rank_loses_no_request(tiny_chat: Path) -> None:
+    settings = {"num_gpu_blocks_override": 256, "dtype": "float32", "cpu_compute": "exact"}
+    alone = LLM(str(tiny_chat), **settings)
+    prompts, params = map(list, zip(*ASKED, strict=True))
+    expected = [each.outputs[0].token_ids for each in alone.generate(prompts, params, use_tqdm=False)]
+    alone.close()
+    async with await AsyncLLM.create(str(tiny_chat), tensor_parallel_size=2, **settings) as llm:
+        slot = llm.fleet.supervisor.slots[0]
+        for _ in range(2):
+            running = [asyncio.ensure_future(last(llm, *asked)) for asked in ASKED]
+            started = llm.generate("the first token", GREEDY)
+            first = await anext(started)  # so that there is something to lose
+            [victim] = rank_pids(slot.client.pid)
+            os.kill(victim, signal.SIGKILL)
+            outputs = await asyncio.gather(*running)
+            assert [output.outputs[0].token_ids for output in outputs] == expected
+            assert all(output.finished for output in outputs)
+            assert len([first, *[output async for output in started]][-1].outputs[0].token_ids) == 40
+        assert slot.restarts == 2
+        checked = await llm.engine_calls.check(slot.client)
+        assert checked.problem is None
+        assert checked.used_blocks == 0
+        ranks = rank_pids(slot.client.pid)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
