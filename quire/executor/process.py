@@ -131,7 +131,9 @@ class ProcessExecutor(Executor):
 
     def reset(self) -> None:
         """There is no way back into step."""
-        raise RankLost(self._what_happened())
+        what_happened = self._what_happened()
+        self.close()
+        raise RankLost(what_happened)
 
     def close(self) -> None:
         self._rank.leave()

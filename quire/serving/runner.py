@@ -98,6 +98,7 @@ class Runner:
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
+        self._loop.close()  # workers in processes of their own end before this one does
 
     # -- messages ----------------------------------------------------------------------------------------------
 

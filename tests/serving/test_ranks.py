@@ -51,4 +51,5 @@ async def test_a_killed_rank_loses_no_request(tiny_chat: Path) -> None:
         assert checked.problem is None
         assert checked.used_blocks == 0
         ranks = rank_pids(slot.client.pid)
+        assert len(ranks) == 1
     assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
