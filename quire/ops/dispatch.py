@@ -32,6 +32,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "paged_attention": ("cuda", "tape"),
     "shared_prefix_attention": ("cuda",),
     "packed_attention": (),
+    "prepare_latent": ("cuda",),
+    "latent_attention": ("cuda",),
     "rope_angles": ("cuda", "cpu"),
     "step_inputs": ("cpu",),
     "decode_inputs": ("cuda",),

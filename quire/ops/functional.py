@@ -240,6 +240,55 @@ def shared_prefix_attention(
     return result
 
 
+def prepare_latent(
+    query: Tensor,
+    compressed: Tensor,
+    weight: Tensor,
+    eps: float,
+    angles: tuple[Tensor, Tensor],
+    cache: Tensor,
+    slots: Tensor,
+    scales: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Queries whose last part is turned, and latents [tokens, latent_dim + rope_dim], which also go to `slots`.
+
+    query: [tokens, heads, nope_dim + rope_dim]; compressed: [tokens, latent_dim + rope_dim], of which the latent is
+    normed (`weight` [latent_dim]) and the rest is turned. cache: [blocks, block_size, latent_dim + rope_dim], of which
+    one in fp8 is divided by the first of `scales`. What `query` and `compressed` hold afterwards is undefined.
+    """
+    result: tuple[Tensor, Tensor] = implementation("prepare_latent", query.device.type)(
+        query, compressed, weight, eps, angles, cache, slots, scales
+    )
+    return result
+
+
+def latent_attention(
+    query: Tensor,
+    latents: Tensor,
+    up: Tensor,
+    cache: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    nope_dim: int,
+    scale: float,
+    scales: Tensor | None = None,
+    is_fresh: bool = False,
+) -> Tensor:
+    """Causal attention of each sequence's new tokens over its latents: [tokens, heads, value_dim].
+
+    query, `latents` of the new tokens and the cache are as `prepare_latent` leaves them; tables, starts and lengths as
+    `paged_attention` takes them. A head's key is its rows of `up` [heads * nope_dim + heads * value_dim, latent_dim]
+    times the latent, then the latent's rotary part; its value is its later rows of `up` times the latent. `is_fresh`
+    promises that no sequence has tokens from before this step.
+    """
+    result: Tensor = implementation("latent_attention", query.device.type)(
+        query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, is_fresh
+    )
+    return result
+
+
 def packed_attention(
     query: Tensor,
     key: Tensor,

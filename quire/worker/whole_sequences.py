@@ -72,11 +72,11 @@ class WholeSequences:
         caches = self._model.spec.caches
 
         def layer(cache: CacheSpec) -> KVLayer:
-            keys, values = (
+            planes = [
                 torch.zeros((blocks, _BLOCK_SIZE, *plane), dtype=self._kv_dtype, device=self.device)
                 for plane in cache.planes
-            )
-            return KVLayer(keys, values, 0)
+            ]
+            return KVLayer(planes[0], planes[-1], 0)
 
         if not shared:
             return [layer(cache) for cache in caches]

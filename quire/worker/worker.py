@@ -28,6 +28,7 @@ from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
+from quire.spec.cache import LatentCache
 from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
@@ -262,17 +263,17 @@ def _row_states(memory: CoreMemory) -> RowStates:
 
 
 def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    (keys, values), group = storage.layer(index)
-    return KVLayer(keys, values, group, scales)
+    planes, group = storage.layer(index)
+    return KVLayer(planes[0], planes[-1], group, scales)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:
-    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do, or where one
+    """None where every layer has a window, keeps latents, or computes in more than 16 bits, as tests of exactness do, or where one
     sequence has as many heads as a tile has room for.
     """
     itemsize = getattr(torch, layout.dtype).itemsize
     groups = [index for index, group in enumerate(layout.groups) if group.window is None]
-    if not groups or itemsize > 2:
+    if not groups or itemsize > 2 or any(isinstance(cache, LatentCache) for cache in spec.caches):
         return None
     from quire.ops.triton.card import least_reads_saved
     from quire.ops.triton.shared_prefix_attention import most_members
