@@ -30,6 +30,8 @@ def make_batch(
     output_rows: Tensor | None = None,
     prompts: range = range(0),
     attend: Attend = paged_attention,
+    *,
+    is_fresh: bool = False,
 ) -> Batch:
     return Batch(
         query_starts=step.query_starts,
@@ -40,6 +42,7 @@ def make_batch(
         kv=kv,
         output_rows=output_rows,
         prompts=prompts,
+        is_fresh=is_fresh,
         attend=attend,
     )
 
@@ -53,11 +56,12 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
+    is_fresh: bool = False,
     attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    `prompts` are the tokens of prompts. Without `all_hidden`, hidden states come back only where something is sampled.
+    `prompts` are the tokens of prompts; `is_fresh` promises that no row has tokens from before. Without `all_hidden`, hidden states come back only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
@@ -65,7 +69,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend, is_fresh=is_fresh),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

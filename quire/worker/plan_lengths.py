@@ -23,6 +23,10 @@ class PlanLengths:
         """Blocks of the longest row in the plan."""
         return -(-max(self.computed[row] for row in plan.rows) // block_size)
 
+    def all_begin(self, plan: StepPlan) -> bool:
+        """Whether none of the plan's rows has tokens from before it."""
+        return all(self.computed[row] == count for row, count in zip(plan.rows, plan.counts, strict=True))
+
     def tokens_of_prompts(self, plan: StepPlan) -> range:
         """Where the plan's prompt chunks lie, which it has side by side."""
         begin = end = start = 0

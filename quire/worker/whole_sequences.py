@@ -99,6 +99,7 @@ class WholeSequences:
             tables=[tables],
             slots=[slots],
             kv=kv,
+            is_fresh=start == 0,
             types=None if packed.types is None else packed.types[part],
         )
         hidden: Tensor = self._model(packed.input_ids[part], positions, batch)

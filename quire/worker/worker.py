@@ -83,6 +83,7 @@ class Worker:
             _kv_layer(self._storage, index, None if scales is None else scales[index])
             for index in range(len(model.layers))
         ]
+        self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
@@ -103,7 +104,7 @@ class Worker:
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant
+        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
@@ -248,6 +249,7 @@ class Worker:
             max_blocks,
             prompts,
             all_hidden=all_hidden,
+            is_fresh=self._keeps_latents and self._lengths.all_begin(plan),
             attend=self._attend,
         )
 
@@ -268,12 +270,12 @@ def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:
-    """None where every layer has a window, keeps latents, or computes in more than 16 bits, as tests of exactness do, or where one
+    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do, or where one
     sequence has as many heads as a tile has room for.
     """
     itemsize = getattr(torch, layout.dtype).itemsize
     groups = [index for index, group in enumerate(layout.groups) if group.window is None]
-    if not groups or itemsize > 2 or any(isinstance(cache, LatentCache) for cache in spec.caches):
+    if not groups or itemsize > 2:
         return None
     from quire.ops.triton.card import least_reads_saved
     from quire.ops.triton.shared_prefix_attention import most_members

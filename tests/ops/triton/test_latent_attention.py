@@ -19,8 +19,8 @@ CASES: dict[str, Sequences] = {
     "prompts": ((5, 5), (70, 70), (1, 1)),
 }
 """Length and new tokens of each sequence."""
-SHAPES = ((16, 32, 16, 32, 64), (3, 24, 8, 12, 40), (70, 16, 16, 16, 32))
-"""Heads, and the sizes of what is not turned, what is, values and latents: powers of 2, others, two tiles of heads."""
+SHAPES = ((16, 32, 16, 32, 64), (3, 24, 8, 12, 40))
+"""Heads, and the sizes of what is not turned, what is, values and latents: powers of 2, and others."""
 every_case = pytest.mark.parametrize("sequences", CASES.values(), ids=CASES)
 
 
@@ -116,7 +116,7 @@ def check(step: Step, tolerance: float) -> None:
     wanted_query, wanted_latents = prepared(other, by_kernel=False)
     close = {"rtol": tolerance, "atol": tolerance}
     torch.testing.assert_close(query, wanted_query, **close)
-    torch.testing.assert_close(latents, wanted_latents, rtol=max(0.13, tolerance) if step.scales is not None else tolerance, atol=tolerance)
+    torch.testing.assert_close(latents, wanted_latents, **close)
     torch.testing.assert_close(step.cache.float(), other.cache.float(), equal_nan=True, **close)
     found = attended(step, query, latents, by_kernel=True)
     expected = attended(step, query, latents, by_kernel=False)
@@ -126,9 +126,14 @@ def check(step: Step, tolerance: float) -> None:
 
 @pytest.mark.sanitize
 @every_case
-@pytest.mark.parametrize("shape", SHAPES, ids=["usual", "odd", "many"])
+@pytest.mark.parametrize("shape", SHAPES, ids=["usual", "odd"])
 def test_as_defined(sequences: Sequences, shape: tuple[int, int, int, int, int]) -> None:
     check(make_step(sequences, shape), TOLERANCES[torch.float32])
+
+
+@pytest.mark.parametrize("sequences", [((20, 3), (4, 4)), ((9, 1), (40, 1))], ids=["mixed", "decodes"])
+def test_more_heads_than_a_tile_has(sequences: Sequences) -> None:
+    check(make_step(sequences, (66, 16, 16, 16, 16)), TOLERANCES[torch.float32])
 
 
 @every_case
@@ -148,3 +153,28 @@ def test_no_tokens() -> None:
 @every_case
 def test_deepseeks_own_shape(sequences: Sequences) -> None:
     check(make_step(sequences, (16, 128, 64, 128, 512), torch.bfloat16, block_size=16), 0.06)
+
+
+@every_case
+@pytest.mark.parametrize("stored", [torch.float8_e4m3fn, torch.float8_e5m2], ids=["e4m3", "e5m2"])
+def test_a_cache_in_fp8(sequences: Sequences, stored: torch.dtype) -> None:
+    """Numbers of the cache are exact in float16; queries and weights are rounded to it."""
+    step = make_step(sequences, SHAPES[1], torch.float16, stored, scale=0.5)
+    query, latents = prepared(step, by_kernel=False)
+    held = step.cache.view(-1, latents.shape[1]).float()[step.slots] * 0.5  # as kernels give latents back
+    found = attended(step, query, held.to(latents.dtype), by_kernel=True)
+    expected = attended(step, query, latents, by_kernel=False)
+    torch.testing.assert_close(found, expected, rtol=8e-3, atol=8e-3)
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="Triton's interpreter does not round to fp8 as GPUs do")
+@pytest.mark.parametrize("stored", [torch.float8_e4m3fn, torch.float8_e5m2], ids=["e4m3", "e5m2"])
+def test_latents_are_given_back_as_fp8_holds_them(stored: torch.dtype) -> None:
+    step = make_step(CASES["mixed"], SHAPES[0], torch.bfloat16, stored, scale=0.5)
+    other = step.copy()
+    query, latents = prepared(step, by_kernel=True)
+    wanted, _ = prepared(other, by_kernel=False)
+    torch.testing.assert_close(query, wanted, rtol=3e-2, atol=3e-2)
+    torch.testing.assert_close(step.cache.float(), other.cache.float(), rtol=0.3, atol=1e-2, equal_nan=True)
+    held = step.cache.view(-1, latents.shape[1]).float()[step.slots] * 0.5
+    torch.testing.assert_close(latents.float(), held, rtol=1e-2, atol=0)
