@@ -104,6 +104,11 @@ def self_attention(
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
     """`out` is what the matrix is called that it ends with; that one's are `bias` and `layout`."""
+    if dims.fields.has("kv_lora_rank"):
+        raise CheckpointError(
+            f"{dims.source} describes {dims.architecture} with latent attention (MLA), which quire runs of DeepSeek V2 "
+            "and V3, and by its own modules alone (--model-impl quire)."
+        )
     projected = projection(dims, layer, out, "out", dims.num_heads * dims.head_dim, bias=bias, layout=layout)
     heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
     usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)

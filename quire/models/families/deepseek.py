@@ -8,7 +8,7 @@ from typing import Any
 from quire.core.errors import CheckpointError
 from quire.core.routing import Routing
 from quire.models.families.blocks import decoder, gated_mlp, norm, pre_norms, projection
-from quire.models.families.dimensions import Dimensions
+from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.experts import experts, gguf_experts, shared_experts
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.experts import ExpertsSpec
@@ -178,11 +178,9 @@ def _check_choice(dims: Dimensions, field: str, allowed: tuple[str, ...]) -> str
 
 
 def _adapt(values: dict[str, Any]) -> dict[str, Any]:
-    """What configs call the size of a head is that of its rotary part, if they say so at all."""
-    sizes = [values.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
-    if not all(isinstance(size, int) for size in sizes):
-        return values
-    return {**values, "head_dim": sum(sizes), "num_key_value_heads": values.get("num_attention_heads")}  # type: ignore[arg-type]
+    """What configs call the size of a head is that of its rotary part; some leave it out, and none shares keys."""
+    rotary = values.get("qk_rope_head_dim", _DEFAULTS["qk_rope_head_dim"])
+    return without_shared_heads(values) | {"head_dim": rotary}
 
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
@@ -216,7 +214,15 @@ def _from_gguf(model: GGUFModel) -> dict[str, Any]:
 
 _SIGMOID = 2
 """GGUF's number of that gating function."""
-_DEFAULTS: dict[str, Any] = {"moe_layer_freq": 1, "rope_interleave": True, "attention_bias": False}
+_DEFAULTS: dict[str, Any] = {
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "moe_layer_freq": 1,
+    "rope_interleave": True,
+    "attention_bias": False,
+}
 V2 = Family(
     _describe_v2,
     defaults={**_DEFAULTS, "first_k_dense_replace": 0, "n_shared_experts": 2, "topk_method": "greedy"},

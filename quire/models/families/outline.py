@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from quire.core.errors import CheckpointError
 from quire.models.families.blocks import model, projection, self_attention, separate_qkv, words
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.family import Family
@@ -14,11 +13,6 @@ from quire.spec.model import ModelSpec
 
 def describe(dims: Dimensions) -> ModelSpec:
     """Enough to plan KV and activations; names of tensors mean nothing here."""
-    if dims.fields.has("kv_lora_rank"):
-        raise CheckpointError(
-            f"{dims.source} describes {dims.architecture} with latent attention (MLA), which quire runs in families of "
-            "its own alone: DeepSeek V2 and V3. Leave --model-impl out for those."
-        )
     return model(
         dims,
         lambda layer: _layer(dims, layer),

@@ -19,6 +19,8 @@ MOST_HEADS = 64
 """Of a tile: sums of more of them would not stay in registers."""
 POSITIONS = 64
 """Of a tile: a warpgroup multiplies no fewer at once. Two tiles are 144 KiB."""
+WARPS = 8
+"""One program fills a multiprocessor's shared memory, and with 4 warps it needs more registers than there are."""
 _MOST_PARTS = 32
 """Merging reads all parts of a head at once, into registers."""
 
@@ -117,12 +119,11 @@ def attend_latent_split(
     rope_dim, block_size = query.shape[-1] - nope_dim, cache.shape[1]
     num_rows, padded_latent = min(padded(num_heads), MOST_HEADS), padded(latent_dim)
     head_tiles = triton.cdiv(num_heads, num_rows)
-    stages = 2 if cache.element_size() < 4 else 1
+    is_exact = cache.element_size() == 4  # no tensor cores; it is here to be right
+    stages = 1 if is_exact else 2
     position_bytes = (latent_dim + rope_dim) * cache.element_size()
     query_bytes = num_rows * position_bytes
-    tile = fitting_positions(card_of(query.device), POSITIONS, position_bytes, stages, query_bytes)
-    if cache.element_size() == 4:
-        tile = min(tile, 16)  # exact float32 has no tensor cores; it is here to be right
+    tile = fitting_positions(card_of(query.device), 16 if is_exact else POSITIONS, position_bytes, stages, query_bytes)
     most_tiles = min(-(-tables.shape[1] * block_size // tile), _MOST_PARTS)
     num_parts = choose_parts(query.device, 2, num_sequences * head_tiles, most_tiles)
     output = torch.empty_like(absorbed)
@@ -144,7 +145,7 @@ def attend_latent_split(
         "padded_rope": padded(rope_dim),
         "num_rows": num_rows,
         "tile_size": tile,
-        "num_warps": 4 if num_rows <= 32 else 8,
+        "num_warps": 4 if is_exact else WARPS,
         "num_stages": stages,
         **overlap(query),
     }

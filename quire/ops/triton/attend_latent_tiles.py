@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.attend_keys import dot_type_of, exponents, padded
-from quire.ops.triton.attend_latent_split import MOST_HEADS, POSITIONS
+from quire.ops.triton.attend_latent_split import MOST_HEADS, POSITIONS, WARPS
 from quire.ops.triton.card import card_of, fitting_positions
 from quire.ops.triton.find_tile import find_tile
 from quire.ops.triton.fold_latents import fold_latents, load_query
@@ -140,7 +140,7 @@ def attend_latent_tiles(
         "padded_rope": padded(rope_dim),
         "num_rows": num_rows,
         "tile_size": tile,
-        "num_warps": 4 if num_rows <= 32 else 8,
+        "num_warps": 4 if is_exact else WARPS,
         "num_stages": stages,
     }
     output = torch.empty_like(absorbed)

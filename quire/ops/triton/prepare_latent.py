@@ -73,11 +73,11 @@ def _prepare_latent(
         head = part * head_tile + tl.arange(0, head_tile)
         places = query_at + token * query_stride + nope_dim + (head * head_stride)[:, None] + column[None, :]
         within = (head < num_heads)[:, None] & is_pair[None, :]
-        first = tl.load(places, mask=within, other=0.0).to(tl.float32)
-        second = tl.load(places + half, mask=within, other=0.0).to(tl.float32)
-        first, second = _turn(first, second, cos[None, :], sin[None, :], dtype)
-        tl.store(places, first, mask=within)
-        tl.store(places + half, second, mask=within)
+        firsts = tl.load(places, mask=within, other=0.0).to(tl.float32)
+        seconds = tl.load(places + half, mask=within, other=0.0).to(tl.float32)
+        turned_firsts, turned_seconds = _turn(firsts, seconds, cos[None, :], sin[None, :], dtype)
+        tl.store(places, turned_firsts, mask=within)
+        tl.store(places + half, turned_seconds, mask=within)
     else:
         slot = tl.load(slots_at + token * slots_stride).to(tl.int64)
         scale = 1.0
@@ -94,9 +94,9 @@ def _prepare_latent(
         weight = tl.load(weight_at + dims, mask=is_dim, other=0.0).to(tl.float32)
         normed = latent * tl.rsqrt(tl.sum(latent * latent, 0) / latent_dim + eps) * weight
         _keep(latents_at, cache_at, dims, normed.to(dtype), scale, is_dim)
-        first, second = _turn(first, second, cos, sin, dtype)
-        _keep(latents_at, cache_at, latent_dim + column, first, scale, is_pair)
-        _keep(latents_at, cache_at, latent_dim + half + column, second, scale, is_pair)
+        turned_first, turned_second = _turn(first, second, cos, sin, dtype)
+        _keep(latents_at, cache_at, latent_dim + column, turned_first, scale, is_pair)
+        _keep(latents_at, cache_at, latent_dim + half + column, turned_second, scale, is_pair)
 
 
 def prepare_latent(
