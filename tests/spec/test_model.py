@@ -12,7 +12,15 @@ from quire.spec.experts import ExpertsSpec
 from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ModelSpec
-from tests.config.examples import BERT, LLAMA_3_8B, LLAMA_3_8B_CONFIG, TINY, TINY_CONFIG, with_windows
+from tests.config.examples import (
+    BERT,
+    DEEPSEEK_V3_CONFIG,
+    LLAMA_3_8B,
+    LLAMA_3_8B_CONFIG,
+    TINY,
+    TINY_CONFIG,
+    with_windows,
+)
 
 
 def sizes(model_type: str, layers: int, hidden: int, width: int, heads: int, kv: int, vocab: int, **more: Any) -> Any:
@@ -45,6 +53,7 @@ KNOWN: dict[str, tuple[dict[str, Any], int]] = {
     "GPT-2": (GPT2, 124_439_808),
     "OPT-125M": (OPT, 125_239_296),
     "Pythia-160M": (sizes("gpt_neox", 12, 768, 3072, 12, 12, 50304), 162_322_944),
+    "DeepSeek-V3": (DEEPSEEK_V3_CONFIG, 671_026_419_200),
     "BERT base": (sizes("bert", 12, 768, 3072, 12, 12, 30_522, architectures=["BertModel"], **BASE), 108_891_648),
 }
 """BERT's published count has its pooler too, 590,592 parameters that embeddings do not need."""

@@ -66,6 +66,7 @@ class IncomingPart:
             )
         if matrix.activations == "one scale":
             matrix = replace(matrix, input_scale=tensors.get("input_scale", torch.ones(())).float().max())
-        if isinstance(part.layout, RowOrder):
+        # a plain weight comes as quire holds it; one that a checkpoint holds in codes, as its file has it
+        if isinstance(part.layout, RowOrder) and self._scheme.method != "online":
             matrix = cut_rows(matrix, torch.tensor(part.layout.source_rows(), device=matrix.values.device))
         return matrix
