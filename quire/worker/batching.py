@@ -61,7 +61,8 @@ def make_inputs(
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    `prompts` are the tokens of prompts; `is_fresh` promises that no row has tokens from before. Without `all_hidden`, hidden states come back only where something is sampled.
+    `prompts` are the tokens of prompts; `is_fresh` promises that no row has tokens from before. Without `all_hidden`,
+    hidden states come back only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling

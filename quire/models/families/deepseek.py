@@ -28,7 +28,7 @@ _UP_IS_SPLIT = "keys_and_values_are_split"
 def _describe_v2(dims: Dimensions) -> ModelSpec:
     if dims.fields.flag("norm_topk_prob", False):
         raise CheckpointError(
-            f"{dims.source} gives norm_topk_prob, which DeepSeek V2's own code and transformers understand differently; "
+            f"{dims.source} gives norm_topk_prob, which DeepSeek V2's own code and transformers take differently; "
             "quire runs V2 without it, as all released checkpoints are."
         )
     return _describe(dims, _v2_routing(dims), correction=None)
@@ -127,11 +127,11 @@ def _up(dims: Dimensions, start: str, layer: int, nope: int, value: int, latent:
     heads = dims.num_heads
     if dims.fields.flag(_UP_IS_SPLIT, False):
         keys = Part(start + "k_b_proj", "k_b", heads * nope, AS_STORED, TransposedHeads(heads))
-        parts = (keys, Part(start + "v_b_proj", "v_b", heads * value, AS_STORED, StackedRows(heads, value)))
+        parts = [keys, Part(start + "v_b_proj", "v_b", heads * value, AS_STORED, StackedRows(heads, value))]
     else:
         together = HeadParts(heads, nope, value)
-        parts = (Part(start + "kv_b_proj", "kv_b", heads * (nope + value), together, together),)
-    return MatrixSpec(parts, latent, "rows", layer=layer, plain=True)
+        parts = [Part(start + "kv_b_proj", "kv_b", heads * (nope + value), together, together)]
+    return MatrixSpec(tuple(parts), latent, "rows", layer=layer, plain=True)
 
 
 def _scale(head_dim: int, scaling: Mapping[str, Any]) -> float:

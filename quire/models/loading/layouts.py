@@ -37,7 +37,7 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
         case MinusOne():
             return values + 1
         case TransposedHeads():
-            return values.unflatten(0, (layout.num_heads, -1)).transpose(1, 2)
+            return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))

@@ -22,7 +22,7 @@ def latent_attention(
 ) -> Tensor:
     """See `quire.ops.functional.latent_attention`."""
     num_heads, latent_dim = query.shape[1], up.shape[1]
-    keys, values = up.float().split((num_heads * nope_dim, len(up) - num_heads * nope_dim))
+    keys, values = up[: num_heads * nope_dim].float(), up[num_heads * nope_dim :].float()
     absorbed = torch.einsum("thn,hnl->thl", query[..., :nope_dim].float(), keys.view(num_heads, nope_dim, latent_dim))
     wide = torch.cat((absorbed, query[..., nope_dim:].float()), dim=-1)
     found = torch.empty_like(absorbed)

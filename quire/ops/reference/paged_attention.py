@@ -69,7 +69,9 @@ def attend(
     return mixed.permute(2, 0, 1, 3).reshape(num_queries, num_heads, -1).to(query.dtype)
 
 
-def causal_mask(first_query: int, length: int, first_key: int, window: int | None, device: torch.device) -> Tensor | None:
+def causal_mask(
+    first_query: int, length: int, first_key: int, window: int | None, device: torch.device
+) -> Tensor | None:
     """[queries, keys]: what each query may see; None when that is everything."""
     if length - first_query == 1:
         return None  # a decode sees all that was gathered for it

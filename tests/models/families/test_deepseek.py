@@ -60,7 +60,9 @@ def test_layers_that_draft_are_left_in_their_files(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     tensors |= {"model.layers.4.eh_proj.weight": torch.zeros(64, 128), "model.layers.4.enorm.weight": torch.ones(64)}
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"model.layers.4.e.* has no place in a DeepseekV3ForCausalLM of 4 layers"):
+    with pytest.raises(
+        CheckpointError, match=r"model.layers.4.e.* has no place in a DeepseekV3ForCausalLM of 4 layers"
+    ):
         open_checkpoint(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {"num_nextn_predict_layers": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -111,7 +113,10 @@ def test_what_ops_take_apart_is_not_quantized_on_the_way(tmp_path: Path) -> None
     ("changes", "message"),
     [
         ({"model_type": "deepseek_v2", "norm_topk_prob": True}, "norm_topk_prob, which DeepSeek V2's own code"),
-        ({"model_type": "deepseek_v2", "topk_method": "noaux_tc"}, "topk_method 'noaux_tc'; .* greedy and group_limited"),
+        (
+            {"model_type": "deepseek_v2", "topk_method": "noaux_tc"},
+            "topk_method 'noaux_tc'; .* greedy and group_limited",
+        ),
         ({"model_type": "deepseek_v2", "scoring_func": "sigmoid"}, "scoring_func 'sigmoid'; .* quire runs softmax"),
         ({"scoring_func": "softmax"}, "scoring_func 'softmax'; .* quire runs sigmoid"),
         ({"topk_method": "greedy"}, "topk_method 'greedy'; .* quire runs noaux_tc"),

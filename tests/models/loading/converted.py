@@ -48,11 +48,27 @@ _FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_e
 _COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
 _EXPERTS: dict[str, Any] = {**_RMS, "num_experts_per_tok": 2, "tie_word_embeddings": False}
 _LATENT: dict[str, Any] = {
-    **{**_EXPERTS, "num_key_value_heads": 4, "moe_intermediate_size": 64, "first_k_dense_replace": 1},
-    **{"kv_lora_rank": 64, "q_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32},
+    **_EXPERTS,
     "rms_norm_eps": 1e-6,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 64,
+    "q_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 1,
 }
-_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 0.7, "mscale_all_dim": 0.7}
+_GROUPS: dict[str, Any] = {"n_routed_experts": 6, "n_group": 3, "topk_group": 2}
+_V2_GROUPS: dict[str, Any] = {**_GROUPS, "topk_method": "group_limited_greedy"}
+_YARN: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 50_000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.7,
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -113,17 +129,8 @@ MODELS: dict[str, Original] = {
         "DeepseekV2",
         {**_LATENT, "q_lora_rank": None, "n_routed_experts": 4, "routed_scaling_factor": 1.5, "n_shared_experts": 2},
     ),
-    "deepseek2": Original(
-        "deepseek2",
-        "DeepseekV2",
-        {
-            **{**_LATENT, "n_routed_experts": 6, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2},
-            "rope_parameters": {**_YARN, "rope_theta": 50_000.0},
-        },
-    ),
-    "deepseek2-v3": Original(
-        "deepseek2", "DeepseekV3", {**_LATENT, "n_routed_experts": 6, "n_group": 3, "topk_group": 2, "num_mtp_layers": 0}
-    ),
+    "deepseek2": Original("deepseek2", "DeepseekV2", {**_LATENT, **_V2_GROUPS, "rope_parameters": _YARN}),
+    "deepseek2-v3": Original("deepseek2", "DeepseekV3", {**_LATENT, **_GROUPS, "num_mtp_layers": 0}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
