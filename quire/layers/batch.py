@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from quire.ops.functional import Attend, paged_attention
+from quire.ops.step_tensors import Pasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Batch:
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""
-    is_fresh: bool = False
-    """Whether no sequence has tokens in the cache from before this step, as far as the host knows."""
+    pasts: Pasts | None = None
+    """Which sequences look back at tokens of earlier steps, where that makes a difference to how they are computed."""
     attend: Attend = paged_attention
     """What attends in this step."""
     types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere

@@ -61,7 +61,7 @@ class LatentAttention(nn.Module):
             nope_dim=spec.nope_dim,
             scale=spec.scale,
             scales=cache.scales,
-            is_fresh=batch.is_fresh,
+            pasts=batch.pasts,
         )
         return mixed.reshape(tokens, -1)
 

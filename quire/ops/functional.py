@@ -12,7 +12,7 @@ from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
-from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
+from quire.ops.step_tensors import Pasts, PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
@@ -274,17 +274,17 @@ def latent_attention(
     nope_dim: int,
     scale: float,
     scales: Tensor | None = None,
-    is_fresh: bool = False,
+    pasts: Pasts | None = None,
 ) -> Tensor:
     """Causal attention of each sequence's new tokens over its latents: [tokens, heads, value_dim].
 
     query, `latents` of the new tokens and the cache are as `prepare_latent` leaves them; tables, starts and lengths as
     `paged_attention` takes them. A head's key is its rows of `up` [heads * nope_dim + heads * value_dim, latent_dim]
-    times the latent, then the latent's rotary part; its value is its later rows of `up` times the latent. `is_fresh`
-    promises that no sequence has tokens from before this step.
+    times the latent, then the latent's rotary part; its value is its later rows of `up` times the latent. What
+    `pasts` says changes no result, but how it is computed; None says nothing.
     """
     result: Tensor = implementation("latent_attention", query.device.type)(
-        query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, is_fresh
+        query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, pasts
     )
     return result
 

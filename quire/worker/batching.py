@@ -7,7 +7,7 @@ from torch import Tensor
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import Attend, paged_attention, step_inputs
-from quire.ops.step_tensors import StepTensors
+from quire.ops.step_tensors import Pasts, StepTensors
 from quire.worker.rows import Rows
 
 
@@ -30,8 +30,7 @@ def make_batch(
     output_rows: Tensor | None = None,
     prompts: range = range(0),
     attend: Attend = paged_attention,
-    *,
-    is_fresh: bool = False,
+    pasts: Pasts | None = None,
 ) -> Batch:
     return Batch(
         query_starts=step.query_starts,
@@ -42,7 +41,7 @@ def make_batch(
         kv=kv,
         output_rows=output_rows,
         prompts=prompts,
-        is_fresh=is_fresh,
+        pasts=pasts,
         attend=attend,
     )
 
@@ -56,12 +55,12 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
-    is_fresh: bool = False,
+    pasts: Pasts | None = None,
     attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    `prompts` are the tokens of prompts; `is_fresh` promises that no row has tokens from before. Without `all_hidden`,
+    `prompts` are the tokens of prompts, `pasts` tells rows that have computed tokens before. Without `all_hidden`,
     hidden states come back only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
@@ -70,7 +69,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend, is_fresh=is_fresh),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend, pasts),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

@@ -1,6 +1,7 @@
 """PlanLengths: how many tokens each row has computed, as the host knows it, and what follows for a plan."""
 
 from quire.core.plan import Admission, StepPlan
+from quire.ops.step_tensors import Pasts
 
 
 class PlanLengths:
@@ -23,9 +24,17 @@ class PlanLengths:
         """Blocks of the longest row in the plan."""
         return -(-max(self.computed[row] for row in plan.rows) // block_size)
 
-    def all_begin(self, plan: StepPlan) -> bool:
-        """Whether none of the plan's rows has tokens from before it."""
-        return all(self.computed[row] == count for row, count in zip(plan.rows, plan.counts, strict=True))
+    def pasts(self, plan: StepPlan) -> Pasts:
+        """Which of the plan's rows have tokens from before it."""
+        token = 0
+        past, fresh = (0, 0), None
+        for sequence, (row, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
+            if self.computed[row] > count:
+                past = (sequence + 1, token + count)
+            elif fresh is None:
+                fresh = (sequence, token)
+            token += count
+        return Pasts(*past, *(fresh or (len(plan.rows), token)))
 
     def tokens_of_prompts(self, plan: StepPlan) -> range:
         """Where the plan's prompt chunks lie, which it has side by side."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from quire.core.errors import InvalidRequest
 from quire.layers.batch import Batch, KVLayer
 from quire.models.language_model import LanguageModel
+from quire.ops.step_tensors import Pasts
 from quire.ops.upload import upload
 from quire.spec.cache import CacheSpec
 
@@ -99,7 +100,7 @@ class WholeSequences:
             tables=[tables],
             slots=[slots],
             kv=kv,
-            is_fresh=start == 0,
+            pasts=Pasts(0, 0, 0, 0) if start == 0 else None,
             types=None if packed.types is None else packed.types[part],
         )
         hidden: Tensor = self._model(packed.input_ids[part], positions, batch)

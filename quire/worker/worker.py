@@ -249,7 +249,7 @@ class Worker:
             max_blocks,
             prompts,
             all_hidden=all_hidden,
-            is_fresh=self._keeps_latents and self._lengths.all_begin(plan),
+            pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
 

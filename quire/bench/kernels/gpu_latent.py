@@ -9,6 +9,7 @@ from torch import Tensor
 from quire.bench.kernels.gpu_timing import time_calls
 from quire.bench.kernels.result import KernelResult
 from quire.ops.functional import latent_attention, prepare_latent
+from quire.ops.step_tensors import Pasts
 
 _BLOCK = 16
 _NOPE, _ROPE, _VALUE, _LATENT = 128, 64, 128, 512
@@ -90,6 +91,8 @@ class LatentLayer:
         self._slots = slots.flatten()
         self._starts = torch.arange(0, tokens + 1, case.new, device=device)
         self._lengths = torch.full((case.sequences,), case.length, device=device)
+        whole = (case.sequences, tokens)
+        self._pasts = Pasts(0, 0, 0, 0) if case.is_fresh else Pasts(*whole, *whole)
 
     def attend(self) -> Tensor:
         heads, width = self._case.heads, self._case.heads * (_NOPE + _ROPE)
@@ -113,5 +116,5 @@ class LatentLayer:
             self._lengths,
             nope_dim=_NOPE,
             scale=(_NOPE + _ROPE) ** -0.5,
-            is_fresh=self._case.is_fresh,
+            pasts=self._pasts,
         )

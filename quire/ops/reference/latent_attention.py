@@ -5,6 +5,7 @@ from torch import Tensor
 
 from quire.ops.reference.kv_numbers import read_blocks
 from quire.ops.reference.paged_attention import attend, causal_mask
+from quire.ops.step_tensors import Pasts
 
 
 def latent_attention(
@@ -18,7 +19,7 @@ def latent_attention(
     nope_dim: int,
     scale: float,
     scales: Tensor | None = None,
-    is_fresh: bool = False,
+    pasts: Pasts | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.latent_attention`."""
     num_heads, latent_dim = query.shape[1], up.shape[1]

@@ -61,7 +61,7 @@ def _fold_tokens(
     return mixed, weight, new_largest
 
 
-@triton.jit(do_not_specialize=["num_sequences"])
+@triton.jit(do_not_specialize=["num_sequences", "base"])
 def attend_expanded_kernel(
     output_at,  # [tokens, heads, value_dim]
     query_at,
@@ -70,6 +70,7 @@ def attend_expanded_kernel(
     starts_at,
     lengths_at,
     num_sequences,
+    base,  # where the first of them begins
     query_stride,  # of tokens
     head_stride,  # of the query
     up_stride,
@@ -91,7 +92,7 @@ def attend_expanded_kernel(
     # the last tokens of a prompt see the most: begin with them, so that what runs last is short
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     head = tl.program_id(1)
-    sequence, start, num_new, first_token = find_tile(tile, starts_at, num_sequences, num_rows)
+    sequence, start, num_new, first_token = find_tile(tile, starts_at, num_sequences, num_rows, base)
     if first_token >= num_new:
         return
     if tl.load(lengths_at + sequence).to(tl.int32) > num_new:
@@ -102,8 +103,8 @@ def attend_expanded_kernel(
     query_rows = (start + tokens) * query_stride + head * head_stride
     query = load_rows(query_at, query_rows, 1, row_is_there, True, nope_dim, padded_nope).to(dot_type)
     turned = load_rows(query_at + nope_dim, query_rows, 1, row_is_there, True, rope_dim, padded_rope).to(dot_type)
-    keys_at = expanded_at + start * up_stride + head * nope_dim
-    values_at = expanded_at + start * up_stride + num_heads * nope_dim + head * value_dim
+    keys_at = expanded_at + (start - base) * up_stride + head * nope_dim
+    values_at = expanded_at + (start - base) * up_stride + num_heads * nope_dim + head * value_dim
     rotary_at = latents_at + start * latent_stride + latent_dim
     mixed = tl.zeros([num_rows, padded_value], tl.float32)
     weight = tl.zeros([num_rows], tl.float32)
@@ -137,12 +138,15 @@ def attend_expanded(
     lengths: Tensor,
     nope_dim: int,
     scale: float,
+    base: int = 0,
 ) -> None:
     """Into the rows of a contiguous `output` that belong to sequences without a past.
 
+    Those of tokens before `base` are left out, where the first of the sequences begins; `expanded` has none of them.
+
     query: [tokens, heads, nope_dim + rope_dim]; expanded: [tokens, heads * nope_dim + heads * value_dim].
     """
-    num_tokens, num_heads, value_dim = output.shape
+    num_tokens, num_heads, value_dim = len(expanded), *output.shape[1:]
     num_sequences, rope_dim = len(lengths), query.shape[-1] - nope_dim
     is_exact = query.element_size() == 4  # no tensor cores; it is here to be right
     num_rows = 16 if is_exact else min(128, max(64, padded(num_tokens // num_sequences)))
@@ -168,5 +172,5 @@ def attend_expanded(
     tensors = (output, query, expanded, latents, query_starts, lengths)
     strides = (query.stride(0), query.stride(1), expanded.stride(0), latents.stride(0))
     grid = (num_tokens // num_rows + num_sequences, num_heads)
-    arguments = (*tensors, num_sequences, *strides, exponents(scale, None)[1])
+    arguments = (*tensors, num_sequences, base, *strides, exponents(scale, None)[1])
     launch_staged(attend_expanded_kernel, grid, arguments, settings, "num_stages")

@@ -1,4 +1,4 @@
-"""Latent attention of any mixture of prompts, chunks and decodes in one launch, over latents as they are cached.
+"""Latent attention of any mixture of chunks and decodes in one launch, over latents as they are cached.
 
 A program takes one tile of rows: some new tokens of one sequence with a tile of their heads, token after token. Which
 tokens those are it finds itself, so that the grid depends on nothing but shapes.
@@ -33,7 +33,6 @@ def attend_latent_tiles_kernel(
     slot_stride,
     table_stride,
     outer,
-    with_past_alone: tl.constexpr,  # whether sequences without tokens from before are someone else's
     dot_type: tl.constexpr,
     fp8: tl.constexpr,
     block_size: tl.constexpr,
@@ -55,14 +54,18 @@ def attend_latent_tiles_kernel(
     if first_token >= num_new:
         return
     num_old = tl.load(lengths_at + sequence).to(tl.int32) - num_new
-    if with_past_alone and num_old == 0:
-        return
-
     rows = tl.arange(0, num_rows)
     tokens = first_token + rows // tile_heads
     heads = tl.program_id(1) * tile_heads + rows % tile_heads
     row_is_there = (tokens < num_new) & (rows < tile_tokens * tile_heads) & (heads < num_heads)
     results = ((start + tokens) * num_heads + heads) * latent_dim
+    dims = tl.arange(0, padded_latent)
+    places = output_at + results[:, None] + dims[None, :]
+    is_there = row_is_there[:, None] & (dims < latent_dim)[None, :]
+    if num_old == 0:
+        tl.store(places, tl.zeros([num_rows, padded_latent], output_at.dtype.element_ty), mask=is_there)
+        return
+
     query, turned = load_query(
         absorbed_at, query_at + nope_dim, results, (start + tokens) * query_stride + heads * head_stride,
         row_is_there, fp8, dot_type, latent_dim, rope_dim, padded_latent, padded_rope,
@@ -93,9 +96,6 @@ def attend_latent_tiles_kernel(
         )  # fmt: skip
 
     mixed = tl.trans(mixed / tl.where(weight == 0.0, 1.0, weight)[None, :]) * scale
-    dims = tl.arange(0, padded_latent)
-    places = output_at + results[:, None] + dims[None, :]
-    is_there = row_is_there[:, None] & (dims < latent_dim)[None, :]
     tl.store(places, mixed.to(output_at.dtype.element_ty), mask=is_there)
 
 
@@ -109,12 +109,10 @@ def attend_latent_tiles(
     nope_dim: int,
     scale: float,
     scales: Tensor | None,
-    *,
-    with_past_alone: bool = False,
 ) -> Tensor:
     """[tokens, heads, latent_dim] of what each head finds among latents.
 
-    `with_past_alone` leaves out the rows of sequences without tokens from before: what stands there means nothing.
+    Sequences without a past, for which there is `attend_expanded`, find zeros.
     """
     num_tokens, num_heads, latent_dim = absorbed.shape
     num_sequences, rope_dim = len(lengths), query.shape[-1] - nope_dim
@@ -127,7 +125,6 @@ def attend_latent_tiles(
     query_bytes = num_rows * position_bytes
     tile = fitting_positions(card_of(query.device), 16 if is_exact else POSITIONS, position_bytes, stages, query_bytes)
     settings = {
-        "with_past_alone": with_past_alone,
         "dot_type": dot_type_of(cache),
         "fp8": cache.element_size() == 1,
         "block_size": cache.shape[1],

@@ -13,6 +13,7 @@ from triton.compiler import ASTSource, compile
 from quire.ops.triton.attend_expanded import attend_expanded_kernel
 from quire.ops.triton.attend_latent_split import WARPS, attend_latent_part_kernel
 from quire.ops.triton.attend_latent_tiles import attend_latent_tiles_kernel
+from quire.ops.triton.multiply_heads import _multiply_heads
 from quire.ops.triton.prepare_latent import _prepare_latent
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -36,7 +37,7 @@ def compiled(
             continue
         plain = f"*{cached or dtype}" if name == "cache_at" else f"*{dtype}"
         signature[name] = TYPES.get(name, plain if name.endswith("_at") else "i32")
-        if name not in {"num_sequences", "table_stride", "outer", "eps"}:
+        if name not in {"num_sequences", "table_stride", "outer", "eps", "base", "rows"}:
             aligned[(place,)] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, values, aligned)
     return compile(source, target=TARGET, options={"num_warps": warps, "num_stages": stages})
@@ -49,7 +50,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any], int, int, str, str]]:
     for heads in (16, 128):
         rows = min(heads, 64)
         part = paged | {"num_heads": heads, "num_rows": rows, "whole": False, "overlapped": True}
-        tiles = paged | {"num_heads": heads, "tile_heads": rows, "num_rows": 64, "with_past_alone": True}
+        tiles = paged | {"num_heads": heads, "tile_heads": rows, "num_rows": 64}
         found[f"decodes of {heads} heads"] = attend_latent_part_kernel, part | PLAIN, WARPS, 2, "bf16", ""
         found[f"decodes of {heads} heads, fp8"] = attend_latent_part_kernel, part | IN_FP8, WARPS, 2, "bf16", "fp8e4nv"
         found[f"mixtures of {heads} heads"] = attend_latent_tiles_kernel, tiles | PLAIN, WARPS, 2, "bf16", ""
@@ -61,6 +62,10 @@ def cases() -> dict[str, tuple[Any, dict[str, Any], int, int, str, str]]:
     prompts |= {"padded_nope": 128, "padded_rope": 64, "padded_value": 128, "dot_type": tl.bfloat16}
     for rows, warps in ((64, 4), (128, 8)):
         found[f"prompts, {rows} rows"] = attend_expanded_kernel, prompts | {"num_rows": rows}, warps, 3, "bf16", ""
+    product = {"padded_rows": 16, "block_out": 32, "block_in": 128, "dot_type": tl.bfloat16, "overlapped": True}
+    absorb, release = {"in_size": 128, "out_size": 512}, {"in_size": 512, "out_size": 128}
+    found["absorb"] = _multiply_heads, product | absorb | {"weight_out_stride": 1}, 4, 3, "bf16", ""
+    found["release"] = _multiply_heads, product | release | {"weight_in_stride": 1}, 4, 3, "bf16", ""
     prepare = {"num_heads": 16, "head_tile": 16, "nope_dim": 128, "latent_dim": 512, "half": 32, "padded_half": 32}
     prepare |= {"padded_latent": 512, "overlapped": True}
     found["prepare"] = _prepare_latent, prepare | {"scales_at": None}, 4, 1, "bf16", ""

@@ -8,18 +8,21 @@ from torch import Tensor
 
 from quire.ops.reference.latent_attention import latent_attention as attend_reference
 from quire.ops.reference.prepare_latent import prepare_latent as prepare_reference
+from quire.ops.step_tensors import Pasts
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 
 pytestmark = needs_triton
 
 Sequences = tuple[tuple[int, int], ...]
 CASES: dict[str, Sequences] = {
-    "mixed": ((1, 1), (9, 9), (20, 1), (33, 7), (40, 40), (65, 2)),
+    "mixed": ((1, 1), (9, 9), (20, 1), (33, 7), (20, 20), (65, 2)),
     "decodes": ((1, 1), (200, 1), (64, 1), (65, 1), (17, 1)),
-    "prompts": ((5, 5), (70, 70), (1, 1)),
+    "prompts": ((5, 5), (36, 36), (1, 1)),
+    "sorted": ((30, 1), (4, 1), (8, 8), (25, 25)),
+    "chunk": ((80, 67),),
 }
 """Length and new tokens of each sequence."""
-SHAPES = ((16, 32, 16, 32, 64), (3, 24, 8, 12, 40))
+SHAPES = ((8, 32, 16, 32, 64), (3, 24, 8, 12, 40))
 """Heads, and the sizes of what is not turned, what is, values and latents: powers of 2, and others."""
 every_case = pytest.mark.parametrize("sequences", CASES.values(), ids=CASES)
 
@@ -39,12 +42,20 @@ class Step:
     query_starts: Tensor
     lengths: Tensor
     nope_dim: int
-    is_fresh: bool
+    pasts: Pasts | None
     scales: Tensor | None = None
 
     def copy(self) -> "Step":
         cache = self.cache.view(torch.uint8).clone().view(self.cache.dtype)
         return replace(self, query=self.query.clone(), compressed=self.compressed.clone(), cache=cache)
+
+
+def pasts_of(sequences: Sequences) -> Pasts:
+    """As a worker's `PlanLengths` tells."""
+    starts = [sum(new for _, new in sequences[:place]) for place in range(len(sequences) + 1)]
+    past = max((place + 1 for place, (length, new) in enumerate(sequences) if length > new), default=0)
+    fresh = next((place for place, (length, new) in enumerate(sequences) if length == new), len(sequences))
+    return Pasts(past, starts[past], fresh, starts[fresh])
 
 
 def make_step(
@@ -90,7 +101,7 @@ def make_step(
         query_starts=starts.to(DEVICE),
         lengths=torch.tensor([length for length, _ in sequences]).to(DEVICE),
         nope_dim=nope,
-        is_fresh=all(length == new for length, new in sequences),
+        pasts=pasts_of(sequences),
         scales=None if scale is None else torch.tensor([scale, 7.0], device=DEVICE),
     )
 
@@ -107,7 +118,7 @@ def attended(step: Step, query: Tensor, latents: Tensor, *, by_kernel: bool) -> 
 
     function = latent_attention if by_kernel else attend_reference
     places = (step.cache, step.tables, step.query_starts, step.lengths)
-    return function(query, latents, step.up, *places, step.nope_dim, 0.2, step.scales, step.is_fresh)
+    return function(query, latents, step.up, *places, step.nope_dim, 0.2, step.scales, step.pasts)
 
 
 def check(step: Step, tolerance: float) -> None:
@@ -142,11 +153,18 @@ def test_in_16_bits(sequences: Sequences, dtype: torch.dtype) -> None:
     check(make_step(sequences, SHAPES[0], dtype), 2 * TOLERANCES[dtype])
 
 
+def test_whether_it_is_told_of_pasts_changes_nothing() -> None:
+    step = make_step(CASES["mixed"], SHAPES[1])
+    query, latents = prepared(step, by_kernel=True)
+    told = attended(step, query, latents, by_kernel=True)
+    torch.testing.assert_close(attended(replace(step, pasts=None), query, latents, by_kernel=True), told)
+
+
 def test_no_tokens() -> None:
     step = make_step(CASES["mixed"], SHAPES[0])
     empty = replace(step, query_starts=step.query_starts[:1], lengths=step.lengths[:0], tables=step.tables[:0])
     found = attended(empty, step.query[:0], step.compressed[:0], by_kernel=True)
-    assert found.shape == (0, 16, 32)
+    assert found.shape == (0, 8, 32)
 
 
 @pytest.mark.gpu
