@@ -114,7 +114,9 @@ class Worker:
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share)
+            self._warmup = warmup_steps(
+                self.start, self._graphs, layout, may_share_prefix=may_share, keeps_latents=self._keeps_latents
+            )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 

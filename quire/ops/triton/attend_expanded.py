@@ -13,6 +13,9 @@ from quire.ops.triton.card import card_of, fitting_positions
 from quire.ops.triton.find_tile import find_tile
 from quire.ops.triton.staged import launch_staged
 
+_ROWS = 128
+"""Tokens of a program: two warpgroups of Hopper. One kernel for prompts of all lengths, so that none compiles late."""
+
 
 @triton.jit
 def _fold_tokens(
@@ -149,7 +152,7 @@ def attend_expanded(
     num_tokens, num_heads, value_dim = len(expanded), *output.shape[1:]
     num_sequences, rope_dim = len(lengths), query.shape[-1] - nope_dim
     is_exact = query.element_size() == 4  # no tensor cores; it is here to be right
-    num_rows = 16 if is_exact else min(128, max(64, padded(num_tokens // num_sequences)))
+    num_rows = 16 if is_exact else _ROWS
     stages = 1 if is_exact else 3
     position_bytes = (nope_dim + rope_dim + value_dim) * query.element_size()
     query_bytes = num_rows * query.shape[-1] * query.element_size()
@@ -166,7 +169,7 @@ def attend_expanded(
         "padded_value": padded(value_dim),
         "num_rows": num_rows,
         "tile_size": tile,
-        "num_warps": 8 if num_rows > 64 else 4,
+        "num_warps": 4 if is_exact else 8,
         "num_stages": stages,
     }
     tensors = (output, query, expanded, latents, query_starts, lengths)

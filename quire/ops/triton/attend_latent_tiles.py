@@ -117,9 +117,8 @@ def attend_latent_tiles(
     num_tokens, num_heads, latent_dim = absorbed.shape
     num_sequences, rope_dim = len(lengths), query.shape[-1] - nope_dim
     tile_heads = min(num_heads, MOST_HEADS)
-    wanted = num_tokens * tile_heads // num_sequences
     is_exact = cache.element_size() == 4  # no tensor cores; it is here to be right
-    num_rows = padded(tile_heads) if is_exact else max(padded(tile_heads), min(padded(wanted), MOST_HEADS))
+    num_rows = padded(tile_heads) if is_exact else MOST_HEADS
     stages = 1 if is_exact else 2
     position_bytes = (latent_dim + rope_dim) * cache.element_size()
     query_bytes = num_rows * position_bytes

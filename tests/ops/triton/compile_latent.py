@@ -60,8 +60,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any], int, int, str, str]]:
             found["decodes in 32 bits"] = attend_latent_part_kernel, exact, 4, 1, "fp32", ""
     prompts = {"num_heads": 16, "nope_dim": 128, "rope_dim": 64, "value_dim": 128, "latent_dim": 512, "tile_size": 64}
     prompts |= {"padded_nope": 128, "padded_rope": 64, "padded_value": 128, "dot_type": tl.bfloat16}
-    for rows, warps in ((64, 4), (128, 8)):
-        found[f"prompts, {rows} rows"] = attend_expanded_kernel, prompts | {"num_rows": rows}, warps, 3, "bf16", ""
+    found["prompts"] = attend_expanded_kernel, prompts | {"num_rows": 128}, 8, 3, "bf16", ""
     product = {"padded_rows": 16, "block_out": 32, "block_in": 128, "dot_type": tl.bfloat16, "overlapped": True}
     absorb, release = {"in_size": 128, "out_size": 512}, {"in_size": 512, "out_size": 128}
     found["absorb"] = _multiply_heads, product | absorb | {"weight_out_stride": 1}, 4, 3, "bf16", ""
