@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.ops.functional import Attend, paged_attention
-from quire.ops.step_tensors import Pasts
 
 
 @dataclass(frozen=True, slots=True)

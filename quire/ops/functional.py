@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.routing import Routing
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
-from quire.ops.step_tensors import Pasts, PrefixTiles, RowStates, StepTensors
+from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -51,22 +51,6 @@ class StepTensors:
     lengths: Tensor  # [sequences]: tokens in the cache once the step has written its own
     slots: list[Tensor]  # by KV group: [tokens]
     tables: list[Tensor]  # by KV group: int32 [sequences, max_blocks]
-
-
-class Pasts(NamedTuple):
-    """Where the sequences of a step stand that have a past, tokens that were cached before, as the host knows it.
-
-    Both stretches may hold sequences of the other kind too, where the two are not apart.
-    """
-
-    sequences: int
-    """So many from the first on are all that have one …"""
-    tokens: int
-    """… and these are their tokens."""
-    first_fresh: int
-    """From this sequence on are all that have none …"""
-    first_fresh_token: int
-    """… and from this token on."""
 
 
 @dataclass(frozen=True, slots=True)

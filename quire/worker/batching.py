@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import Attend, paged_attention, step_inputs
-from quire.ops.step_tensors import Pasts, StepTensors
+from quire.ops.step_tensors import StepTensors
 from quire.worker.rows import Rows
 
 

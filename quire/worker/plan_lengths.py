@@ -1,7 +1,7 @@
 """PlanLengths: how many tokens each row has computed, as the host knows it, and what follows for a plan."""
 
+from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
-from quire.ops.step_tensors import Pasts
 
 
 class PlanLengths:

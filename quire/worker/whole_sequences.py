@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import InvalidRequest
+from quire.core.pasts import Pasts
 from quire.layers.batch import Batch, KVLayer
 from quire.models.language_model import LanguageModel
-from quire.ops.step_tensors import Pasts
 from quire.ops.upload import upload
 from quire.spec.cache import CacheSpec
 

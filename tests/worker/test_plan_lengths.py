@@ -2,8 +2,8 @@
 
 import pytest
 
+from quire.core.pasts import Pasts
 from quire.core.plan import StepPlan
-from quire.ops.step_tensors import Pasts
 from quire.worker.plan_lengths import PlanLengths
 
 

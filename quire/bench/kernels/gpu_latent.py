@@ -8,8 +8,8 @@ from torch import Tensor
 
 from quire.bench.kernels.gpu_timing import time_calls
 from quire.bench.kernels.result import KernelResult
+from quire.core.pasts import Pasts
 from quire.ops.functional import latent_attention, prepare_latent
-from quire.ops.step_tensors import Pasts
 
 _BLOCK = 16
 _NOPE, _ROPE, _VALUE, _LATENT = 128, 64, 128, 512

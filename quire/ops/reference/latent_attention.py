@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.ops.reference.kv_numbers import read_blocks
 from quire.ops.reference.paged_attention import attend, causal_mask
-from quire.ops.step_tensors import Pasts
 
 
 def latent_attention(

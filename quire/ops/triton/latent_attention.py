@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from quire.ops.step_tensors import Pasts
+from quire.core.pasts import Pasts
 from quire.ops.triton.attend_expanded import attend_expanded
 from quire.ops.triton.attend_latent_split import attend_latent_split
 from quire.ops.triton.attend_latent_tiles import attend_latent_tiles

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.ops.reference.latent_attention import latent_attention as attend_reference
 from quire.ops.reference.prepare_latent import prepare_latent as prepare_reference
-from quire.ops.step_tensors import Pasts
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
 
 pytestmark = needs_triton
