@@ -67,7 +67,10 @@ class StepLimits:
     long_prefill_token_threshold: int = 0
     """At most this many tokens of one prompt a step; 0 leaves it to the budget."""
     num_lookahead_tokens: int = 0
-    """Slots kept ready beyond a sequence's tokens, for drafts."""
+    """Slots kept ready beyond a sequence's tokens, for drafts: of the step that is planned and of the one before, of
+    which nobody knows yet how many were right."""
+    num_drafts: int = 0
+    """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
     whole_prompts: bool = False
