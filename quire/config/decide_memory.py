@@ -98,7 +98,7 @@ def memory_budget(
         utilization=memory_share(asked.cache, device),
         weights=weights_on_device(model, holding, asked.parallel) - away,
         activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
-        sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
+        sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_drafts)),
         rows=row_bytes(max_num_seqs, longest, len(shape.groups), shape.block_size, state=state_bytes(model, ranks)),
         swap=0 if is_gpu else cpu_blocks * shape.block_bytes,
         runtime=GPU_RUNTIME if is_gpu else 0,

@@ -20,6 +20,7 @@ from quire.config.decide_memory import (
 )
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
+from quire.config.decide_speculation import decide_speculation
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -67,9 +68,10 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
+    speculation = decide_speculation(asked.scheduler, choices)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
+    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown)
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
     )
@@ -84,6 +86,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
         target_itl_ms=_target_itl(asked.scheduler, choices),
         queue_timeout=decide_queue_timeout(asked.scheduler, choices),
+        speculation=speculation,
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
         choices=tuple(choices),

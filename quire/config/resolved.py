@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from quire.config.speculation import Speculation
 from quire.spec.quantization import Online
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
@@ -137,3 +138,5 @@ class Resolved:
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""
+    speculation: Speculation | None = None
+    """Which drafts are verified; None: none are."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from quire.config.resolved import Resolved
 from quire.kvcache.manager import KVManager
+from quire.scheduler.draft_length import DraftLength
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
 from quire.scheduler.policies.choose import make_policy
@@ -29,6 +30,7 @@ def make_scheduler(resolved: Resolved, tenant_weights: Mapping[str, float] | Non
         resolved.preemption_costs,
         None if target is None else Pacer(target / 1e3),
         resolved.queue_timeout,
+        None if resolved.speculation is None else DraftLength(resolved.speculation.num_speculative_tokens),
     )
 
 

@@ -132,5 +132,3 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
                 f"{flag(name)} is {getattr(parallel, name)}; running on several devices is not built yet, so it must "
                 "be 1 (`quire plan` and `quire simulate` take more)"
             )
-    if asked.scheduler.num_lookahead_tokens:
-        raise ConfigError("--num-lookahead-tokens is for speculative decoding, which is not built yet; leave it out")
