@@ -32,6 +32,11 @@ class Speculation:
     """Occurrences of more last tokens are better, up to so many."""
 
 
+def draft_lengths(most: int) -> list[int]:
+    """How many drafts a step may have: few numbers, as each is a kind of step of its own to a GPU."""
+    return sorted({0, -(-most // 2), most})
+
+
 def read_speculation(text: str) -> Speculation:
     """From the value of `--speculative-config`; a ConfigError names what is wrong with it."""
     try:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from quire.config.speculation import draft_lengths
+
 _MEMORY = 0.98
 """Weight of the past per step: about 50 steps are remembered."""
 _WEIGHT_OF_GUESS = 8.0
@@ -52,7 +54,7 @@ class DraftLength:
     def __init__(self, most: int) -> None:
         """`most` drafts of a sequence can be verified in one step."""
         self.most = most
-        self._lengths = [0, *(length for length in (1, 2, 4, 8, 16, 32, 64) if length < most), most]
+        self._lengths = draft_lengths(most)
         self._rows = [_WEIGHT_OF_GUESS] * most
         self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]
         """By place among drafts: rows that verified one there, and those in which it and all before it were right."""

@@ -98,6 +98,7 @@ def start_worker(
         memory,
         kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
+        speculation=resolved.speculation,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:

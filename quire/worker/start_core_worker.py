@@ -26,6 +26,7 @@ def start_core_worker(
     from quire.worker.core_memory import CoreMemory
     from quire.worker.core_model import CoreModel
     from quire.worker.core_worker import CoreWorker
+    from quire.worker.speculative.core_drafting import CoreDrafting
 
     memory = CoreMemory(resolved.kv, resolved.limits)
     if memory.groups != record.groups:
@@ -46,4 +47,5 @@ def start_core_worker(
         return start_worker(path, resolved, device=device, seed=seed, grammars=grammars, core=again, memory=memory)
 
     sampler = CoreSampler(resolved.limits.max_num_seqs, record.vocabulary, seed, core.machine)
-    return CoreWorker(model, sampler, memory, resolved.kv, whole)
+    drafting = None if resolved.speculation is None else CoreDrafting(resolved.speculation, memory)
+    return CoreWorker(model, sampler, memory, resolved.kv, whole, drafting)

@@ -1,0 +1,28 @@
+"""NgramProposer: what followed when the sequence said the same before (prompt lookup). On the device."""
+
+from torch import Tensor
+
+from quire.config.speculation import Speculation
+from quire.ops.functional import lookup_drafts
+from quire.ops.step_tensors import RowStates
+from quire.worker.speculative.draft_rows import DraftRows
+
+
+class NgramProposer:
+    """Costs a look at the sequence's tokens, and pays where answers repeat parts of their prompts."""
+
+    def __init__(self, asked: Speculation, states: RowStates, drafts: DraftRows) -> None:
+        self._asked = asked
+        self._states = states
+        self._drafts = drafts
+
+    def propose(self, rows: Tensor) -> None:
+        lookup_drafts(
+            self._states,
+            rows,
+            self._drafts.ready,
+            self._drafts.may_draft,
+            fewest=self._asked.prompt_lookup_min,
+            most=self._asked.prompt_lookup_max,
+            count=self._asked.num_speculative_tokens,
+        )
