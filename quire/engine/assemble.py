@@ -21,7 +21,7 @@ _NO_AGEING = 1e12
 
 def make_scheduler(resolved: Resolved, tenant_weights: Mapping[str, float] | None = None) -> Scheduler:
     """A scheduler with a KV cache of its own, all as `resolved` says; tenants without a weight weigh 1."""
-    target = resolved.target_itl_ms
+    target, drafting = resolved.target_itl_ms, resolved.speculation
     return Scheduler(
         resolved.limits,
         KVManager(resolved.kv, resolved.enable_prefix_caching),
@@ -30,7 +30,7 @@ def make_scheduler(resolved: Resolved, tenant_weights: Mapping[str, float] | Non
         resolved.preemption_costs,
         None if target is None else Pacer(target / 1e3),
         resolved.queue_timeout,
-        None if resolved.speculation is None else DraftLength(resolved.speculation.num_speculative_tokens),
+        None if drafting is None else DraftLength(drafting.num_speculative_tokens, drafting.method),
     )
 
 

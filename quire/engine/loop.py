@@ -122,7 +122,10 @@ class EngineLoop:
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
-        """Within, every step is read before the next is planned, and yields one token of a sequence. The engine must have no work when it begins."""
+        """Within, every step is read before the next is planned, and yields one token of a sequence.
+
+        The engine must have no work when it begins.
+        """
         self._most_in_flight = 1
         self._scheduler.drafts_are_off = True
         try:

@@ -284,9 +284,7 @@ def step_inputs(
     return result
 
 
-def decode_inputs(
-    rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int, count: int = 1
-) -> StepTensors:
+def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int, count: int = 1) -> StepTensors:
     """What a step reads that computes `count` more tokens of each of `rows`, int64 [sequences] on the device.
 
     As `step_inputs`, but with nothing that the host would have to know.

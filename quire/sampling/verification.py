@@ -99,14 +99,23 @@ class VerifiedTokens:
 
     def first(self, count: int) -> "VerifiedTokens":
         logprobs = None if self.logprobs is None else self.logprobs.first(count * self.drawn.shape[1])
-        tensors = (tensor[:count] for tensor in (self.drawn, self.counts, self.drafted, self.invalid))
-        return VerifiedTokens(*tensors, self.first_slots[:count], logprobs)
+        return VerifiedTokens(
+            drawn=self.drawn[:count],
+            counts=self.counts[:count],
+            drafted=self.drafted[:count],
+            invalid=self.invalid[:count],
+            first_slots=self.first_slots[:count],
+            logprobs=logprobs,
+        )
 
 
 def verify_drafts(
     sampler: Sampler, states: RowStates, ready: Tensor, logits: Tensor, layout: DraftLayout, mode: SamplingMode
 ) -> VerifiedTokens:
-    """Draw from `logits` [m, vocabulary], and write to `states` what rows have now; `ready` is as in `accept_drafts`."""
+    """Draw from `logits` [m, vocabulary], and write to `states` what rows have now.
+
+    `ready` is as in `accept_drafts`.
+    """
     if mode.penalizes:
         drawn, invalid = _draw_in_turn(sampler, states, ready, logits, layout, mode)
     else:
@@ -118,9 +127,7 @@ def verify_drafts(
         if layout.slots is not None:
             drawn_by_slot = torch.zeros_like(layout.slot_rows).index_put_((layout.slots.flatten(),), drawn_by_slot)
         logprobs = sampler.report(logits, layout.slot_rows, drawn_by_slot, mode)
-    counts, drafted = accept_drafts(
-        states, layout.rows, layout.lengths, layout.granted, drawn.contiguous(), ready
-    )
+    counts, drafted = accept_drafts(states, layout.rows, layout.lengths, layout.granted, drawn.contiguous(), ready)
     is_taken = torch.arange(layout.width, device=counts.device) < counts[:, None]
     return VerifiedTokens(drawn, counts, drafted, (invalid & is_taken).any(1), layout.first_slots, logprobs)
 

@@ -51,9 +51,10 @@ class _Timing:
 class DraftLength:
     """Of one engine, for drafts of one kind."""
 
-    def __init__(self, most: int) -> None:
-        """`most` drafts of a sequence can be verified in one step."""
+    def __init__(self, most: int, method: str = "") -> None:
+        """`most` drafts of a sequence can be verified in one step; `method` is how they are made."""
         self.most = most
+        self.method = method
         self._lengths = draft_lengths(most)
         self._rows = [_WEIGHT_OF_GUESS] * most
         self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]

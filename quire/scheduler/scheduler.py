@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
+from quire.core.draft_counts import DraftCounts
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -77,11 +78,7 @@ class Scheduler:
         self._draft_length = draft_length
         self.drafts_are_off = False
         """Whether every step is to yield one token of a sequence, as someone else decides what follows."""
-        self.num_drafted = 0
-        self.num_accepted = 0
-        """Drafts that were verified, and those of them that were right."""
-        self.num_drafting = 0
-        """Times that a sequence had drafts verified."""
+        self.drafts = DraftCounts()
         self._step = 0
         self._now = 0.0
         self._flights: deque[Flight] = deque()
@@ -162,6 +159,11 @@ class Scheduler:
     def live_requests(self) -> list[str]:
         """Ids of all requests that have not ended."""
         return self._roster.request_ids()
+
+    @property
+    def draft_method(self) -> str:
+        """How drafts are made; nothing where there are none."""
+        return "" if self._draft_length is None else self._draft_length.method
 
     @property
     def has_work(self) -> bool:
@@ -295,9 +297,8 @@ class Scheduler:
         accepted = [count - 1 for count in counts]
         seconds = None if flight.load.prompt_tokens else result.elapsed
         draft_length.observe(decodes, flight.most_drafts, accepted, seconds)
-        self.num_drafted += result.num_drafted
-        self.num_accepted += sum(accepted)
-        self.num_drafting += sum(count > 0 for count in flight.num_drafts)
+        drafting = sum(count > 0 for count in flight.num_drafts)
+        self.drafts += DraftCounts(drafting, result.num_drafted, sum(accepted))
 
     def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""

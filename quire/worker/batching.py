@@ -73,6 +73,7 @@ def make_inputs(
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
+    last_tokens: Tensor | None
     if plan.num_drafts:
         last_tokens = upload(_with_drafts(plan), torch.int64, step.rows.device)
     else:

@@ -32,9 +32,7 @@ class CoreMemory:
         self.kv: NDArray[np.uint8] = np.zeros(self._shape.num_elements * DTYPE_BYTES[layout.dtype], dtype=np.uint8)
         """As `KVStorage` has it."""
         self._planes = self.kv.reshape(*self._shape.shape[:2], -1)
-        shape = RowShape(
-            limits.max_num_seqs, limits.max_model_len, layout.block_size, limits.num_lookahead_tokens
-        )
+        shape = RowShape(limits.max_num_seqs, limits.max_model_len, layout.block_size, limits.num_lookahead_tokens)
         self.tokens: NDArray[np.int32] = np.zeros(shape.tokens, dtype=np.int32)
         self.computed: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
         self.lengths_for_angles: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)

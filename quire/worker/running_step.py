@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -146,13 +147,13 @@ class RunningStep:
             found = self._logprobs.at(self.reports)
             return {report[0]: [each] for report, each in zip(self.reports, found, strict=True)}
         firsts = self.sampled.first_slots
-        places = [(place, *rest) for place, *rest in self.reports for _ in range(counts[place])]
-        slots = [firsts[place] + number for place, *_ in self.reports for number in range(counts[place])]
-        found = self._logprobs.at([(slot, *rest) for slot, (_, *rest) in zip(slots, places, strict=True)])  # type: ignore[misc]
-        told: dict[int, list[PositionLogprobs]] = {}
-        for (place, *_), each in zip(places, found, strict=True):
-            told.setdefault(place, []).append(each)
-        return told
+        of_slots = [
+            (firsts[place] + number, count, names)
+            for place, count, names in self.reports
+            for number in range(counts[place])
+        ]
+        by_slot = iter(self._logprobs.at(of_slots))
+        return {place: list(islice(by_slot, counts[place])) for place, _, _ in self.reports}
 
 
 @dataclass(slots=True)

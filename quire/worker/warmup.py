@@ -26,7 +26,8 @@ def warmup_steps(
 ) -> Iterator[None]:
     """Warms up one thing each time it is advanced, and leaves no row admitted.
 
-    `drafts` are the numbers of them that rows may verify. The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
+    `drafts` are the numbers of them that rows may verify. The largest batch comes first: what its graphs take of memory
+    then serves all the others, from the smallest on.
     """
     for count in _PROMPTS:
         sequence = dummy_sequence(0, count, layout)

@@ -129,9 +129,7 @@ class Worker:
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
             drafts = draft_lengths(limits.num_drafts)[1:]
-            self._warmup = warmup_steps(
-                self.start, self._graphs, layout, may_share_prefix=may_share, drafts=drafts
-            )
+            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share, drafts=drafts)
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 

@@ -324,7 +324,7 @@ def test_drafts_are_verified_and_taken_back():
     assert (seq.num_tokens, seq.num_computed) == (11, 10)
     scheduler.update(StepResult(step=second.step, tokens=[5], counts=[1], num_drafted=2))
     assert (seq.num_tokens, seq.num_computed, seq.num_pending, seq.num_unverified) == (8, 7, 0, 0)
-    assert (scheduler.num_drafting, scheduler.num_drafted, scheduler.num_accepted) == (2, 5, 2)
+    assert (scheduler.drafts.drafts, scheduler.drafts.tokens, scheduler.drafts.accepted) == (2, 5, 2)
     check(scheduler.kv)
 
 

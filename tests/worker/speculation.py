@@ -70,8 +70,8 @@ def _tensors(result: Any) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result]
     found = [getattr(result, name) for name in result.__dataclass_fields__]
-    of_logprobs = [tensor for each in found if isinstance(each, LogprobsTensors) for tensor in (each.packed, each.named)]
-    return [each for each in found + of_logprobs if isinstance(each, Tensor)]
+    of_logprobs = [(each.packed, each.named) for each in found if isinstance(each, LogprobsTensors)]
+    return [each for each in (*found, *(tensor for pair in of_logprobs for tensor in pair)) if isinstance(each, Tensor)]
 
 
 def requests(params: list[dict[str, Any]], length: int = 24, **common: Any) -> list[Request]:

@@ -54,17 +54,18 @@ def make_compare(path: Path, prepare: Prepare, asked: list[Request], **settings:
     loop = prepare(start(path, NGRAM, **settings))
     assert run(loop, asked) == plain
     scheduler = loop.scheduler
-    assert scheduler.num_drafted >= scheduler.num_accepted
+    assert scheduler.drafts.tokens >= scheduler.drafts.accepted
     return loop
 
 
 @pytest.mark.parametrize(
-    ("compute", "prepare"), [("exact", as_it_is), ("exact", as_on_a_gpu), pytest.param("fast", as_it_is, marks=needs_core)]
+    ("compute", "prepare"),
+    [("exact", as_it_is), ("exact", as_on_a_gpu), pytest.param("fast", as_it_is, marks=needs_core)],
 )
 def test_every_kind_of_request_is_answered_as_without(path: Path, compute: str, prepare: Prepare) -> None:
     scheduler = make_compare(path, prepare, requests(PARAMS), cpu_compute=compute).scheduler
-    assert scheduler.num_accepted > 20, "drafts are right now and then"
-    assert scheduler.num_drafted > scheduler.num_accepted
+    assert scheduler.drafts.accepted > 20, "drafts are right now and then"
+    assert scheduler.drafts.tokens > scheduler.drafts.accepted
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
@@ -75,7 +76,7 @@ def test_windows_learned_positions_and_angles_that_change(name: str, prepare: Pr
     longest = [Request(id="all", prompt=Prompt((5, 6) * 40), params=SamplingParams(temperature=0.0, ignore_eos=True))]
     settings = {"cpu_compute": "exact", "max_model_len": 120, "max_num_seqs": 4, "num_gpu_blocks_override": 700}
     loop = make_compare(tiny.path, prepare, [*asked, *longest], **settings)
-    assert loop.scheduler.num_accepted > 10
+    assert loop.scheduler.drafts.accepted > 10
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
@@ -106,7 +107,7 @@ def test_the_native_core_alone_drafts_too_and_torch_takes_over(
     assert isinstance(loop.executor._worker, CoreWorker)  # type: ignore[attr-defined]
     assert run(loop, requests(SIMPLE)) == plain
     assert loop.executor._worker._whole is None  # type: ignore[attr-defined]
-    assert loop.scheduler.num_accepted > 10
+    assert loop.scheduler.drafts.accepted > 10
     expected = run(start(path, None), requests(more))
     loop = start(path, NGRAM)
     assert run(loop, requests(more)) == expected
@@ -149,7 +150,9 @@ def test_beams_are_searched_token_by_token(path: Path) -> None:
 
     asked = BeamSearchParams(beam_width=3, max_tokens=12)
     prompts = [(5, 6, 5, 6, 5, 6), (9, 8, 9, 8)]
-    plain, drafted = (
-        beam_search(start(path, drafting, cpu_compute="exact"), prompts, asked, (2,)) for drafting in (None, NGRAM)
-    )
-    assert [[beam.tokens for beam in found] for found in drafted] == [[beam.tokens for beam in found] for found in plain]
+
+    def found(drafting: dict[str, Any] | None) -> list[list[list[int]]]:
+        beams = beam_search(start(path, drafting, cpu_compute="exact"), prompts, asked, (2,))
+        return [[list(beam.tokens) for beam in of_prompt] for of_prompt in beams]
+
+    assert found(NGRAM) == found(None)

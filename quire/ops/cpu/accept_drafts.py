@@ -26,10 +26,10 @@ def accept_in_memory(
     begins = lengths - granted
     verified = np.minimum(granted, ready[rows])
     counts = np.ones_like(rows)
-    for place in verified.nonzero()[0]:
-        begin, drafts = begins[place], verified[place]
+    for place in np.flatnonzero(verified).tolist():
+        begin, drafts = int(begins[place]), int(verified[place])
         agrees = tokens[rows[place], begin : begin + drafts] == drawn[place, :drafts]
-        counts[place] += drafts if agrees.all() else agrees.argmin()
+        counts[place] = 1 + (drafts if agrees.all() else int(agrees.argmin()))
     for place, (row, begin, count) in enumerate(zip(rows.tolist(), begins.tolist(), counts.tolist(), strict=True)):
         room = tokens[row, begin : begin + count]
         room[:] = drawn[place, : len(room)]

@@ -1,4 +1,4 @@
-"""lookup_drafts on a CPU's own memory: the last token is looked for, and only where it stands the ones before. No torch."""
+"""lookup_drafts on a CPU's own memory: only where the last token stands the ones before are compared. No torch."""
 
 from typing import TYPE_CHECKING
 

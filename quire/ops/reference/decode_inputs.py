@@ -1,5 +1,5 @@
-"""decode_inputs: `step_inputs` of a step that computes equally many tokens of each row, one or a few, for rows that only
-the device knows.
+"""decode_inputs: `step_inputs` of a step that computes equally many tokens of each row, one or a few, for rows that
+only the device knows.
 
 Nothing here depends on values, so a graph can hold it. Batches of graphs are padded with a spare row whose state is of
 no use: it may have been computed past its end, and then stays at the last place that it, and the step's tables, have.

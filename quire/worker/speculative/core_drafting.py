@@ -70,14 +70,14 @@ class CoreDrafting:
         told = counts.tolist()
         memory.lengths.note_verified(plan)(told)
         is_taken = np.arange(by_row.shape[1]) < counts[:, None]
-        is_invalid = (_by_row(invalid, firsts, granted) & is_taken).any(axis=1)
+        is_invalid: NDArray[np.bool_] = np.any(_by_row(invalid, firsts, granted) & is_taken, axis=1)
         return StepResult(
             step=plan.step,
             tokens=by_row[is_taken].tolist(),
             counts=told,
             num_drafted=int(verified.sum()),
             num_proposed=memory.ready[rows].tolist(),
-            invalid=is_invalid.nonzero()[0].tolist(),
+            invalid=np.flatnonzero(is_invalid).tolist(),
             elapsed=time.perf_counter() - begun,
         )
 

@@ -51,7 +51,9 @@ class Drafting:
         """Those of drafts that a sequence has no room for are its last: learned positions have no others."""
         return positions.clamp(max=self._last_position)
 
-    def verify(self, logits: Tensor, rows: Tensor, lengths: Tensor, plan: StepPlan, mode: SamplingMode) -> VerifiedTokens:
+    def verify(
+        self, logits: Tensor, rows: Tensor, lengths: Tensor, plan: StepPlan, mode: SamplingMode
+    ) -> VerifiedTokens:
         """What the sampling rows of a plan get, by the logits of their last tokens and drafts."""
         num_drafts = plan.num_drafts or [0] * plan.num_sampling
         return self._verify(logits, uneven_layout(rows, lengths, num_drafts), mode)

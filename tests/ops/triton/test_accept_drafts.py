@@ -64,7 +64,8 @@ def test_it_is_as_defined(sequences: int, seed: int, accept: Accept) -> None:
     ready = torch.randint(0, MOST_DRAFTS + 1, (ROWS,))
     found = accept(known, *(each.to(device) for each in (rows, lengths, granted, drawn, ready)))
     wanted = reference(same, rows, lengths, granted, drawn, ready)
-    for one, other in zip((*found, known.tokens, known.num_computed), (*wanted, same.tokens, same.num_computed)):
+    after, expected = (*found, known.tokens, known.num_computed), (*wanted, same.tokens, same.num_computed)
+    for one, other in zip(after, expected, strict=True):
         assert torch.equal(one.cpu(), other)
 
 
