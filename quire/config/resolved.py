@@ -140,3 +140,14 @@ class Resolved:
     """Seconds a request may wait before it expires; None: as long as it takes."""
     speculation: Speculation | None = None
     """Which drafts are verified; None: none are."""
+    draft: "DraftPlan | None" = None
+    """The model that drafts, where one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """A model that drafts for a larger one. Its KV lies in the same blocks, beside that of the large one."""
+
+    path: str
+    resolved: Resolved
+    """As for a model alone, but for the blocks."""

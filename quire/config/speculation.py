@@ -14,6 +14,7 @@ MOST_DRAFTS = 32
 _LONGEST_LOOKUP = 32
 _METHODS = {
     "ngram": ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"),
+    "draft_model": ("num_speculative_tokens", "model"),
 }
 """By method: its keys, beside the method itself."""
 
@@ -30,6 +31,8 @@ class Speculation:
     draft."""
     prompt_lookup_max: int = 5
     """Occurrences of more last tokens are better, up to so many."""
+    model: str = ""
+    """What drafts, named as `--model` is."""
 
 
 def draft_lengths(most: int) -> list[int]:
@@ -64,6 +67,8 @@ def _speculation(given: Mapping[str, Any]) -> Speculation:
                 f"{', '.join(allowed)}.{did_you_mean(key, allowed)}"
             )
     _check_types(given)
+    if method == "draft_model" and not given.get("model"):
+        raise ConfigError(f"{SETTING} has the method draft_model and no model; name a small one of the same vocabulary.")
     return _checked(Speculation(**_with_lookup(given)))
 
 

@@ -73,6 +73,9 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By sampling row: how many of its `counts`, the last ones, are drafts that the device has behind the known tokens.
     Nothing is here where there are none in the step."""
 
+    num_wanted: int = 0
+    """Drafts that each sampling row should have for the next step."""
+
     @property
     def num_tokens(self) -> int:
         return sum(self.counts)

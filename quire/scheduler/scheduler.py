@@ -284,7 +284,7 @@ class Scheduler:
         running, limit = self._roster.running, self.limits.recompute_beyond
         if self.drafts_are_off:
             return 0
-        most = draft_length.choose(len(running))
+        most = draft_length.choose(max(1, len(running)))
         # what outgrows the first angles must be computed with the second from the very token on
         reach = 0 if limit is None else limit - 2 * (most + 1)
         if limit is not None and any(seq.num_tokens > reach and seq.kv_variant != LONG_VARIANT for seq in running):

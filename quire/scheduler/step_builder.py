@@ -88,6 +88,7 @@ class StepBuilder:
             counts=self.sampling_counts + self.other_counts,
             num_sampling=len(self.sampling),
             num_drafts=num_drafts,
+            num_wanted=self.most_drafts,
         )
         return plan, Flight(self.step, self.sampling, self.others, num_drafts, self.load, self.most_drafts)
 

@@ -18,8 +18,11 @@ _log = logging.getLogger(__name__)
 def start_core_worker(
     path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
 ) -> "CoreWorker | None":
-    """None where no earlier start has kept the model, or where blocks can be swapped, which is torch's to do."""
+    """None where no earlier start has kept the model, or where blocks can be swapped, or a second model drafts, which
+    are torch's to do."""
     record = core.record()
+    if resolved.draft is not None:
+        return None
     if record is None or core.cache is None or core.cache.file is None or resolved.kv.num_cpu_blocks:
         return None
     from quire.sampling.core_sampler import CoreSampler

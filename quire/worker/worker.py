@@ -45,6 +45,7 @@ from quire.worker.recorded import RecordedModel
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
+from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
 
@@ -69,12 +70,13 @@ class Worker:
         kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
         speculation: Speculation | None = None,
+        draft: DraftModel | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well.
+        to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         """
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
@@ -107,7 +109,13 @@ class Worker:
         self._sampler = Sampler(sampling, self._rows.states.tokens)
         self._drafting: Drafting | None = None
         if speculation is not None:
-            self._drafting = Drafting(speculation, limits, self._rows.states, self._sampler, memory)
+            of_all_tokens = [number for number, group in enumerate(layout.groups) if group.window is None]
+            self._drafting = Drafting(
+                *(speculation, limits, self._rows.states, self._sampler, memory),
+                draft=draft,
+                group=next(iter(of_all_tokens), 0),
+                attend=self._attend,
+            )
         self._constrained = ConstrainedSteps(
             sampling, self._rows.states, limits.max_model_len, can_jump=device.type != "cuda"
         )
@@ -205,6 +213,8 @@ class Worker:
 
         before_drawing = bind if self._sampling.grammars.is_active else None
         # a tile has one query of each of its members
+        if self._drafting is not None:
+            self._drafting.prepare(plan, drafts)
         shared = self._prefix_tiles is not None and not drafts and self._prefix_tiles.choose(plan.rows)
         mode = self._sampling.mode_of_drafts if drafts else self._sampling.mode
         sampled = graphs.run(plan.rows, mode.of_graph(), before_drawing, shared=shared, drafts=drafts)
@@ -235,7 +245,7 @@ class Worker:
             sampled = self._sampler.sample(logits, rows, lengths, mode)
             finish_step(self._rows.states, rows, lengths, sampled.tokens)
             if self._drafting is not None:
-                self._drafting.propose(rows)
+                self._drafting.go_without(rows, mode)
         self._rows.rest_spare()
         return sampled
 
@@ -253,6 +263,8 @@ class Worker:
 
     def _apply_changes(self, plan: StepPlan) -> None:
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
+        if self._drafting is not None:
+            self._drafting.move(plan)
         for row in plan.released:
             self._sampling.release(row)
             self._constrained.release(row)

@@ -18,6 +18,7 @@ from quire.core.errors import ConfigError
         ('{"method": "ngram", "prompt_lookup_max": 1}', Speculation("ngram", 4, 1, 1)),
         ('{"method": "ngram", "prompt_lookup_min": 6}', Speculation("ngram", 4, 6, 6)),
         ('{"method": "ngram", "prompt_lookup_min": 3, "prompt_lookup_max": 4}', Speculation("ngram", 4, 3, 4)),
+        ('{"method": "draft_model", "model": "small"}', Speculation("draft_model", model="small")),
     ],
 )
 def test_it_is_read(text: str, expected: Speculation) -> None:
@@ -40,6 +41,9 @@ def test_it_is_read(text: str, expected: Speculation) -> None:
         ('{"method": "ngram", "num_speculative_tokens": "4"}', "must be a whole number"),
         ('{"method": "ngram", "prompt_lookup_min": 4, "prompt_lookup_max": 3}', "prompt_lookup_min 4; it must be 1 to"),
         ('{"method": "ngram", "prompt_lookup_max": 99}', "must be 1 to 32"),
+        ('{"method": "ngram", "model": "x"}', "'model', which the method ngram does not take"),
+        ('{"method": "draft_model"}', "has the method draft_model and no model"),
+        ('{"method": "draft_model", "model": 7}', "model 7; it must be text"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:

@@ -22,8 +22,9 @@ class DraftRows:
         ready = torch.zeros(count + 1, dtype=torch.int64, device=device)
         return cls(ready, torch.zeros(count + 1, dtype=torch.bool, device=device))
 
-    def admit(self, admission: Admission) -> None:
-        """What a grammar allows behind a draft is known too late to verify one, so such rows have none."""
+    def admit(self, admission: Admission) -> bool:
+        """Whether a newcomer may have drafts. What a grammar allows behind a draft is known too late to verify one, so such rows have none."""
         may_draft = admission.pooling is None and not is_constrained(admission.params)
         self.may_draft[admission.row].fill_(may_draft)  # an assignment would wait for the device
         self.ready[admission.row].zero_()
+        return may_draft

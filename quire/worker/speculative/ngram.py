@@ -5,10 +5,12 @@ from torch import Tensor
 from quire.config.speculation import Speculation
 from quire.ops.functional import lookup_drafts
 from quire.ops.step_tensors import RowStates
+from quire.sampling.mode import SamplingMode
 from quire.worker.speculative.draft_rows import DraftRows
+from quire.worker.speculative.proposer import Proposer
 
 
-class NgramProposer:
+class NgramProposer(Proposer):
     """Costs a look at the sequence's tokens, and pays where answers repeat parts of their prompts."""
 
     def __init__(self, asked: Speculation, states: RowStates, drafts: DraftRows) -> None:
@@ -16,7 +18,8 @@ class NgramProposer:
         self._states = states
         self._drafts = drafts
 
-    def propose(self, rows: Tensor) -> None:
+    def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
+        """As many as there may ever be: more cost nothing."""
         lookup_drafts(
             self._states,
             rows,

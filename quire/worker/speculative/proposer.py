@@ -1,23 +1,35 @@
 """Proposer: whoever writes drafts behind the last token of a row. One file each."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from quire.config.speculation import Speculation
-from quire.ops.step_tensors import RowStates
-from quire.worker.speculative.draft_rows import DraftRows
+from quire.core.plan import Admission, StepPlan
+from quire.sampling.mode import SamplingMode
 
 
-class Proposer(Protocol):
-    """It runs on the device behind every step that samples, within the same graph, and never waits."""
+class Proposer(ABC):
+    """It works on the device, behind every step that samples and within the same graph, and never waits."""
 
-    def propose(self, rows: Tensor) -> None:
-        """New drafts for these rows, int64 [n], whose tokens are known up to where they are computed, and one more."""
+    costs_time = False
+    """Whether it is only to be asked where its drafts are wanted."""
 
+    @abstractmethod
+    def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
+        """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
+        and one more. `mode` is how they sample."""
 
-def make_proposer(asked: Speculation, states: RowStates, drafts: DraftRows) -> Proposer:
-    """The one of the method asked for."""
-    from quire.worker.speculative.ngram import NgramProposer
+    def admit(self, admission: Admission) -> None:
+        """A row has another sequence."""
 
-    return NgramProposer(asked, states, drafts)
+    def move(self, plan: StepPlan) -> None:
+        """Blocks are moved as the plan says."""
+
+    def prepare(self, plan: StepPlan) -> None:
+        """The plan's rows are about to have drafts verified and, within a graph, new ones proposed."""
+
+    def follow(self, plan: StepPlan) -> None:
+        """A plan was computed whose sampling rows are to have proposals next."""
+
+    def skip(self, plan: StepPlan) -> None:
+        """A plan is computed behind which nothing is proposed."""
