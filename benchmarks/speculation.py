@@ -3,9 +3,10 @@
 python -m benchmarks.speculation step llama-8b --batch 1 32 --context 512
 python -m benchmarks.speculation answers model.gguf --config '{"method": "ngram"}' --streams 1 4 16 64 --task rewrite
 
-`step` times decode steps of random weights with drafts in every row and without, in turn. `answers` runs the same prompts
-with a config and without, in turn, each with an engine of its own that stays: `rewrite` asks for a file once more with one
-change, `chat` for something new, and `repeat` asks the rewriting again and again. It says whether the texts are the same.
+`step` times decode steps of random weights with drafts in every row and without, in turn. `answers` runs the same
+prompts with a config and without, in turn, each with an engine of its own that stays: `rewrite` asks for a file once
+more with one change, `chat` for something new, and `repeat` asks the rewriting again and again. It says whether the
+texts are the same.
 """
 
 import argparse

@@ -30,13 +30,11 @@ def with_draft(shape: KVShape, draft: DraftPlan) -> KVShape:
     """Blocks that hold what both models leave of a token; those of windows too, as they come from the same pool."""
     if all(group.window is not None for group in shape.groups):
         raise ConfigError(
-            f"{SETTING} names a model that drafts, and all layers of the large one have windows: none keeps every token, "
-            "where the KV of the small one would lie; use the method ngram."
+            f"{SETTING} names a model that drafts, and all layers of the large one have windows: none keeps every "
+            "token, where the KV of the small one would lie; use the method ngram."
         )
     more = draft.resolved.kv.bytes_per_token
-    return replace(
-        shape, page_token_bytes=shape.page_token_bytes + more, bytes_per_token=shape.bytes_per_token + more
-    )
+    return replace(shape, page_token_bytes=shape.page_token_bytes + more, bytes_per_token=shape.bytes_per_token + more)
 
 
 def in_blocks_of(large: KVLayout, draft: DraftPlan) -> DraftPlan:

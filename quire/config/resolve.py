@@ -37,9 +37,7 @@ from quire.config.resolved import (
 from quire.config.scheduler import SchedulerConfig
 
 
-def resolve(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: DraftPlan | None = None
-) -> Resolved:
+def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: DraftPlan | None = None) -> Resolved:
     """Decide everything that was left open; a ConfigError says what is impossible and what to change.
 
     `draft` is what was decided of the model that drafts for this one.

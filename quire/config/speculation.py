@@ -68,7 +68,9 @@ def _speculation(given: Mapping[str, Any]) -> Speculation:
             )
     _check_types(given)
     if method == "draft_model" and not given.get("model"):
-        raise ConfigError(f"{SETTING} has the method draft_model and no model; name a small one of the same vocabulary.")
+        raise ConfigError(
+            f"{SETTING} has the method draft_model and no model; name a small one of the same vocabulary."
+        )
     return _checked(Speculation(**_with_lookup(given)))
 
 

@@ -44,8 +44,8 @@ def _check(small: ModelFacts, small_path: Path, large: ModelFacts, path: Path) -
         raise ConfigError(f"{told}, some layers of which keep no keys and values; give one of attention alone.")
     if small.spec.vocab_size != large.spec.vocab_size:
         raise ConfigError(
-            f"{told} with {small.spec.vocab_size:,} tokens, and {large.name} has {large.spec.vocab_size:,}; a model that "
-            "drafts must have the same vocabulary: give a smaller one of the same family."
+            f"{told} with {small.spec.vocab_size:,} tokens, and {large.name} has {large.spec.vocab_size:,}; a model "
+            "that drafts must have the same vocabulary: give a smaller one of the same family."
         )
     one, other = load_tokenizer(small_path), load_tokenizer(path)
     size = large.spec.vocab_size
@@ -58,6 +58,6 @@ def _check(small: ModelFacts, small_path: Path, large: ModelFacts, path: Path) -
         )
     if one.encode(_TEXT) != other.encode(_TEXT):
         raise ConfigError(
-            f"{told}, whose tokenizer cuts texts otherwise than that of {large.name}; a model that drafts must have the "
-            "same."
+            f"{told}, whose tokenizer cuts texts otherwise than that of {large.name}; a model that drafts must have "
+            "the same."
         )

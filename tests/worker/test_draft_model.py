@@ -40,9 +40,7 @@ def drafting(path: Path, drafts: int = 3) -> dict[str, Any]:
     ("compute", "prepare"),
     [("exact", as_it_is), ("exact", as_on_a_gpu), pytest.param("fast", as_it_is, marks=needs_core)],
 )
-def test_every_kind_of_request_is_answered_as_without(
-    path: Path, small: Path, compute: str, prepare: Prepare
-) -> None:
+def test_every_kind_of_request_is_answered_as_without(path: Path, small: Path, compute: str, prepare: Prepare) -> None:
     plain = run(prepare(start(path, None, cpu_compute=compute)), requests(PARAMS))
     loop = prepare(start(path, drafting(small), cpu_compute=compute))
     assert run(loop, requests(PARAMS)) == plain
@@ -118,7 +116,7 @@ def test_another_vocabulary_is_refused(path: Path, tmp_path: Path) -> None:
     facts = read_model_facts(str(path))
     wider = replace(facts, spec=replace(facts.spec, vocab_size=facts.spec.vocab_size + 8))
     asked = EngineConfig.from_flat(model=str(path), speculative_config=drafting(path))
-    with pytest.raises(ConfigError, match="with 199 tokens, and .* has 207; .* must have the same vocabulary"):
+    with pytest.raises(ConfigError, match=r"with 199 tokens, and .* has 207; .* must have the same vocabulary"):
         plan_draft(asked, path, wider, local_device_facts())
 
 
@@ -126,4 +124,3 @@ def test_a_large_model_of_windows_alone_has_no_place_for_it(path: Path, tmp_path
     windows = make_text_model(tmp_path / "windows", "mistral").path
     with pytest.raises(ConfigError, match="all layers of the large one have windows"):
         start(windows, drafting(path))
-

@@ -23,7 +23,7 @@ class DraftRows:
         return cls(ready, torch.zeros(count + 1, dtype=torch.bool, device=device))
 
     def admit(self, admission: Admission) -> bool:
-        """Whether a newcomer may have drafts. What a grammar allows behind a draft is known too late to verify one, so such rows have none."""
+        """Whether a newcomer may have drafts: what a grammar allows behind one is known too late to verify it."""
         may_draft = admission.pooling is None and not is_constrained(admission.params)
         self.may_draft[admission.row].fill_(may_draft)  # an assignment would wait for the device
         self.ready[admission.row].zero_()

@@ -1,20 +1,17 @@
 """Proposer: whoever writes drafts behind the last token of a row. One file each."""
 
-from abc import ABC, abstractmethod
-
 from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
 from quire.sampling.mode import SamplingMode
 
 
-class Proposer(ABC):
-    """It works on the device, behind every step that samples and within the same graph, and never waits."""
+class Proposer:
+    """A base that proposes nothing. It works on the device, behind every step that samples and within the same graph, and never waits."""
 
     costs_time = False
     """Whether it is only to be asked where its drafts are wanted."""
 
-    @abstractmethod
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
         and one more. `mode` is how they sample."""
