@@ -7,7 +7,8 @@ from quire.sampling.mode import SamplingMode
 
 
 class Proposer:
-    """A base that proposes nothing. It works on the device, behind every step that samples and within the same graph, and never waits."""
+    """A base that proposes nothing. Proposers work on the device, behind every step that samples and within the same
+    graph, and never wait."""
 
     costs_time = False
     """Whether it is only to be asked where its drafts are wanted."""
