@@ -49,6 +49,7 @@ ROWS = (
     Row("olmoe:FAMILY", ("olmoe",), ("olmoe",)),
     Row("granite_moe:FAMILY", ("granitemoe",)),
     Row("glm4_moe:FAMILY", ("glm4_moe",)),
+    Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
     Row("deepseek:V2", ("deepseek_v2",), ("deepseek2",)),
     Row("deepseek:V3", ("deepseek_v3",)),
     Row("bert:BERT", ("bert",), ("bert",)),
