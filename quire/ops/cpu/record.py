@@ -97,7 +97,11 @@ def paged_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Value:
+    if sinks is not None or chunk is not None:
+        raise NotRecordable("attention with sinks or in chunks, which the core has no operation for")
     tape = query.tape
     result = tape.value(*query.dims)
     tape.record(

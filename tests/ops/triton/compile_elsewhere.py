@@ -22,8 +22,8 @@ CARDS = {
     "l4": GPUTarget("cuda", 89, 32),
     "mi300x": GPUTarget("hip", "gfx942", 64),
 }
-HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "fp8": "", "scales_at": None, "block_size": 16,
-         "group": 4, "head_dim": 128, "padded_dim": 128}  # fmt: skip
+HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "fp8": "", "scales_at": None, "sinks_at": None,
+         "block_size": 16, "group": 4, "head_dim": 128, "padded_dim": 128}  # fmt: skip
 DECODE = HEADS | {"parts_before": 0, "whole": True, "num_rows": 16, "tile_size": 128, "overlapped": False}
 FEW_TOKENS = HEADS | {"num_rows": 32, "tile_size": 64}
 GEMM = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
