@@ -62,6 +62,10 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
+    unusual = {"attention sinks": layer.attention.sinks, "attention in chunks": layer.attention.chunk}
+    lacking = next((name for name, given in unusual.items() if given is not None), None)
+    if lacking is not None:
+        return lacking
     if isinstance(layer.mlp, ExpertsSpec):
         return "experts"
     if type(layer.mlp) is not MlpSpec:

@@ -21,6 +21,7 @@ class PagedAttention(nn.Module):
         *,
         window: int | None = None,
         softcap: float | None = None,
+        chunk: int | None = None,
     ) -> None:
         super().__init__()
         self._layer = layer
@@ -28,8 +29,16 @@ class PagedAttention(nn.Module):
         self.scale = scale
         self.window = window
         self.softcap = softcap
+        self.chunk = chunk
 
-    def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
+    def forward(
+        self,
+        heads: Tensor,
+        norms: HeadNorms | None,
+        angles: Angles | None,
+        batch: Batch,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
         cache = batch.kv[self._layer]
         slots = batch.slots[cache.group]
@@ -45,6 +54,8 @@ class PagedAttention(nn.Module):
             window=self.window,
             softcap=self.softcap,
             scales=cache.scales,
+            sinks=sinks,
+            chunk=self.chunk,
         )
 
 

@@ -50,6 +50,7 @@ ROWS = (
     Row("granite_moe:FAMILY", ("granitemoe",)),
     Row("glm4_moe:FAMILY", ("glm4_moe",)),
     Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
+    Row("gpt_oss:FAMILY", ("gpt_oss",), ("gpt-oss",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),

@@ -17,7 +17,7 @@ from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -84,13 +84,21 @@ def experts_mlp(
     up: Tensor | QuantizedMatrix,
     down: Tensor | QuantizedMatrix,
     activation: Activation,
+    *,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    weighs_input: bool = False,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
-    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch.
+    their ups; down: [experts * hidden, size]; biases are in the order of rows. With `weighs_input` an expert reads
+    weight * x instead, and its output counts as it is. A token's sum has an order of its own, whatever else is in the
+    batch.
     """
-    result: Tensor = implementation("experts_mlp", x.device.type)(x, ids, weights, up, down, activation)
+    result: Tensor = implementation("experts_mlp", x.device.type)(
+        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input
+    )
     return result
 
 

@@ -25,6 +25,8 @@ class ExpertsSpec:
     activation: Activation
     correction: TensorSpec | None = None
     """[experts]: added to scores when experts are chosen, but not to their weights."""
+    weighs_input: bool = False
+    """Whether weights multiply what experts read instead of what they give (Llama 4)."""
     shared: MlpSpec | None = None
     shared_gate: MatrixSpec | None = None
     """[1, hidden]: its sigmoid is the weight of the shared experts; None: that is 1."""

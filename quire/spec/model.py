@@ -112,8 +112,8 @@ class ModelSpec:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The sliding window of each layer; None attends to everything."""
-        return tuple(layer.attention.window for layer in self.layers)
+        """How far each layer looks back, by a sliding window or in chunks; None attends to everything."""
+        return tuple(layer.attention.window or layer.attention.chunk for layer in self.layers)
 
     @property
     def generates(self) -> bool:

@@ -144,6 +144,21 @@ CASES: dict[str, dict[str, Any]] = {
         "use_qk_norm": True,
         "head_dim": 16,
     },
+    "gpt_oss": {
+        "model_type": "gpt_oss",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 3,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 64,
+        },
+    },
     "phimoe": {
         "model_type": "phimoe",
         "num_local_experts": 6,

@@ -15,6 +15,7 @@ from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
 from quire.spec.norm import NormKind, NormSpec
 from quire.spec.rope import RopeSpec, read_rope
+from quire.spec.tensor import TensorSpec
 
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
@@ -90,6 +91,8 @@ class AttentionOptions(TypedDict, total=False):
     softcap: float | None
     rope: int | None
     window: int | None
+    chunk: int | None
+    sinks: TensorSpec | None
     causal: bool
 
 

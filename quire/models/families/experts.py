@@ -10,7 +10,7 @@ from quire.models.families.family import GGUFModel
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layout import AS_STORED, Layout, StackedRows
 from quire.spec.matrix import Cut, MatrixSpec, Part
-from quire.spec.mlp import MlpSpec
+from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.tensor import TensorSpec
 
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -53,20 +53,43 @@ def experts(
 
 
 def fused_experts(
-    dims: Dimensions, layer: int, routing: Routing, *, size: int, names: tuple[str, str, str]
+    dims: Dimensions,
+    layer: int,
+    routing: Routing,
+    *,
+    size: int,
+    names: tuple[str, str, str],
+    transposed: bool = False,
+    interleaved: bool = False,
+    bias: bool = False,
+    activated: Activation | None = None,
+    weighs_input: bool = False,
+    shared: MlpSpec | None = None,
 ) -> ExpertsSpec:
-    """`names` are those of the router, of all experts' gates and ups in one tensor, and of their downs in another."""
+    """`names` are those of the router, of all experts' gates and ups in one tensor, and of their downs in another;
+    `transposed` and `interleaved` are as `StackedRows` has them. GGUF's gates and ups are tensors of their own.
+    """
     router, up, down = (name.format(layer) for name in names)
     count, hidden = num_experts(dims), dims.hidden_size
     check_routing(dims, routing)
-    above = Part(up, "expert_gate_up", 2 * count * size, StackedRows(count, size, parts=2))
-    below = Part(down, "expert_down", count * hidden, StackedRows(count, hidden), StackedRows(count, hidden))
+    if dims.fields.flag(_STACKED, False):
+        stacked = StackedRows(count, size)
+        above = tuple(
+            Part(f"{up}.{role}", f"expert_{role}", count * size, AS_STORED, stacked) for role in ("gate", "up")
+        )
+    else:
+        both = StackedRows(count, size, 2, interleaved, transposed)
+        above = (Part(up, "expert_gate_up", 2 * count * size, both),)
+    downs = StackedRows(count, hidden, transposed=transposed)
+    below = Part(down, "expert_down", count * hidden, downs, StackedRows(count, hidden))
     return ExpertsSpec(
-        router=_whole(router, "router", count, hidden, layer),
+        router=_whole(router, "router", count, hidden, layer, bias=bias),
         routing=routing,
-        up=MatrixSpec((above,), hidden, "rows", layer=layer, experts=count),
-        down=MatrixSpec((below,), size, "columns", layer=layer, experts=count),
-        activation=activation(dims),
+        up=MatrixSpec(above, hidden, "rows", bias, layer, experts=count),
+        down=MatrixSpec((below,), size, "columns", bias, layer, experts=count),
+        activation=activated or activation(dims),
+        weighs_input=weighs_input,
+        shared=shared,
     )
 
 
@@ -119,6 +142,6 @@ def _correction(name: str, count: int, layer: int) -> TensorSpec:
     return TensorSpec(name, (count,), "vector", "router_correction", "bias", layer)
 
 
-def _whole(name: str, role: str, rows: int, columns: int, layer: int) -> MatrixSpec:
+def _whole(name: str, role: str, rows: int, columns: int, layer: int, *, bias: bool = False) -> MatrixSpec:
     """A matrix that every rank has all of."""
-    return MatrixSpec((Part(name, role, rows),), columns, "none", layer=layer)
+    return MatrixSpec((Part(name, role, rows),), columns, "none", bias, layer)

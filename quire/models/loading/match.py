@@ -107,12 +107,19 @@ def _checked_codes(tensor: TensorSpec, span: TensorSpan, where: str) -> TensorSp
         )
     if _without_ones(tensor.shape) == _without_ones(span.shape):
         return replace(span, shape=tensor.shape)
+    if tensor.shape == _unstacked(span.shape):
+        return replace(span, shape=tensor.shape)
     if tensor.shape == (ANY,) and len(span.shape) == 1:
         return span
     raise CheckpointError(
         f"{where} has shape {list(span.shape)}, and the quantization_config asks for {list(tensor.shape)}; the weights "
         "and the config do not belong together."
     )
+
+
+def _unstacked(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows of all experts one below the other."""
+    return (shape[0] * shape[1], *shape[2:]) if len(shape) > 1 else shape
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ _GGUF_STEMS = {
     "after_mlp_norm": "layer_output_norm",
     "q_norm": "attn_q_norm",
     "k_norm": "attn_k_norm",
+    "sinks": "attn_sinks",
     "router": "ffn_gate_inp",
     "router_correction": "exp_probs_b",
     "expert_gate": "ffn_gate_exps",
