@@ -14,7 +14,7 @@ from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.tensor import TensorSpec
 
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
-_STACKED = "experts_are_stacked"
+STACKED = "experts_are_stacked"
 """What GGUF's configs say: each kind of matrix is one tensor for all experts."""
 
 
@@ -72,7 +72,7 @@ def fused_experts(
     router, up, down = (name.format(layer) for name in names)
     count, hidden = num_experts(dims), dims.hidden_size
     check_routing(dims, routing)
-    if dims.fields.flag(_STACKED, False):
+    if dims.fields.flag(STACKED, False):
         stacked = StackedRows(count, size)
         above = tuple(
             Part(f"{up}.{role}", f"expert_{role}", count * size, AS_STORED, stacked) for role in ("gate", "up")
@@ -121,7 +121,7 @@ def check_routing(dims: Dimensions, routing: Routing) -> None:
 def gguf_experts(model: GGUFModel) -> dict[str, Any]:
     """What GGUF metadata says of experts, under the names of Qwen's configs."""
     found: dict[str, Any] = {
-        _STACKED: True,
+        STACKED: True,
         "num_experts": model.read.size("expert_count"),
         "num_experts_per_tok": model.read.size("expert_used_count"),
     }
@@ -132,7 +132,7 @@ def gguf_experts(model: GGUFModel) -> dict[str, Any]:
 def _parts(dims: Dimensions, start: str, name: str, role: str, rows: int) -> list[Part]:
     """A tensor for each expert, or one for all."""
     count = num_experts(dims)
-    if dims.fields.flag(_STACKED, False):
+    if dims.fields.flag(STACKED, False):
         stacked: Layout = StackedRows(count, rows)
         return [Part(f"{start}experts.{name}", f"expert_{role}", count * rows, AS_STORED, stacked)]
     return [Part(f"{start}experts.{each}.{name}", f"expert_{role}.{each}", rows) for each in range(count)]

@@ -6,7 +6,7 @@ from quire.core.errors import CheckpointError
 from quire.core.routing import Routing
 from quire.models.families.blocks import Norms, attention, decoder, norm
 from quire.models.families.dimensions import Dimensions
-from quire.models.families.experts import fused_experts, gguf_experts
+from quire.models.families.experts import STACKED, fused_experts, gguf_experts
 from quire.models.families.family import Family, GGUFModel
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
@@ -14,10 +14,13 @@ from quire.spec.model import ModelSpec
 from quire.spec.tensor import TensorSpec
 
 _EXPERTS = "model.layers.{}.mlp.experts."
-_RENAMED = tuple(
-    (f".experts.{name}{ending}", f".experts.{name}.{now}")
-    for name in ("gate_up_proj", "down_proj")
-    for ending, now in (("", "weight"), ("_bias", "bias"), ("_blocks", "blocks"), ("_scales", "scales"))
+_RENAMED = (
+    (".self_attn.sinks", ".self_attn.sinks.weight"),
+    *(
+        (f".experts.{name}{ending}", f".experts.{name}.{now}")
+        for name in ("gate_up_proj", "down_proj")
+        for ending, now in (("", "weight"), ("_bias", "bias"), ("_blocks", "blocks"), ("_scales", "scales"))
+    ),
 )
 _SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}
 """What the clamped activation is computed with."""
@@ -26,7 +29,9 @@ _SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}
 def describe(dims: Dimensions) -> ModelSpec:
     for field, only in _SWIGLU.items():
         if dims.fields.number(field, only) != only:
-            raise CheckpointError(f"{dims.source} gives {field} as {dims.fields.number(field, only)}; quire has {only}.")
+            raise CheckpointError(
+                f"{dims.source} gives {field} as {dims.fields.number(field, only)}; quire has {only}."
+            )
     return decoder(
         dims,
         lambda layer: LayerSpec(
@@ -51,7 +56,7 @@ def _experts(dims: Dimensions, layer: int) -> ExpertsSpec:
 
 
 def _sinks(dims: Dimensions, layer: int) -> TensorSpec:
-    return TensorSpec(f"model.layers.{layer}.self_attn.sinks", (dims.num_heads,), "vector", "sinks", layer=layer)
+    return TensorSpec(f"model.layers.{layer}.self_attn.sinks.weight", (dims.num_heads,), "vector", "sinks", layer=layer)
 
 
 def _norms(dims: Dimensions, layer: int) -> Norms:
@@ -63,18 +68,19 @@ def _norms(dims: Dimensions, layer: int) -> Norms:
 
 
 def _adapt(values: dict[str, Any]) -> dict[str, Any]:
-    """Every other layer has the window, the first among them."""
-    layers = values.get("num_hidden_layers")
-    if "layer_types" in values or not isinstance(layers, int):
-        return values
-    kinds = ("sliding_attention", "full_attention")
-    return {**values, "layer_types": [kinds[layer % 2] for layer in range(layers)]}
+    """Every other layer has the window, the first among them. GGUF does not say that YaRN is not rounded."""
+    layers, scaling = values.get("num_hidden_layers"), values.get("rope_scaling")
+    if "layer_types" not in values and isinstance(layers, int):
+        kinds = ("sliding_attention", "full_attention")
+        values = {**values, "layer_types": [kinds[layer % 2] for layer in range(layers)]}
+    if values.get(STACKED) and isinstance(scaling, dict):
+        values = {**values, "rope_scaling": {"truncate": False, **scaling}}
+    return values
 
 
 def _from_gguf(model: GGUFModel) -> dict[str, Any]:
-    """The window is in the file, and which layers have it in the code that reads it; so is how YaRN is cut."""
     found = gguf_experts(model)
-    return found | {"intermediate_size": found.get("moe_intermediate_size", model.shape.get("intermediate_size"))}
+    return found | {"intermediate_size": found["moe_intermediate_size"]} if "moe_intermediate_size" in found else found
 
 
 FAMILY = Family(

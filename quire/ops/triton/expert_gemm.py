@@ -153,7 +153,7 @@ def _multiply(
             inputs = (start + tl.arange(0, block_in))[None, :]
         else:
             inputs = first_column(start // 2 + tl.arange(0, block_in // 2))[None, :]
-        mask = is_row[:, None] & (inputs < in_size)
+        mask = is_row[:, None] if whole_blocks else is_row[:, None] & (inputs < in_size)
         x = tl.load(x_rows + inputs, mask=mask, other=0.0)
         x_later = x
         if scales_at is not None:
@@ -161,9 +161,7 @@ def _multiply(
             x_later = tl.load(x_rows + inputs + half, mask=mask, other=0.0)
         if widen:
             x, x_later = x.to(tl.float32), x_later.to(tl.float32)
-        total = _add_product(
-            total, x, x_later, weight_rows, scale_rows, start, in_size, block_in, whole_blocks, widen
-        )
+        total = _add_product(total, x, x_later, weight_rows, scale_rows, start, in_size, block_in, whole_blocks, widen)
         if first_up:
             total_up = _add_product(
                 total_up, x, x_later, up_rows, up_scales, start, in_size, block_in, whole_blocks, widen

@@ -13,9 +13,7 @@ _BLOCK_OUT, _BLOCK_IN = 8, 512
 _STAGES = 3
 
 
-def up_pairs(
-    x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, experts: int, activation: str
-) -> Tensor:
+def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, experts: int, activation: str) -> Tensor:
     """activation(gate(x)) * up(x) of each pair: [pairs, size]; `weights` are those of inputs."""
     size, hidden = up.rows // (2 * experts), x.shape[1]
     inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)

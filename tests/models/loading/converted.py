@@ -47,6 +47,17 @@ _LAYER: dict[str, Any] = {**_USUAL, "layer_norm_eps": 1e-3}
 _FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_embeddings": 2048}
 _COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
 _EXPERTS: dict[str, Any] = {**_RMS, "num_experts_per_tok": 2, "tie_word_embeddings": False}
+_GPT_OSS: dict[str, Any] = {
+    "head_dim": 32,
+    "sliding_window": 8,
+    "rope_parameters": {
+        "rope_theta": 50_000.0,
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "truncate": False,
+        "original_max_position_embeddings": 32,
+    },
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -105,6 +116,7 @@ MODELS: dict[str, Original] = {
     "phimoe": Original(
         "phimoe", "Phimoe", {**_EXPERTS, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}
     ),
+    "gpt-oss": Original("gpt-oss", "GptOss", {**_EXPERTS, **_GPT_OSS, "num_local_experts": 4}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
@@ -113,6 +125,9 @@ _CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 _PAIRED = ("llama", "granite", "smollm3")
 """Whose rotary rows the converter makes neighbours."""
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
+_FUSED = re.compile(r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj$")
+_TRANSPOSED = ("gpt-oss", "llama4")
+"""Whose tensors of all experts are [experts, inputs, outputs]."""
 _NOT_CONVERTED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 
 
@@ -130,9 +145,10 @@ def tiny_model(name: str, kind: str = "F32") -> Any:
             # Multiples of 1/1024, which adding and taking away 1 leaves as they are.
             around = 1 if torch.equal(parameter, torch.ones_like(parameter)) else 0
             parameter.copy_(around + (torch.randn_like(parameter) * 100).round() / 1024)
-            if parameter.dim() > 1 and "norm" not in parameter_name:
-                turned = id(parameter) in transposed
-                parameter.copy_(rounded(parameter.t(), kind).t() if turned else rounded(parameter, kind))
+            if parameter.dim() > 1 and "norm" not in parameter_name and not parameter_name.endswith("bias"):
+                is_fused = original.architecture in _TRANSPOSED and _FUSED.search(parameter_name)
+                turned = id(parameter) in transposed or is_fused
+                parameter.copy_(rounded(parameter.mT, kind).mT if turned else rounded(parameter, kind))
     return model.eval()
 
 
@@ -162,6 +178,19 @@ def stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found | {name: torch.stack(values) for name, values in experts.items()}
 
 
+def separated(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups that quire holds as one, as GGUF has them: as two."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, _, ending = name.rpartition(".")
+        if stem.endswith(".experts.gate_up_proj"):
+            gate, up = values.chunk(2)
+            found |= {f"{stem}.gate.{ending}": gate, f"{stem}.up.{ending}": up}
+        else:
+            found[name] = values
+    return found
+
+
 def _expert(name: str) -> int:
     number = _EXPERT.search(name)
     return -1 if number is None else int(number[1])
@@ -173,7 +202,8 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     write_metadata(writer, MODELS[name].architecture, model.config)
     for gguf_name, values in converted(MODELS[name].architecture, model):
         # norms stay plain, even those that have a row for each head
-        number = gguf.GGMLQuantizationType["F32" if values.dim() == 1 or "norm" in gguf_name else kind]
+        is_plain = values.dim() == 1 or "norm" in gguf_name or gguf_name.endswith(".bias")
+        number = gguf.GGMLQuantizationType["F32" if is_plain else kind]
         writer.add_tensor(gguf_name, quants.quantize(np.ascontiguousarray(values.numpy()), number), raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -186,7 +216,7 @@ def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
     """Tensors under GGUF names and in GGUF layout."""
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, values in stacked(weights(model)).items():
+    for hf_name, values in _unfused(architecture, stacked(weights(model))).items():
         if hf_name in _NOT_CONVERTED:
             continue
         # the converter merges Mixtral's experts under names of its own
@@ -194,6 +224,24 @@ def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
         gguf_name = names.get_name(known, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
         yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
+
+
+def _unfused(architecture: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups of all experts as two tensors, and all matrices of experts with rows of outputs."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, fused, ending = name.partition(".experts.gate_up_proj")
+        if fused:
+            values = values if ending else values.mT
+            gate, up = (values[:, ::2], values[:, 1::2]) if architecture == "gpt-oss" else values.chunk(2, dim=1)
+            ending = ending.replace("_bias", ".bias") or ".weight"
+            found |= {f"{stem}.experts.gate_proj{ending}": gate, f"{stem}.experts.up_proj{ending}": up}
+        elif _FUSED.search(name):
+            found[f"{name}.weight"] = values.mT
+        else:
+            ending = ".weight" if name.endswith("sinks") else ""
+            found[name.replace("down_proj_bias", "down_proj.bias") + ending] = values
+    return found
 
 
 def _laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:
