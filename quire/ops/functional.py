@@ -179,8 +179,8 @@ def paged_attention(
     begins. keys and values: [blocks, block_size, kv_heads, head_dim]; `tables` [sequences, blocks] and `lengths`
     [sequences] say where a sequence's KV is and how much there is. The last query of a sequence stands at its
     last position. A window of w sees the w latest positions, itself included; with a chunk of c instead a token sees
-    those of its own stretch of c positions, which begin at multiples of c. `scales` are those that `write_kv` was given.
-    `sinks` float32 [heads] are scores of a key whose value is 0, which every token sees beside the others.
+    those of its own stretch of c positions, which begin at multiples of c. `scales` are those of `write_kv`. `sinks`
+    float32 [heads] are scores of a key whose value is 0, which every token sees beside the others.
     """
     result: Tensor = implementation("paged_attention", query.device.type)(
         query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales, sinks, chunk

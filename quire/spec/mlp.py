@@ -8,7 +8,7 @@ from quire.spec.matrix import MatrixSpec
 from quire.spec.tensor import TensorSpec
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
-"""The last is gpt-oss's and changes both sides: clamped, the gate goes through its own sigmoid and the up gets 1 more."""
+"""The last is gpt-oss's and changes both sides: they are clamped, and 1 is added to the up."""
 
 
 @dataclass(frozen=True, slots=True)

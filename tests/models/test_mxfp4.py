@@ -20,6 +20,8 @@ from quire.models.load import load_weights
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.models.loading.header import read_model_facts
 from quire.ops.code_tables import TABLES
+from quire.ops.reference.expand_matrix import expand_matrix
+from quire.ops.round_to_nearest import round_to_nearest
 from tests.models.running import logits_of
 from tests.parity.runner import Runner
 from tests.parity.test_families import prompt_of
@@ -101,3 +103,20 @@ def test_blocks_of_another_shape_are_refused(tiny: Tiny, tmp_path: Path) -> None
     (tmp_path / "config.json").write_text((tiny.path / "config.json").read_text())
     with pytest.raises(CheckpointError, match=r"down_proj_blocks' has shape \[6, 64, 2, 16\]"):
         open_checkpoint(tmp_path)
+
+
+def test_random_weights_of_its_shape(tiny: Tiny, tmp_path: Path) -> None:
+    """Of nothing but a config: what measures a model that is not here."""
+    (tmp_path / "config.json").write_text((tiny.path / "config.json").read_text())
+    [(tokens, logits)] = Runner(tmp_path, load_format="dummy").run([prompt_of(9, seed=1)], 4)
+    assert len(tokens) == 4
+    assert logits.isfinite().all()
+
+
+def test_rounding_to_the_nearest_code() -> None:
+    """What codes stand for comes back as it was; between two of them the nearer is taken."""
+    exact = torch.tensor(TABLES["fp4"]).repeat(2, 2) * torch.tensor([[0.25], [8.0]])
+    assert torch.equal(expand_matrix(round_to_nearest(exact, "fp4", 32), torch.float32), exact)
+    some = torch.tensor([[6.0, 0.2, 0.3, 2.4, 2.6, -3.6, -5.2, 0.0]]).repeat(1, 4)
+    found = expand_matrix(round_to_nearest(some, "fp4", 32), torch.float32)[0, :8]
+    assert found.tolist() == [6.0, 0.0, 0.5, 2.0, 3.0, -4.0, -6.0, 0.0]

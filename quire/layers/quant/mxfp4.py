@@ -19,7 +19,7 @@ def read_mxfp4(scheme: WeightScheme, tensors: Mapping[str, Tensor], name: str) -
     assert scheme.group is not None
     columns = 2 * blocks.shape[1]
     chunk = chunk_columns(scheme.group, columns)
-    values = torch.cat([_rearranged(part, chunk) for part in blocks.split(_ROWS_AT_ONCE)])
+    values = torch.cat([_rearranged(part, chunk) for part in torch.split(blocks, _ROWS_AT_ONCE)])
     return QuantizedMatrix("fp4", values, scales, None, columns, scheme.group)
 
 

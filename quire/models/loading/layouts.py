@@ -36,7 +36,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values + 1
         case StackedRows():
             rows = torch.tensor(layout.source_rows(), device=values.device)
-            stacked = values.index_select(0, torch.argsort(rows)).unflatten(0, (layout.experts, -1))
+            ordered = values.index_select(0, torch.argsort(rows))
+            stacked = ordered.view(layout.experts, -1, *values.shape[1:])
             return stacked.transpose(1, 2) if layout.transposed else stacked
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)

@@ -242,7 +242,7 @@ def batch_invariant_attention(
 ) -> Tensor:
     """See `quire.ops.functional.batch_invariant_attention`. The output is contiguous; the scale is above 0."""
     assert scales is None, "for KV in 16 bits"
-    assert sinks is None and chunk is None, "for models without experts"
+    assert (sinks, chunk) == (None, None), "for models without experts"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if not len(query):
         return output

@@ -62,11 +62,39 @@ def _launch(tile: Tile, arguments: tuple[Any, ...], settings: dict[str, Any]) ->
 @triton.jit
 def _load_where(at, mask, whole: tl.constexpr):
     """What is stored, or zeros where the mask says so; a tile that is whole needs no mask."""
-    if whole:
-        data = tl.load(at)
+    return tl.load(at) if whole else tl.load(at, mask=mask, other=0.0)
+
+
+@triton.jit
+def _load_x(
+    x_rows, is_row, start, in_size,
+    packed: tl.constexpr, block_in: tl.constexpr, whole_blocks: tl.constexpr, widen: tl.constexpr,
+):  # fmt: skip
+    """x from `start` on, as `_add_product` takes it."""
+    if packed:
+        inputs = first_column(start // 2 + tl.arange(0, block_in // 2))[None, :]
     else:
-        data = tl.load(at, mask=mask, other=0.0)
-    return data
+        inputs = (start + tl.arange(0, block_in))[None, :]
+    mask = is_row[:, None] if whole_blocks else is_row[:, None] & (inputs < in_size)
+    x = tl.load(x_rows + inputs, mask=mask, other=0.0)
+    x_later = x
+    if packed:
+        half: tl.constexpr = GROUP // 2
+        x_later = tl.load(x_rows + inputs + half, mask=mask, other=0.0)
+    if widen:
+        x, x_later = x.to(tl.float32), x_later.to(tl.float32)
+    return x, x_later
+
+
+@triton.jit
+def _rows_at(weight_at, scales_at, row, in_size):
+    """Where the weights of outputs begin, and their scales."""
+    if scales_at is None:
+        weight_rows, scale_rows = weight_at + row[None, :] * in_size, None
+    else:
+        weight_rows = weight_at + row[None, :] * (in_size // 2)
+        scale_rows = scales_at + row[None, :] * (in_size // GROUP)
+    return weight_rows, scale_rows
 
 
 @triton.jit
@@ -134,33 +162,16 @@ def _multiply(
     output = tl.program_id(0) % blocks * block_out + tl.arange(0, block_out)
     # past the last output its weights are read again, and no store takes the result
     row = expert * out_size + tl.minimum(output, out_size - 1)
-    row_size, groups = in_size, 0
-    if scales_at is not None:
-        row_size, groups = in_size // 2, in_size // GROUP
-    weight_rows = weight_at + row[None, :] * row_size
-    up_rows = weight_rows + tl.cast(first_up, tl.int64) * row_size
-    scale_rows = scales_at
-    up_scales = scales_at
-    if scales_at is not None:
-        scale_rows = scales_at + row[None, :] * groups
-        up_scales = scale_rows + tl.cast(first_up, tl.int64) * groups
+    weight_rows, scale_rows = _rows_at(weight_at, scales_at, row, in_size)
+    up_rows, up_scales = _rows_at(weight_at, scales_at, row + first_up, in_size)
     x_rows = x_at + (tl.maximum(pair, 0) // top_k).to(tl.int64)[:, None] * in_size
 
     total = tl.zeros([block_rows, block_out], tl.float32)
     total_up = tl.zeros([block_rows, block_out], tl.float32)
     for start in tl.range(0, in_size, block_in, num_stages=stages):
-        if scales_at is None:
-            inputs = (start + tl.arange(0, block_in))[None, :]
-        else:
-            inputs = first_column(start // 2 + tl.arange(0, block_in // 2))[None, :]
-        mask = is_row[:, None] if whole_blocks else is_row[:, None] & (inputs < in_size)
-        x = tl.load(x_rows + inputs, mask=mask, other=0.0)
-        x_later = x
-        if scales_at is not None:
-            half: tl.constexpr = GROUP // 2
-            x_later = tl.load(x_rows + inputs + half, mask=mask, other=0.0)
-        if widen:
-            x, x_later = x.to(tl.float32), x_later.to(tl.float32)
+        x, x_later = _load_x(
+            x_rows, is_row, start, in_size, scales_at is not None, block_in, whole_blocks, widen
+        )  # fmt: skip
         total = _add_product(total, x, x_later, weight_rows, scale_rows, start, in_size, block_in, whole_blocks, widen)
         if first_up:
             total_up = _add_product(

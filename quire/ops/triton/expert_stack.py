@@ -1,7 +1,7 @@
 """ExpertStack: the matrices of all experts as kernels read them: plain numbers, or MXFP4 that is expanded in registers.
 
-Two codes of MXFP4 lie in a byte, 16 columns apart, and 32 columns share a scale (see `QuantizedMatrix.chunk`). What they
-stand for are numbers that bfloat16 holds exactly, so a product is the same as with an expanded stack.
+Two codes of MXFP4 lie in a byte, 16 columns apart, and 32 columns share a scale (see `QuantizedMatrix.chunk`). They
+stand for numbers that bfloat16 holds exactly, so a product is the same as with an expanded stack.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,8 @@ class ExpertStack(NamedTuple):
 def stack_of(matrix: Tensor | QuantizedMatrix, bias: Tensor | None) -> ExpertStack:
     if not isinstance(matrix, QuantizedMatrix):
         return ExpertStack(matrix, None, bias)
-    assert matrix.codes == "fp4" and matrix.group == matrix.chunk == GROUP.value, "experts of other codes are expanded"
+    form = (matrix.codes, matrix.group, matrix.chunk)
+    assert form == ("fp4", GROUP.value, GROUP.value), "experts of other codes are expanded"
     return ExpertStack(matrix.values, matrix.scales, bias)
 
 

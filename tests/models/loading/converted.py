@@ -232,8 +232,8 @@ def _unfused(architecture: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]
     for name, values in tensors.items():
         stem, fused, ending = name.partition(".experts.gate_up_proj")
         if fused:
-            values = values if ending else values.mT
-            gate, up = (values[:, ::2], values[:, 1::2]) if architecture == "gpt-oss" else values.chunk(2, dim=1)
+            rows = values if ending else values.mT
+            gate, up = (rows[:, ::2], rows[:, 1::2]) if architecture == "gpt-oss" else rows.chunk(2, dim=1)
             ending = ending.replace("_bias", ".bias") or ".weight"
             found |= {f"{stem}.experts.gate_proj{ending}": gate, f"{stem}.experts.up_proj{ending}": up}
         elif _FUSED.search(name):
