@@ -67,7 +67,18 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     if lacking is not None:
         return lacking
     if isinstance(layer.mlp, ExpertsSpec):
-        return "experts"
+        return _lacking_for_experts(layer.mlp) or "experts"
     if type(layer.mlp) is not MlpSpec:
         return f"layers of the kind {type(layer.mlp).__name__}"
     return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"
+
+
+def _lacking_for_experts(mlp: ExpertsSpec) -> str | None:
+    """What single families have beside experts as most have them."""
+    unusual = {
+        "sparsemixer routing": mlp.routing.scores == "sparsemixer",
+        "experts with biases": mlp.router.bias or mlp.up.bias or mlp.down.bias,
+        "experts whose inputs are weighted": mlp.weighs_input,
+        f"activation {mlp.activation}": mlp.activation not in CORE_ACTIVATIONS,
+    }
+    return next((name for name, is_there in unusual.items() if is_there), None)
