@@ -62,8 +62,12 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
-    unusual = {"attention sinks": layer.attention.sinks, "attention in chunks": layer.attention.chunk}
-    lacking = next((name for name, given in unusual.items() if given is not None), None)
+    unusual = {
+        "attention sinks": layer.attention.sinks is not None,
+        "attention in chunks": layer.attention.chunk is not None,
+        "temperature of attention": layer.attention.has_temperature,
+    }
+    lacking = next((name for name, is_there in unusual.items() if is_there), None)
     if lacking is not None:
         return lacking
     if isinstance(layer.mlp, ExpertsSpec):

@@ -22,6 +22,7 @@ class PagedAttention(nn.Module):
         window: int | None = None,
         softcap: float | None = None,
         chunk: int | None = None,
+        has_temperature: bool = False,
     ) -> None:
         super().__init__()
         self._layer = layer
@@ -30,6 +31,7 @@ class PagedAttention(nn.Module):
         self.window = window
         self.softcap = softcap
         self.chunk = chunk
+        self._has_temperature = has_temperature
 
     def forward(
         self,
@@ -43,6 +45,9 @@ class PagedAttention(nn.Module):
         cache = batch.kv[self._layer]
         slots = batch.slots[cache.group]
         query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots, cache.scales)
+        if self._has_temperature:
+            assert batch.temperatures is not None, "the model gives them to its batches"
+            query = (query * batch.temperatures[:, None, None]).to(query.dtype)
         return batch.attend(
             query,
             cache.keys,

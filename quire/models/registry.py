@@ -51,6 +51,7 @@ ROWS = (
     Row("glm4_moe:FAMILY", ("glm4_moe",)),
     Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
     Row("gpt_oss:FAMILY", ("gpt_oss",), ("gpt-oss",)),
+    Row("llama4:FAMILY", ("llama4_text", "llama4"), ("llama4",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),

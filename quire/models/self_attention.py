@@ -56,5 +56,12 @@ class SelfAttention(nn.Module):
 def _attention(spec: AttentionSpec, layer: int) -> PagedAttention | BidirectionalAttention:
     if not spec.causal:
         return BidirectionalAttention(spec)
-    how = {"window": spec.window, "softcap": spec.softcap, "chunk": spec.chunk}
-    return PagedAttention(layer, spec.num_kv_heads, spec.scale, **how)  # type: ignore[arg-type]
+    return PagedAttention(
+        layer,
+        spec.num_kv_heads,
+        spec.scale,
+        window=spec.window,
+        softcap=spec.softcap,
+        chunk=spec.chunk,
+        has_temperature=spec.has_temperature,
+    )

@@ -51,6 +51,8 @@ class AttentionSpec:
     """Instead of a window: a token sees only those of its own stretch of so many positions."""
     sinks: TensorSpec | None = None
     """[heads]: scores of a key without a value, which takes a share of every token's attention."""
+    has_temperature: bool = False
+    """Whether queries are multiplied by the model's temperature of their positions."""
     causal: bool = True
     """Whether a token sees only those before it; otherwise it sees its whole sequence, and nothing is cached."""
 
