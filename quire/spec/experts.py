@@ -42,8 +42,8 @@ class ExpertsSpec:
 
     @property
     def num_elements(self) -> int:
-        """Of all routed experts' matrices."""
-        return self.up.rows * self.up.columns + self.down.rows * self.down.columns
+        """Of all routed experts' matrices and their biases."""
+        return sum(matrix.rows * (matrix.columns + matrix.bias) for matrix in (self.up, self.down))
 
     @property
     def widest(self) -> int:

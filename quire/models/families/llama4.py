@@ -1,5 +1,5 @@
-"""Llama 4, its text: chunks of positions in layers that turn heads, temperature in those that do not, one expert a token
-and a shared one.
+"""Llama 4, its text: chunks of positions in layers that turn heads, temperature in the others; one expert a token and one
+for all.
 """
 
 from typing import Any

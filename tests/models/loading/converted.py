@@ -58,6 +58,15 @@ _GPT_OSS: dict[str, Any] = {
         "original_max_position_embeddings": 32,
     },
 }
+_LLAMA4: dict[str, Any] = {
+    "num_experts_per_tok": 1,
+    "num_local_experts": 4,
+    "intermediate_size_mlp": 128,
+    "interleave_moe_layer_step": 2,
+    "num_hidden_layers": 5,
+    "head_dim": 32,
+    "rope_parameters": {"rope_theta": 50_000.0, "rope_type": "default"},
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -117,11 +126,12 @@ MODELS: dict[str, Original] = {
         "phimoe", "Phimoe", {**_EXPERTS, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}
     ),
     "gpt-oss": Original("gpt-oss", "GptOss", {**_EXPERTS, **_GPT_OSS, "num_local_experts": 4}),
+    "llama4": Original("llama4", "Llama4", {**_EXPERTS, **_LLAMA4}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
 _HEADS = {"GPT2": "LMHeadModel"}
-_CONFIGS = {"Gemma3": "Gemma3TextConfig"}
+_CONFIGS = {"Gemma3": "Gemma3TextConfig", "Llama4": "Llama4TextConfig"}
 _PAIRED = ("llama", "granite", "smollm3")
 """Whose rotary rows the converter makes neighbours."""
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
