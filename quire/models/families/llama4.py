@@ -1,5 +1,5 @@
-"""Llama 4, its text: chunks of positions in layers that turn heads, temperature in the others; one expert a token and one
-for all.
+"""Llama 4, its text: chunks of positions in layers that turn heads, temperature in the others; experts that weigh their
+input, and a shared one.
 """
 
 from typing import Any
