@@ -11,6 +11,8 @@ from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+CORE_SCORES = frozenset({"softmax", "sigmoid", "sparsemixer"})
+CORE_PANEL = 16
 """Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
 
 
@@ -70,19 +72,21 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     lacking = next((name for name, is_there in unusual.items() if is_there), None)
     if lacking is not None:
         return lacking
-    if isinstance(layer.mlp, ExpertsSpec):
-        return _lacking_for_experts(layer.mlp) or "experts"
-    if type(layer.mlp) is not MlpSpec:
+    if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
-    return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"
+    if layer.mlp.activation not in CORE_ACTIVATIONS:
+        return f"activation {layer.mlp.activation}"
+    return _lacking_for_experts(layer.mlp) if isinstance(layer.mlp, ExpertsSpec) else None
 
 
-def _lacking_for_experts(mlp: ExpertsSpec) -> str | None:
-    """What single families have beside experts as most have them."""
-    unusual = {
-        "sparsemixer routing": mlp.routing.scores == "sparsemixer",
-        "experts with biases": mlp.router.bias or mlp.up.bias or mlp.down.bias,
-        "experts whose inputs are weighted": mlp.weighs_input,
-        f"activation {mlp.activation}": mlp.activation not in CORE_ACTIVATIONS,
-    }
-    return next((name for name, is_there in unusual.items() if is_there), None)
+def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
+    if experts.routing.scores not in CORE_SCORES:
+        return f"routing by {experts.routing.scores}"
+    if experts.up.bias or experts.down.bias:
+        return "experts with biases"
+    if experts.weighs_input:
+        return "experts whose inputs are weighted"
+    hidden = experts.up.columns
+    if experts.size % CORE_PANEL or hidden % CORE_PANEL:
+        return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"
+    return None

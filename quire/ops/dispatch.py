@@ -47,8 +47,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "packed_linear": ("tape",),
     "quantized_linear": ("cuda",),
     "expand_matrix": ("cuda",),
-    "route_tokens": ("cuda",),
-    "experts_mlp": ("cuda",),
+    "route_tokens": ("cuda", "tape"),
+    "experts_mlp": ("cuda", "tape"),
 }
 """By op: where it runs in another way than the reference's."""
 
