@@ -164,9 +164,10 @@ def _llm_int8(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
 
 
 def _mxfp4(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
-    groups = scheme.groups(columns)
+    assert scheme.group is not None
+    groups = columns // scheme.group
     return [
-        StoredAs("blocks", (rows, groups, columns // groups // 2), ("uint8",)),
+        StoredAs("blocks", (rows, groups, scheme.group // 2), ("uint8",)),
         StoredAs("scales", (rows, groups), ("uint8",)),
     ]
 

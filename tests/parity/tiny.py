@@ -154,7 +154,7 @@ CASES: dict[str, dict[str, Any]] = {
         "attention_chunk_size": 16,
         "floor_scale": 8,
         "attn_scale": 0.3,
-        "rope_scaling": _LLAMA3,
+        "rope_scaling": {**_LLAMA3, "high_freq_factor": 1.0},  # as Scout's, which leaves nothing to blend
     },
     "llama4-maverick": {
         "model_type": "llama4_text",
