@@ -35,6 +35,13 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_steps_failed: int = 0
     total_out_of_memory: int = 0
     """Of those, steps for which the device had not enough memory."""
+    draft_method: str = ""
+    """How tokens are drafted, where they are."""
+    total_drafts: int = 0
+    """Times a sequence had drafts verified."""
+    total_draft_tokens: int = 0
+    total_accepted_tokens: int = 0
+    """Of those drafts, the ones that were right."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

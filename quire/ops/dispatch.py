@@ -36,6 +36,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "step_inputs": ("cpu",),
     "decode_inputs": ("cuda",),
     "finish_step": ("cuda", "cpu"),
+    "accept_drafts": ("cuda", "cpu"),
+    "lookup_drafts": ("cuda", "cpu"),
     "sample_tokens": ("cuda", "cpu"),
     "argmax": ("cuda", "cpu"),
     "adjust_logits": ("cuda", "cpu"),
