@@ -64,6 +64,14 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
+    unusual = {
+        "attention sinks": layer.attention.sinks is not None,
+        "attention in chunks": layer.attention.chunk is not None,
+        "temperature of attention": layer.attention.has_temperature,
+    }
+    lacking = next((name for name, is_there in unusual.items() if is_there), None)
+    if lacking is not None:
+        return lacking
     if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
     if layer.mlp.activation not in CORE_ACTIVATIONS:
@@ -74,6 +82,10 @@ def _lacking_for(layer: LayerSpec) -> str | None:
 def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
     if experts.routing.scores not in CORE_SCORES:
         return f"routing by {experts.routing.scores}"
+    if experts.up.bias or experts.down.bias:
+        return "experts with biases"
+    if experts.weighs_input:
+        return "experts whose inputs are weighted"
     hidden = experts.up.columns
     if experts.size % CORE_PANEL or hidden % CORE_PANEL:
         return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"

@@ -27,6 +27,9 @@ MOST_GRAPHS = 256
 _GRAPH_BYTES_OF_LAYER = 40 << 10
 """What the driver keeps of a layer of each, which an H200 showed to be 36 KiB."""
 
+_FLOAT32 = 4
+"""Bytes of what is neither a matrix nor a norm: corrections of routers, and sinks."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
@@ -85,7 +88,8 @@ def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, l
         return 0
     described = spec.layers[layer]
     matrices = sum(_share(model, holding, matrix, ranks) for matrix in described.matrices())
-    return matrices + sum(_vectors(norm, holding) for norm in described.norms())
+    others = sum(_FLOAT32 * tensor.num_elements for tensor in described.vectors())
+    return matrices + others + sum(_vectors(norm, holding) for norm in described.norms())
 
 
 def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, num_tokens: int) -> int:

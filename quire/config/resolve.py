@@ -48,6 +48,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     check_parallel(asked.parallel, model)
     uses_transformers = decide_impl(asked, model, choices)
     core = decide_cpu_core(asked, model, device, choices)
+    choices.extend(Choice("weights", "in part", f"left out are {reason}") for reason in model.left_out)
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     model, quantization = decide_quantization(asked, model, choices, cpu_core=core)

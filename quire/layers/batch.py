@@ -48,5 +48,6 @@ class Batch:
     """What attends in this step."""
     types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere
     score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
+    temperatures: Tensor | None = None  # float32 [tokens]: what some layers multiply queries by
     embeddings: Embeddings | None = None
     adapters: Tensor | None = None  # [tokens]: the LoRA adapter of each, -1: none

@@ -14,6 +14,7 @@ class Experts(nn.Module):
     def __init__(self, spec: ExpertsSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self._activation = spec.activation
+        self._weighs_input = spec.weighs_input
         self._up = policy.weight(spec.up)
         self._down = policy.weight(spec.down)
 
@@ -23,4 +24,14 @@ class Experts(nn.Module):
 
     def forward(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's."""
-        return experts_mlp(x, ids, weights, self._up.stack(), self._down.stack(), self._activation)
+        return experts_mlp(
+            x,
+            ids,
+            weights,
+            self._up.stack(),
+            self._down.stack(),
+            self._activation,
+            up_bias=self._up.bias,
+            down_bias=self._down.bias,
+            weighs_input=self._weighs_input,
+        )

@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
         x = self.embed(input_ids, positions, batch)
-        batch = self.with_score_bias(batch)
+        batch = self._with_temperatures(self.with_score_bias(batch), positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
@@ -57,6 +57,14 @@ class LanguageModel(nn.Module):
         if self._relative_bias is None:
             return batch
         return replace(batch, score_bias=self._relative_bias(batch.lengths))
+
+    def _with_temperatures(self, batch: Batch, positions: Tensor) -> Batch:
+        """The batch with what Llama 4 multiplies the queries of some layers by."""
+        spec = self.spec.temperature
+        if spec is None:
+            return batch
+        stretches = ((positions + 1) // spec.stretch).float()
+        return replace(batch, temperatures=torch.log1p(stretches) * spec.scale + 1.0)
 
     @property
     def words_alone(self) -> Embedding | None:

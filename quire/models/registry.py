@@ -52,6 +52,8 @@ ROWS = (
     Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
     Row("deepseek:V2", ("deepseek_v2",), ("deepseek2",)),
     Row("deepseek:V3", ("deepseek_v3",)),
+    Row("gpt_oss:FAMILY", ("gpt_oss",), ("gpt-oss",)),
+    Row("llama4:FAMILY", ("llama4_text", "llama4"), ("llama4",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),

@@ -7,6 +7,7 @@ from quire.layers.batch import Batch
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
+from quire.layers.sinks import Sinks
 from quire.ops.head_norms import HeadNorms
 from quire.spec.layer import AttentionSpec
 
@@ -20,6 +21,7 @@ class SelfAttention(nn.Module):
         self._projection = Linear(spec.qkv, policy)
         self._output = Linear(spec.out, policy)
         self._attention = _attention(spec, layer)
+        self._sinks = None if spec.sinks is None else Sinks(spec.sinks, policy)
         self._query_norm: Norm | None = None
         self._key_norm: Norm | None = None
         if spec.head_norms is not None:
@@ -35,7 +37,8 @@ class SelfAttention(nn.Module):
         """What each token takes from those it sees; the only part that knows of a cache."""
         tokens = heads.shape[0]
         heads = heads.view(tokens, -1, self._spec.head_dim)
-        mixed: Tensor = self._attention(heads, self._norms(), angles, batch)
+        sinks = () if self._sinks is None else (self._sinks.values,)
+        mixed: Tensor = self._attention(heads, self._norms(), angles, batch, *sinks)
         return mixed.reshape(tokens, -1)
 
     def output(self, mixed: Tensor) -> Tensor:
@@ -53,4 +56,12 @@ class SelfAttention(nn.Module):
 def _attention(spec: AttentionSpec, layer: int) -> PagedAttention | BidirectionalAttention:
     if not spec.causal:
         return BidirectionalAttention(spec)
-    return PagedAttention(layer, spec.num_kv_heads, spec.scale, window=spec.window, softcap=spec.softcap)
+    return PagedAttention(
+        layer,
+        spec.num_kv_heads,
+        spec.scale,
+        window=spec.window,
+        softcap=spec.softcap,
+        chunk=spec.chunk,
+        has_temperature=spec.has_temperature,
+    )

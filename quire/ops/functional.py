@@ -18,7 +18,7 @@ from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -85,13 +85,21 @@ def experts_mlp(
     up: "Tensor | QuantizedMatrix | PackedLinear",
     down: "Tensor | QuantizedMatrix | PackedLinear",
     activation: Activation,
+    *,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    weighs_input: bool = False,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
-    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch.
+    their ups; down: [experts * hidden, size]; biases are in the order of rows. With `weighs_input` an expert reads
+    weight * x instead, and its output counts as it is. A token's sum has an order of its own, whatever else is in the
+    batch.
     """
-    result: Tensor = implementation("experts_mlp", x.device.type)(x, ids, weights, up, down, activation)
+    result: Tensor = implementation("experts_mlp", x.device.type)(
+        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input
+    )
     return result
 
 
@@ -163,17 +171,20 @@ def paged_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """Causal attention of each sequence's new tokens over its paged KV, the new tokens included.
 
     query: [tokens, heads, head_dim], sequence after sequence; `query_starts` [sequences + 1] says where each
     begins. keys and values: [blocks, block_size, kv_heads, head_dim]; `tables` [sequences, blocks] and `lengths`
     [sequences] say where a sequence's KV is and how much there is. The last query of a sequence stands at its
-    last position. A window of w sees the w latest positions, itself included. `scales` are those that `write_kv` was
-    given.
+    last position. A window of w sees the w latest positions, itself included; with a chunk of c instead a token sees
+    those of its own stretch of c positions, which begin at multiples of c. `scales` are those of `write_kv`. `sinks`
+    float32 [heads] are scores of a key whose value is 0, which every token sees beside the others.
     """
     result: Tensor = implementation("paged_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales, sinks, chunk
     )
     return result
 
@@ -190,13 +201,16 @@ def batch_invariant_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """`paged_attention` whose result for a token depends on its own sequence alone, bit for bit.
 
-    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step. KV is not in 8 bits.
+    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step. KV is not in 8 bits; sinks
+    and chunks are for models with experts, which are never computed so.
     """
     result: Tensor = implementation("batch_invariant_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales, sinks, chunk
     )
     return result
 
@@ -217,6 +231,8 @@ class Attend(Protocol):
         window: int | None = None,
         softcap: float | None = None,
         scales: Tensor | None = None,
+        sinks: Tensor | None = None,
+        chunk: int | None = None,
     ) -> Tensor: ...
 
 
@@ -233,10 +249,12 @@ def shared_prefix_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """`paged_attention` in a step of decodes that reads the prefix of each tile of sequences once for all of them."""
     result: Tensor = implementation("shared_prefix_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales, sinks, chunk
     )
     return result
 

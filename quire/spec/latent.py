@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from quire.spec.cache import LatentCache
 from quire.spec.matrix import MatrixSpec
 from quire.spec.norm import NormSpec
+from quire.spec.tensor import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class LatentAttentionSpec:
     """Which of the model's sets of angles turns them."""
     causal: bool = True
     window: int | None = None
+    chunk: int | None = None
 
     @property
     def latent_dim(self) -> int:
@@ -82,3 +84,7 @@ class LatentAttentionSpec:
         yield self.latent_norm
         if self.query_norm is not None:
             yield self.query_norm
+
+    def vectors(self) -> Iterator[TensorSpec]:
+        """What is neither a matrix nor a norm: nothing."""
+        yield from ()

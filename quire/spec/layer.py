@@ -48,12 +48,20 @@ class AttentionSpec:
     rope: int | None = None
     """Which of the model's sets of angles turns the heads; None: none does."""
     head_norms: HeadNormsSpec | None = None
+    chunk: int | None = None
+    """Instead of a window: a token sees only those of its own stretch of so many positions."""
+    sinks: TensorSpec | None = None
+    """[heads]: scores of a key without a value, which takes a share of every token's attention."""
+    has_temperature: bool = False
+    """Whether queries are multiplied by the model's temperature of their positions."""
     causal: bool = True
     """Whether a token sees only those before it; otherwise it sees its whole sequence, and nothing is cached."""
 
     @property
     def cache(self) -> CacheSpec | None:
-        return KeyValueCache(self.num_kv_heads, self.head_dim, self.window) if self.causal else None
+        # a chunk is seen from its last position at the farthest, as by a window of its size
+        window = self.window or self.chunk
+        return KeyValueCache(self.num_kv_heads, self.head_dim, window) if self.causal else None
 
     @property
     def widest(self) -> int:
@@ -68,6 +76,11 @@ class AttentionSpec:
     def matrices(self) -> Iterator[MatrixSpec]:
         yield self.qkv
         yield self.out
+
+    def vectors(self) -> Iterator[TensorSpec]:
+        """What is neither a matrix nor a norm."""
+        if self.sinks is not None:
+            yield self.sinks
 
     def norms(self) -> Iterator[NormSpec]:
         if self.head_norms is not None:
@@ -101,7 +114,8 @@ class LayerSpec:
 
     def vectors(self) -> Iterator[TensorSpec]:
         """Tensors of no matrix and no norm."""
-        return self.mlp.vectors()
+        yield from self.attention.vectors()
+        yield from self.mlp.vectors()
 
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""

@@ -82,8 +82,8 @@ class TransposedHeads:
 
 @dataclass(frozen=True, slots=True)
 class StackedRows:
-    """The file has [experts, rows, columns]; where each expert's rows are its gate and then its up, quire has all gates
-    and then all ups.
+    """The file has [experts, rows, columns]; where each expert's rows are those of its gate and its up, quire has all
+    gates and then all ups.
     """
 
     experts: int
@@ -91,13 +91,19 @@ class StackedRows:
     """Rows of an expert; of its gate alone where it has both."""
     parts: int = 1
     """2 for gate and up in one."""
+    interleaved: bool = False
+    """Whether a row of the gate and one of the up take turns, instead of all of the gate coming first."""
+    transposed: bool = False
+    """Whether each expert's matrix is stored as [columns, rows]."""
 
     def source_rows(self) -> list[int]:
-        """For each row that quire holds, the file's."""
-        firsts = [
-            (expert * self.parts + part) * self.size for part in range(self.parts) for expert in range(self.experts)
-        ]
-        return [first + row for first in firsts for row in range(self.size)]
+        """For each row that quire holds, the file's, counted over all experts."""
+        places = [(part, expert) for part in range(self.parts) for expert in range(self.experts)]
+        if self.interleaved:
+            return [
+                (expert * self.size + row) * self.parts + part for part, expert in places for row in range(self.size)
+            ]
+        return [(expert * self.parts + part) * self.size + row for part, expert in places for row in range(self.size)]
 
 
 RowOrder = PairedRows | GroupedRows | HeadParts
@@ -111,7 +117,8 @@ MINUS_ONE = MinusOne()
 def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """The shape that a tensor of `shape` has in the file."""
     if isinstance(layout, StackedRows):
-        return layout.experts, layout.parts * layout.size, *shape[1:]
+        rows = layout.parts * layout.size
+        return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])
     if isinstance(layout, TransposedHeads):
         return layout.num_heads, shape[1], shape[0] // layout.num_heads
     return shape[::-1] if isinstance(layout, Transposed) else shape

@@ -1,10 +1,10 @@
 """MatrixSpec: a matrix that multiplies activations, of one or several tensors of the checkpoint."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, Layout, Transposed
+from quire.spec.layout import AS_STORED, Layout, StackedRows, Transposed
 from quire.spec.tensor import TensorSpec
 
 Cut = Literal["rows", "columns", "none"]
@@ -56,8 +56,7 @@ class MatrixSpec:
 
     def bias_of(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's bias, whose order is that of the rows."""
-        layouts = [AS_STORED if isinstance(one, Transposed) else one for one in (part.layout, part.gguf_layout)]
-        layout, gguf_layout = layouts
+        layout, gguf_layout = map(_of_vector, (part.layout, part.gguf_layout))
         return TensorSpec(
             f"{part.name}.bias", (part.rows,), "vector", part.role, "bias", self.layer, layout, gguf_layout
         )
@@ -67,3 +66,10 @@ class MatrixSpec:
             yield self.weight(part)
             if self.bias:
                 yield self.bias_of(part)
+
+
+def _of_vector(layout: Layout) -> Layout:
+    """How a bias lies in the file whose matrix lies so."""
+    if isinstance(layout, StackedRows):
+        return replace(layout, transposed=False)
+    return AS_STORED if isinstance(layout, Transposed) else layout

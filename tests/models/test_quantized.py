@@ -178,3 +178,12 @@ def test_matrices_mean_what_was_written(tmp_path: Path) -> None:
     expected = open_checkpoint(path / "dense").stored("model.layers.0.self_attn.q_proj.weight").data
     torch.testing.assert_close(dequantize_matrix(run.matrix()), expected)
     assert json.loads((path / "config.json").read_text())["quantization_config"]["desc_act"]
+
+
+@pytest.mark.parametrize("name", ["cohere", "gpt_neox"])
+def test_rows_in_an_order_of_their_own_are_ordered_once(name: str, tmp_path: Path) -> None:
+    """Where weights are quantized as they are loaded, files have brought them in quire's order already."""
+    path = make_tiny(name, tmp_path).path
+    expected = logits_of(load(path, DenseMethod(torch.float32)), IDS)
+    schemes = online_schemes(open_checkpoint(path).spec, "int8")
+    assert distance(logits_of(load(path, QuantizedMethod(schemes, torch.float32)), IDS), expected) < 0.1

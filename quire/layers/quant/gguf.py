@@ -80,9 +80,10 @@ class GgufWeight(Weight):
                 self._parts.extend(self._held(each) for each in run)
 
     def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
-        """Experts are multiplied by as one stack: on CPUs in planes, in plain numbers where kernels of GPUs do it."""
+        """Experts are multiplied by as one stack: on CPUs in planes, on GPUs in plain numbers but for MXFP4."""
         kind = parts[0].kind
-        if not self._in_planes and kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
+        in_planes = kind in KINDS and (not self._in_planes or kind == "MXFP4")
+        if in_planes and all(each.is_quantized and each.kind == kind for each in parts):
             matrices = [as_matrix(place(each.data, self._device), kind) for each in parts]
             return MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned)
         values = torch.cat([place(dense(each, self._dtype), self._device) for each in parts])

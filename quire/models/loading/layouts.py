@@ -38,6 +38,11 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values + 1
         case TransposedHeads():
             return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
+        case StackedRows():
+            rows = torch.tensor(layout.source_rows(), device=values.device)
+            ordered = values.index_select(0, torch.argsort(rows))
+            stacked = ordered.view(layout.experts, -1, *values.shape[1:])
+            return stacked.transpose(1, 2) if layout.transposed else stacked
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
@@ -45,6 +50,9 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:
     """Packed rows already lie one below the other."""
+    if layout.transposed:
+        experts, columns, rows = stored.shape
+        stored = replace(stored, shape=(experts, rows, columns), data=stored.data.transpose(1, 2))
     flat = replace(stored, shape=(stored.shape[0] * stored.shape[1], *stored.shape[2:]))
     if not stored.is_quantized:
         flat = replace(flat, data=stored.data.flatten(0, 1))

@@ -102,7 +102,11 @@ def paged_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Value:
+    if sinks is not None or chunk is not None:
+        raise NotRecordable("attention with sinks or in chunks, which the core has no operation for")
     tape = query.tape
     result = tape.value(*query.dims)
     tape.record(
@@ -152,7 +156,19 @@ def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> 
     return ids, weights
 
 
-def experts_mlp(x: Value, ids: Value, weights: Value, up: PackedLinear, down: PackedLinear, activation: str) -> Value:
+def experts_mlp(
+    x: Value,
+    ids: Value,
+    weights: Value,
+    up: PackedLinear,
+    down: PackedLinear,
+    activation: str,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    weighs_input: bool = False,
+) -> Value:
+    if up_bias is not None or down_bias is not None or weighs_input:
+        raise NotRecordable("experts with biases or weights of inputs, which the core has no operation for")
     if activation not in ACTIVATIONS:
         raise NotRecordable(f"the activation {activation}")
     tape, size = x.tape, down.columns

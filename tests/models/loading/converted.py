@@ -69,6 +69,26 @@ _YARN: dict[str, Any] = {
     "mscale": 0.7,
     "mscale_all_dim": 0.7,
 }
+_GPT_OSS: dict[str, Any] = {
+    "head_dim": 32,
+    "sliding_window": 8,
+    "rope_parameters": {
+        "rope_theta": 50_000.0,
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "truncate": False,
+        "original_max_position_embeddings": 32,
+    },
+}
+_LLAMA4: dict[str, Any] = {
+    "num_experts_per_tok": 1,
+    "num_local_experts": 4,
+    "intermediate_size_mlp": 128,
+    "interleave_moe_layer_step": 2,
+    "num_hidden_layers": 5,
+    "head_dim": 32,
+    "rope_parameters": {"rope_theta": 50_000.0, "rope_type": "default"},
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -134,14 +154,19 @@ MODELS: dict[str, Original] = {
     ),
     "deepseek2": Original("deepseek2", "DeepseekV2", {**_LATENT, **_V2_GROUPS, "rope_parameters": _YARN}),
     "deepseek2-v3": Original("deepseek2", "DeepseekV3", {**_LATENT, **_GROUPS, "num_mtp_layers": 0}),
+    "gpt-oss": Original("gpt-oss", "GptOss", {**_EXPERTS, **_GPT_OSS, "num_local_experts": 4}),
+    "llama4": Original("llama4", "Llama4", {**_EXPERTS, **_LLAMA4}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
 _HEADS = {"GPT2": "LMHeadModel"}
-_CONFIGS = {"Gemma3": "Gemma3TextConfig"}
+_CONFIGS = {"Gemma3": "Gemma3TextConfig", "Llama4": "Llama4TextConfig"}
 _PAIRED = ("llama", "granite", "smollm3")
 """Whose rotary rows the converter makes neighbours."""
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
+_FUSED = re.compile(r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj$")
+_TRANSPOSED = ("gpt-oss", "llama4")
+"""Whose tensors of all experts are [experts, inputs, outputs]."""
 _NOT_CONVERTED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 
 
@@ -159,9 +184,10 @@ def tiny_model(name: str, kind: str = "F32") -> Any:
             # Multiples of 1/1024, which adding and taking away 1 leaves as they are.
             around = 1 if torch.equal(parameter, torch.ones_like(parameter)) else 0
             parameter.copy_(around + (torch.randn_like(parameter) * 100).round() / 1024)
-            if parameter.dim() > 1 and "norm" not in parameter_name:
-                turned = id(parameter) in transposed
-                parameter.copy_(rounded(parameter.t(), kind).t() if turned else rounded(parameter, kind))
+            if parameter.dim() > 1 and "norm" not in parameter_name and not parameter_name.endswith("bias"):
+                is_fused = original.architecture in _TRANSPOSED and _FUSED.search(parameter_name)
+                turned = id(parameter) in transposed or is_fused
+                parameter.copy_(rounded(parameter.mT, kind).mT if turned else rounded(parameter, kind))
     return model.eval()
 
 
@@ -191,6 +217,19 @@ def stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found | {name: torch.stack(values) for name, values in experts.items()}
 
 
+def separated(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups that quire holds as one, as GGUF has them: as two."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, _, ending = name.rpartition(".")
+        if stem.endswith(".experts.gate_up_proj"):
+            gate, up = values.chunk(2)
+            found |= {f"{stem}.gate.{ending}": gate, f"{stem}.up.{ending}": up}
+        else:
+            found[name] = values
+    return found
+
+
 def _expert(name: str) -> int:
     number = _EXPERT.search(name)
     return -1 if number is None else int(number[1])
@@ -202,7 +241,7 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     write_metadata(writer, MODELS[name].architecture, model.config)
     for gguf_name, values in converted(MODELS[name].architecture, model, kind):
         # norms stay plain, even those that have a row for each head; what is transposed has other blocks
-        is_plain = values.dim() == 1 or "norm" in gguf_name or "attn_k_b" in gguf_name
+        is_plain = values.dim() == 1 or gguf_name.endswith(".bias") or "norm" in gguf_name or "attn_k_b" in gguf_name
         number = gguf.GGMLQuantizationType["F32" if is_plain else kind]
         writer.add_tensor(gguf_name, quants.quantize(np.ascontiguousarray(values.numpy()), number), raw_dtype=number)
     writer.write_header_to_file()
@@ -216,7 +255,8 @@ def converted(architecture: str, model: Any, kind: str = "F32") -> Iterator[tupl
     """Tensors under GGUF names and in GGUF layout."""
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, values in split_latents(model, stacked(weights(model)), kind).items():
+    tensors = split_latents(model, _unfused(architecture, stacked(weights(model))), kind)
+    for hf_name, values in tensors.items():
         if hf_name in _NOT_CONVERTED:
             continue
         # the converter merges Mixtral's experts under names of its own
@@ -243,6 +283,24 @@ def split_latents(model: Any, tensors: dict[str, Tensor], kind: str) -> dict[str
         keys, rest = heads.split((model.config.qk_nope_head_dim, model.config.v_head_dim), dim=1)
         found[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2)
         found[name.replace("kv_b_proj", "v_b_proj")] = rest
+    return found
+
+
+def _unfused(architecture: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups of all experts as two tensors, and all matrices of experts with rows of outputs."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, fused, ending = name.partition(".experts.gate_up_proj")
+        if fused:
+            rows = values if ending else values.mT
+            gate, up = (rows[:, ::2], rows[:, 1::2]) if architecture == "gpt-oss" else rows.chunk(2, dim=1)
+            ending = ending.replace("_bias", ".bias") or ".weight"
+            found |= {f"{stem}.experts.gate_proj{ending}": gate, f"{stem}.experts.up_proj{ending}": up}
+        elif _FUSED.search(name):
+            found[f"{name}.weight"] = values.mT
+        else:
+            ending = ".weight" if name.endswith("sinks") else ""
+            found[name.replace("down_proj_bias", "down_proj.bias") + ending] = values
     return found
 
 

@@ -37,6 +37,8 @@ def write_metadata(writer: gguf.GGUFWriter, architecture: str, config: Any) -> N
 def _feed_forward(architecture: str, config: Any) -> int:
     if architecture == "falcon":
         return int(4 * config.hidden_size)
+    if architecture == "llama4":
+        return int(config.intermediate_size_mlp)
     return int(config.n_inner if architecture == "gpt2" else config.intermediate_size)
 
 
@@ -58,6 +60,10 @@ def _write_rope(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None
         writer.add_rope_dimension_count(int(parameters.get("partial_rotary_factor", 1.0) * size))
     if architecture in ("command-r", "cohere2"):
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if architecture == "gpt-oss":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
 
 
 def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
@@ -65,10 +71,10 @@ def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> Non
         writer.add_head_count_kv(config.num_kv_heads)
     elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert", "deepseek2"):
         writer.add_head_count_kv(config.num_key_value_heads)
-    if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3"):
+    if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3", "gpt-oss", "llama4"):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    if architecture in ("gemma2", "gemma3", "cohere2"):
+    if architecture in ("gemma2", "gemma3", "cohere2", "gpt-oss"):
         writer.add_sliding_window(config.sliding_window)
 
 
@@ -81,6 +87,10 @@ def _write_experts(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_expert_used_count(config.num_experts_per_tok)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type == "llama4_text":
+        writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
+    if config.model_type in ("gpt_oss", "llama4_text"):
+        writer.add_expert_feed_forward_length(config.intermediate_size)
 
 
 def _write_latents(writer: gguf.GGUFWriter, config: Any) -> None:
