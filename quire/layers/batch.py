@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from quire.ops.functional import Attend, paged_attention
+from quire.ops.lora_tensors import AdapterRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +47,7 @@ class Batch:
     types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere
     score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
     embeddings: Embeddings | None = None
-    adapters: Tensor | None = None  # [tokens]: the LoRA adapter of each, -1: none
+    adapters: AdapterRows | None = None
+    """The LoRA adapter of each token; None where no token has one."""
+    output_adapters: AdapterRows | None = None
+    """The same of `output_rows`."""

@@ -49,6 +49,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "expand_matrix": ("cuda",),
     "route_tokens": ("cuda",),
     "experts_mlp": ("cuda",),
+    "group_adapters": ("cuda",),
+    "add_lora": ("cuda", "tape"),
+    "embed_lora": ("cuda",),
 }
 """By op: where it runs in another way than the reference's."""
 

@@ -71,7 +71,7 @@ def _chunk_names(request: Request) -> list[int]:
     """A name for every whole chunk of the prompt and all before it. A collision costs only time."""
     names: list[int] = []
     tokens = request.prompt.tokens
-    name = hash((request.params.cache_salt, request.prompt.adapter, request.kv_variant))
+    name = hash((request.params.cache_salt, request.prompt.adapter and request.prompt.adapter.key, request.kv_variant))
     for start in range(0, len(tokens) - CHUNK + 1, CHUNK):
         name = hash((name, tokens[start : start + CHUNK]))
         names.append(name)
