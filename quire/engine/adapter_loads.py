@@ -48,7 +48,12 @@ class AdapterLoads:
         if resident is not None:
             room.ask(request.id, ref.key, len(resident.pages))
         self.advance()
-        return None if request.id not in self._asked else asked.ready
+        if not asked.ready.done():
+            return asked.ready
+        error = asked.ready.exception()
+        if error is not None:
+            raise InvalidRequest(str(error), field="model")
+        return None
 
     def advance(self) -> None:
         """Begin what can be begun, and let those go whose adapter is there. Called before every step."""

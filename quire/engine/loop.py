@@ -113,12 +113,16 @@ class EngineLoop:
                 update = self._read(started)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
             update = self._step_threw(due, error)
+        return update, self.take_finished()
+
+    def take_finished(self) -> list[Sequence]:
+        """Sequences that ended since the last call, each exactly once; what was kept for them is free."""
         finished = self._scheduler.take_finished()
         for seq in finished:
             self.holds.forget(seq.request.id)
             if not self._scheduler.sequences_of(seq.request.id):
                 self.adapters.forget(seq.request.id)
-        return update, finished
+        return finished
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""

@@ -12,7 +12,7 @@ from quire.core.nearest import did_you_mean
 from quire.lora.settings import CONFIG, AdapterSettings, read_settings
 from quire.models.loading.safetensors_header import read_safetensors_header
 from quire.models.loading.spans import TensorSpan
-from quire.spec.lora import EMBEDDING, EXPERTS, PAGE_RANK, AdaptedMatrix, PageLayout, adapted_matrices
+from quire.spec.lora import EMBEDDING, EXPERTS, PAGE_RANK, AdaptedMatrix, PageLayout, adapted_matrices, head_name
 from quire.spec.model import ModelSpec
 
 WEIGHTS = "adapter_model.safetensors"
@@ -22,6 +22,7 @@ _NAME = re.compile(
     r"(?P<module>.+?)\.(?P<kind>lora_A|lora_B|lora_embedding_A|lora_embedding_B|lora_magnitude_vector)"
     r"(\.default)?(\.weight)?"
 )
+_COPY = re.compile(r"(?P<module>.+?)(\.base_layer)?\.weight")
 _FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
 Kind = Literal["down", "up", "magnitude"]
 _KINDS: dict[str, Kind] = {
@@ -153,6 +154,8 @@ def _grouped(
         if match is not None and _KINDS[match["kind"]] == "down":
             widths[match["module"]] = tensor.shape[-1] if tensor.shape else 0
     for tensor, match in named:
+        if match is None and _is_copy(tensor, spec):
+            continue
         if match is None:
             raise CheckpointError(
                 f"{file}: tensor {tensor.name[:120]!r} is neither an A nor a B of a LoRA adapter, and quire adds nothing else."
@@ -168,12 +171,21 @@ def _grouped(
     return found
 
 
+def _is_copy(tensor: TensorSpan, spec: ModelSpec) -> bool:
+    """Whether it is the model's own embedding or head, which peft saves along with adapters of these."""
+    match = _COPY.fullmatch(tensor.name.removeprefix(_PREFIX))
+    shapes = [(matrix.rows, matrix.columns) for matrix in (spec.embedding.words, spec.head) if matrix is not None]
+    names = [spec.embedding.words.name, head_name(spec)]
+    return match is not None and match["module"] in names and tensor.shape in shapes
+
+
 def _known_name(given: str, width: int, modules: Mapping[str, _Module], spec: ModelSpec) -> str | None:
     bare = given.removeprefix(_PREFIX)
+    older = bare.replace(".mlp.", ".block_sparse_moe.")  # what checkpoints of Mixtral call it
     stack = bare
     while stack.endswith(".base_layer"):  # peft nests where it adapts several tensors of one module
         stack = stack.removesuffix(".base_layer")
-    names = (bare, spec.prefix + bare, f"{stack}#{width}", f"{spec.prefix}{stack}#{width}")
+    names = (bare, spec.prefix + bare, older, f"{stack}#{width}", f"{spec.prefix}{stack}#{width}")
     return next((name for name in names if name in modules), None)
 
 
@@ -207,18 +219,24 @@ def _placed(
         raise CheckpointError(
             f"{file}: {down.name!r} has rank {rank}, and the server takes up to {limits.max_rank}; raise --max-lora-rank."
         )
-    if settings.rank_of(spelled) != rank:
+    told = spelled if module.expert is not None else f"{spelled}.{_stacked_parameter(matrix)}"
+    if settings.rank_of(told) != rank:
         raise CheckpointError(
-            f"{file}: {down.name!r} has rank {rank}, but {CONFIG} gives {spelled} rank {settings.rank_of(spelled)}."
+            f"{file}: {down.name!r} has rank {rank}, but {CONFIG} gives {told} rank {settings.rank_of(told)}."
         )
     if settings.is_dora != (magnitude is not None):
-        told = "lacks its magnitudes (lora_magnitude_vector)" if settings.is_dora else "has magnitudes, but use_dora is false"
-        raise CheckpointError(f"{file}: {spelled} {told}.")
+        lacks = "lacks its magnitudes (lora_magnitude_vector)"
+        raise CheckpointError(f"{file}: {spelled} {lacks if settings.is_dora else 'has magnitudes, but use_dora is false'}.")
     if magnitude is not None:
         if matrix.target in (EMBEDDING, EXPERTS):
             raise CheckpointError(f"{file}: {magnitude.name!r} is DoRA of the model's {matrix.target}, which quire does not add.")
         _check_shape(magnitude, (rows,), file)
-    return Placed(matrix, module.parts, module.expert, rank, settings.scale_of(spelled, rank), down, up, magnitude)
+    return Placed(matrix, module.parts, module.expert, rank, settings.scale_of(told, rank), down, up, magnitude)
+
+
+def _stacked_parameter(matrix: AdaptedMatrix) -> str:
+    """What transformers calls the matrices of all experts of a layer."""
+    return "gate_up_proj" if len(matrix.parts) > 1 else "down_proj"
 
 
 def _check_shape(tensor: TensorSpan, shape: tuple[int, ...], file: Path) -> None:

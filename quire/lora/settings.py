@@ -98,7 +98,8 @@ def _number(value: Any, name: str, path: Path) -> float:
 _MOST_PATTERNS = 4096
 _MOST_EXPRESSION = 512
 """Characters: names of modules are shorter, and an expression that takes long to match must not come from a file."""
-_EXPRESSION = re.compile(r"[\w.\-^$|]+")
+_EXPRESSION = re.compile(r"[\w.\-^$|*\\]+")
+_MOST_STARS = 3
 
 
 def _pattern(fields: Mapping[str, Any], name: str, path: Path) -> list[tuple[str, Any]]:
@@ -106,11 +107,21 @@ def _pattern(fields: Mapping[str, Any], name: str, path: Path) -> list[tuple[str
     if not isinstance(found, dict) or len(found) > _MOST_PATTERNS:
         raise CheckpointError(f"{path}: {name} must map at most {_MOST_PATTERNS} modules' names to numbers.")
     for expression in found:
-        if not _EXPRESSION.fullmatch(expression) or len(expression) > _MOST_EXPRESSION:
+        is_plain = bool(_EXPRESSION.fullmatch(expression)) and expression.count("*") <= _MOST_STARS
+        if not is_plain or len(expression) > _MOST_EXPRESSION or not _is_expression(expression):
             raise CheckpointError(
-                f"{path}: {name} has the key {expression[:80]!r}; quire matches names of modules, with ^, $ and | at most."
+                f"{path}: {name} has the key {expression[:80]!r}; quire matches names of modules and simple patterns of "
+                f"them, with {_MOST_STARS} stars at most and no groups."
             )
     return list(found.items())
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def _switch(fields: Mapping[str, Any], name: str, path: Path) -> bool:

@@ -22,8 +22,8 @@ class ExpertsMlp(nn.Module):
         self._shared_gate = None if spec.shared_gate is None else Linear(spec.shared_gate, policy)
 
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        output: Tensor = self._experts(x, *self._router(x), adapters)
+        output: Tensor = self._experts(x, *self._router(x, adapters), adapters)
         if self._shared is None:
             return output
         shared: Tensor = self._shared(x, adapters)
-        return output + (shared if self._shared_gate is None else self._shared_gate(x).sigmoid() * shared)
+        return output + (shared if self._shared_gate is None else self._shared_gate(x, adapters).sigmoid() * shared)

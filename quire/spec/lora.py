@@ -88,6 +88,9 @@ def adapted_matrices(spec: ModelSpec) -> Iterator[AdaptedMatrix]:
     for layer in spec.layers:
         yield from (_adapted(matrix, LAYERS) for matrix in layer.attention.matrices())
         if isinstance(layer.mlp, ExpertsSpec):
+            yield _adapted(layer.mlp.router, LAYERS)
+            if layer.mlp.shared_gate is not None:
+                yield _adapted(layer.mlp.shared_gate, LAYERS)
             yield from (_of_experts(matrix) for matrix in (layer.mlp.up, layer.mlp.down) if _is_apart(matrix))
             if layer.mlp.shared is not None:
                 yield from (_adapted(matrix, LAYERS) for matrix in layer.mlp.shared.matrices())

@@ -22,6 +22,7 @@ from quire.worker.core_model import CoreModel, step_arrays
 from quire.worker.dummy import dummy_sequence
 
 if TYPE_CHECKING:
+    from quire.worker.adapter_store import AdapterStore
     from quire.worker.running_step import RunningStep
     from quire.worker.worker import Worker
 
@@ -40,6 +41,9 @@ class CoreStepDone:
 
 class CoreWorker:
     """Runs plans one after the other, in the order they come."""
+
+    adapters: "AdapterStore | None" = None
+    """It has none."""
 
     def __init__(
         self,

@@ -25,9 +25,9 @@ from quire.worker.out_of_memory import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
-Compute = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""Of these rows, and whether many share a prefix: logits [rows, vocabulary] behind one token more, and how long
-they are with it. On the device."""
+Compute = Callable[[Tensor, bool, bool], tuple[Tensor, Tensor]]
+"""Of these rows, whether many share a prefix and whether any has a LoRA adapter: logits [rows, vocabulary] behind one
+token more, and how long they are with it. On the device."""
 Draw = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
 """A token for each of these rows, by their logits and lengths, in the way that the mode says."""
 Replay = Callable[[], None]
@@ -50,6 +50,7 @@ class _Place:
     mode: SamplingMode
     shared: bool
     in_parts: bool
+    adapted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +96,15 @@ class DecodeGraphs:
         before_drawing: Callable[[], None] | None = None,
         *,
         shared: bool = False,
+        adapted: bool = False,
     ) -> SampledTokens:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
         `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
-        a prefix.
+        a prefix, `adapted` whether any has an adapter.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
-        place = _Place(size, mode, shared, in_parts=before_drawing is not None)
+        place = _Place(size, mode, shared, before_drawing is not None, adapted)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
@@ -116,18 +118,18 @@ class DecodeGraphs:
             captured.parts[1]()
         return captured.sampled.first(len(rows))
 
-    def warm_up(self, size: int, mode: SamplingMode, *, shared: bool = False) -> None:
+    def warm_up(self, size: int, mode: SamplingMode, *, shared: bool = False, adapted: bool = False) -> None:
         """Have a graph for steps of so many rows, one of the ladder's sizes, that sample in this mode.
 
         None that is there makes room for it.
         """
-        place = _Place(size, mode, shared, in_parts=False)
+        place = _Place(size, mode, shared, in_parts=False, adapted=adapted)
         self._seen.add(place)
         if len(self._captured) < self._most_graphs:
             self._graph(place)
 
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
-        logits, lengths = self._compute(rows, place.shared)
+        logits, lengths = self._compute(rows, place.shared, place.adapted)
         if before_drawing is not None:
             before_drawing()
         return self._draw(rows, logits, lengths, place.mode)
@@ -163,7 +165,7 @@ class DecodeGraphs:
         room = self._room(rows, place)
 
         def compute() -> Tensor:
-            logits, lengths = self._compute(rows, place.shared)
+            logits, lengths = self._compute(rows, place.shared, place.adapted)
             room.copy_(logits)
             return lengths
 
@@ -173,7 +175,7 @@ class DecodeGraphs:
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
-            logits, _ = self._compute(rows, place.shared)
+            logits, _ = self._compute(rows, place.shared, place.adapted)
             self._logits = logits.new_empty((self.sizes[-1], logits.shape[1]))
         return self._logits[: place.size]
 

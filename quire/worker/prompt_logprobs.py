@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -33,9 +34,9 @@ class UnreadSpan:
 class PromptLogprobs:
     """Of one worker."""
 
-    def __init__(self, logits: Callable[[Tensor, range], Tensor], vocab_size: int) -> None:
-        """`logits` of hidden states, some of which are a prompt's; `vocab_size` of them are tokens."""
-        self._logits: Callable[[Tensor], Tensor] = lambda hidden: logits(hidden, range(len(hidden)))
+    def __init__(self, logits: Callable[[Tensor, int], Tensor], vocab_size: int) -> None:
+        """`logits` of hidden states of the prompt at a row; `vocab_size` of them are tokens."""
+        self._logits = logits
         self._vocab_size = vocab_size
         self._asked: dict[int, _Asked] = {}
 
@@ -73,7 +74,8 @@ class PromptLogprobs:
                 if followed > 0:
                     behind = tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
-                    tensors = prompt_logprobs(span, self._logits, behind, asked.count, self._vocab_size)
+                    logits = partial(self._logits, row=row)
+                    tensors = prompt_logprobs(span, logits, behind, asked.count, self._vocab_size)
                     found[place] = UnreadSpan(first + 1, asked.count, tensors.towards_host())
             start += count
         return found

@@ -22,6 +22,7 @@ def warmup_steps(
     layout: KVLayout,
     *,
     may_share_prefix: bool,
+    has_adapters: bool = False,
 ) -> Iterator[None]:
     """Warms up one thing each time it is advanced, and leaves no row admitted.
 
@@ -36,4 +37,7 @@ def warmup_steps(
         for mode in _MODES:
             for shared in (False, True) if may_share_prefix and size >= FEWEST else (False,):
                 graphs.warm_up(size, mode, shared=shared)
+                yield
+            if has_adapters:
+                graphs.warm_up(size, mode, adapted=True)
                 yield

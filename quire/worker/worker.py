@@ -1,6 +1,7 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -22,6 +23,7 @@ from quire.ops.functional import (
     paged_attention,
     shared_prefix_attention,
 )
+from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
@@ -29,6 +31,7 @@ from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens, Sampler
 from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
@@ -40,6 +43,7 @@ from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
+from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.shared_prefix import SharedPrefixes
@@ -65,13 +69,15 @@ class Worker:
         *,
         kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
+        adapters: AdapterStore | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well.
+        to do so as well. `adapters` are the model's LoRA adapters, where it may have any.
         """
+        self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
@@ -106,13 +112,18 @@ class Worker:
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
-        self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
+        self._row_adapters: RowAdapters | None = None
+        if adapters is not None:
+            self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share)
+            self._warmup = warmup_steps(
+                self.start, self._graphs, layout, may_share_prefix=may_share, has_adapters=adapters is not None
+            )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 
@@ -128,11 +139,15 @@ class Worker:
         if self._graphs is not None and plan.only_decodes:
             return self._decode(self._graphs, plan, device_time)
         inputs = self._make_inputs(plan)
+        adapters: AdapterRows | None = None
+        if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
+            batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
+            inputs = replace(inputs, batch=batch)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
-        sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
+        sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
         reports = self._sampling.reports(plan.rows[: plan.num_sampling])
@@ -158,6 +173,8 @@ class Worker:
         self._prompt_logprobs.reset()
         self._readouts.reset()
         self._constrained.reset()
+        if self._row_adapters is not None:
+            self._row_adapters.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -171,19 +188,34 @@ class Worker:
 
         before_drawing = bind if self._sampling.grammars.is_active else None
         shared = self._prefix_tiles is not None and self._prefix_tiles.choose(plan.rows)
-        sampled = graphs.run(plan.rows, self._sampling.mode.of_graph(), before_drawing, shared=shared)
+        adapted = self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows)
+        mode = self._sampling.mode.of_graph()
+        sampled = graphs.run(plan.rows, mode, before_drawing, shared=shared, adapted=adapted)
         running = RunningStep(plan.step, sampled, self._sampling.reports(plan.rows), {}, device_time, constrained)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool, adapted: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
         attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
-        hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
-        return self._logits(hidden), step.lengths
+        batch, adapters = make_batch(step, self._kv, attend=attend), None
+        if adapted and self._row_adapters is not None:
+            adapters = self._row_adapters.of(rows)
+            batch = replace(batch, adapters=adapters)
+        hidden = self._forward(step.input_ids, step.positions, batch)
+        return self._project(hidden, range(0), adapters), step.lengths
+
+    def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
+        """Logits; what knows of no adapters is never given any."""
+        return self._logits(hidden, prompts) if adapters is None else self._logits(hidden, prompts, adapters)
+
+    def _project_prompt(self, hidden: Tensor, row: int) -> Tensor:
+        """Logits of tokens of one prompt."""
+        adapters = None if self._row_adapters is None else self._row_adapters.of_row(row, len(hidden))
+        return self._project(hidden, range(len(hidden)), adapters)
 
     def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
         sampled = self._sampler.sample(logits, rows, lengths, mode)
@@ -191,9 +223,11 @@ class Worker:
         self._rows.rest_spare()
         return sampled
 
-    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[SampledTokens, Constrained]:
+    def _sample(
+        self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, adapters: AdapterRows | None
+    ) -> tuple[SampledTokens, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._logits(last, self._lengths.ends_of_prompts(plan))
+        logits = self._project(last, self._lengths.ends_of_prompts(plan), adapters)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
@@ -207,6 +241,8 @@ class Worker:
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
             self._readouts.release(row)
+            if self._row_adapters is not None:
+                self._row_adapters.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -215,6 +251,8 @@ class Worker:
 
     def _admit(self, admission: Admission) -> None:
         self._rows.admit(admission)
+        if self._row_adapters is not None:
+            self._row_adapters.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)
