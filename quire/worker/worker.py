@@ -91,7 +91,9 @@ class Worker:
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = RecordedModel(model, self._kv, core.machine, core.keep)
+            # a record without adapters would be of no use to a start with them
+            keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
+            computed = RecordedModel(model, self._kv, core.machine, keep, slots)
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""

@@ -1,6 +1,6 @@
 """How ops on recorded values become operations of the core: the column `tape` of the dispatch table."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows, LoraMatrix
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 
@@ -30,6 +31,34 @@ def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Val
 def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
     total = x + added
     return total, layer_norm(total, weight, bias, eps)
+
+
+def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None) -> Value:
+    """In place: nothing may read the outputs as they were before."""
+    if matrix.down.dtype != torch.float32 or matrix.experts != 1:
+        raise NotRecordable(f"adapters of {matrix.experts} experts in {matrix.down.dtype}")
+    weights = {
+        "down": matrix.down,
+        "up": matrix.up,
+        "pages": matrix.pages,
+        "counts": matrix.counts,
+        "is_dora": matrix.is_dora,
+    }
+    x.tape.record(
+        "add_lora",
+        (x, y),
+        y,
+        weights=weights if bias is None else weights | {"bias": bias},
+        x=x,
+        y=y,
+        adapters=x.tape.input(cast(TapeInput, rows.slots)),
+        page_stride=matrix.down.stride(0),
+        most_pages=matrix.pages.shape[1],
+        parts=list(matrix.parts),
+        columns=matrix.down.shape[3],
+        **({"bias": 0} if bias is None else {}),
+    )
+    return y
 
 
 def activate(x: Value, activation: str) -> Value:

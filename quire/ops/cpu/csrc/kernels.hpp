@@ -113,6 +113,9 @@ struct Kernels {
     // out = activation(gate) * up; a null `up` is 1.
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);
     void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin, int64_t half);
+    // A and B of a LoRA adapter: 16 ranks of one row; see variants/lora.hpp.
+    void (*lora_down)(const float* x, int64_t columns, const float* weights, float* out);
+    void (*lora_up)(const float* inner, const float* weights, int64_t stride, int64_t columns, float* out);
     void (*store_kv)(const float* values, int64_t count, KVType, uint8_t* out);
     // One vector as i8; returns its scale, which is NaN where a number is NaN or infinite.
     float (*store_kv_bytes)(const float* values, int64_t count, int8_t* out);

@@ -65,6 +65,47 @@ void WriteKV::write_bytes(const Run& run, const float* heads, uint8_t* plane, in
     }
 }
 
+int64_t AddLora::num_rows() const {
+    int64_t total = 0;
+    for (const int64_t rows : lora.parts) total += rows;
+    return total;
+}
+
+void AddLora::run(const Run& run, int64_t row) const {
+    const int32_t slot = *run.input<int32_t>(adapters, row);
+    if (slot < 0) return;
+    const int32_t count = lora.counts[slot];
+    if (count == 0) return;
+    const int32_t* const pages = lora.pages + slot * lora.most_pages;
+    const float* const given = run.floats(x, row);
+    float* const out = run.floats(y, row);
+    const int64_t rows = num_rows();
+    const bool is_dora = lora.is_dora[slot] != 0;
+    if (is_dora && bias != nullptr) {
+        for (int64_t i = 0; i < rows; i++) out[i] -= bias[i];
+    }
+    alignas(64) float inner[16];
+    for (int32_t number = 0; number < count; number++) {
+        const float* down = lora.down + pages[number] * lora.page_stride;
+        const float* up = lora.up + pages[number] * lora.page_stride;
+        int64_t first = 0;
+        for (const int64_t size : lora.parts) {
+            run.kernels.lora_down(given, lora.columns, down, inner);
+            run.kernels.lora_up(inner, up + first, rows, size, out + first);
+            down += lora.columns * 16;
+            first += size;
+        }
+    }
+    if (is_dora) scale(out, pages[0]);
+}
+
+// By the factors of a page; the bias joins after them.
+void AddLora::scale(float* out, int64_t page) const {
+    const int64_t rows = num_rows();
+    const float* const factors = lora.up + page * lora.page_stride + 16 * rows;
+    for (int64_t i = 0; i < rows; i++) out[i] = out[i] * factors[i] + (bias == nullptr ? 0.0f : bias[i]);
+}
+
 void Pack::run(const Run& run, int64_t row) const {
     const RowPart& part = run.parts.of(row);
     const Format format = run.kernels.format_for(layout, part.is_prompt);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "program.hpp"
 #include "shares.hpp"
@@ -82,6 +84,34 @@ struct WriteKV final : RowOperation {
 
 private:
     void write_bytes(const Run& run, const float* heads, uint8_t* plane, int64_t slot) const;
+};
+
+// What one matrix has of all LoRA adapters, in pages of 16 ranks.
+struct LoraPages {
+    const float* down;  // [page_stride] apart: [parts][columns][16]
+    const float* up;    // [page_stride] apart: [16 + 1][rows]; the last are DoRA's factors
+    int64_t page_stride;
+    const int32_t* pages;  // [slots][most_pages]
+    int64_t most_pages;
+    const int32_t* counts;  // [slots]: pages that hold something of this matrix
+    const int32_t* is_dora;
+    std::vector<int64_t> parts;  // rows of each
+    int64_t columns;
+};
+
+// y += B A x for the row's adapter, where it has one: that is input `adapters`, -1 for none.
+struct AddLora final : RowOperation {
+    AddLora(Place x, Place y, int adapters, LoraPages lora, const float* bias)
+        : x(x), y(y), adapters(adapters), lora(std::move(lora)), bias(bias) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place x, y;
+    const int adapters;
+    const LoraPages lora;
+    const float* bias;  // null: none
+
+private:
+    void scale(float* out, int64_t page) const;
+    int64_t num_rows() const;
 };
 
 // To the format in which rows multiply a matrix of this layout fastest.
