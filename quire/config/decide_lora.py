@@ -19,6 +19,7 @@ def decide_lora(
     dtype: str,
     choices: list[Choice],
     *,
+    cpu_core: bool,
     uses_transformers: bool,
     batch_invariant: bool,
 ) -> LoraRoom | None:
@@ -34,7 +35,7 @@ def decide_lora(
     found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)
     if found is not None:
         raise ConfigError(f"--enable-lora cannot be kept here: {found}. Change that or leave --enable-lora out.")
-    held = "float32" if device.kind == "cpu" else dtype
+    held = _held_dtype(model, dtype, cpu_core=cpu_core)
     page = page_layout(model.spec, frozenset(lora.targets or (LAYERS,)))
     pages = lora.max_loras * -(-lora.max_lora_rank // PAGE_RANK)
     room = LoraRoom(lora.max_loras, lora.max_lora_rank, lora.on_host, pages, page, held)
@@ -42,6 +43,12 @@ def decide_lora(
     told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {lora.max_loras} adapters of rank {lora.max_lora_rank}, or more of lower"
     choices.append(Choice("max_loras", f"{lora.max_loras}", told))
     return room
+
+
+def _held_dtype(model: ModelFacts, dtype: str, *, cpu_core: bool) -> str:
+    """What adapters are computed in; on the native core of a CPU, 16 bits where the model itself has no more."""
+    kinds = {model.kind(matrix.weight(part).name) for matrix in model.spec.matrices() for part in matrix.parts}
+    return dtype if not cpu_core or "float32" in kinds else "bfloat16"
 
 
 def lora_step_bytes(room: LoraRoom | None, num_tokens: int) -> int:

@@ -67,7 +67,10 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, model, device, holding, choices)
     lora = decide_lora(
-        *(asked, model, device, dtype, choices), uses_transformers=uses_transformers, batch_invariant=batch_invariant
+        *(asked, model, device, dtype, choices),
+        cpu_core=core,
+        uses_transformers=uses_transformers,
+        batch_invariant=batch_invariant,
     )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
     budget = replace(budget, adapters=lora_bytes(lora, tokens))

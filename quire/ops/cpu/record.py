@@ -35,7 +35,7 @@ def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, 
 
 def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None) -> Value:
     """In place: nothing may read the outputs as they were before."""
-    if matrix.down.dtype != torch.float32 or matrix.experts != 1:
+    if matrix.down.dtype not in (torch.float32, torch.bfloat16) or matrix.experts != 1:
         raise NotRecordable(f"adapters of {matrix.experts} experts in {matrix.down.dtype}")
     weights = {
         "down": matrix.down,
@@ -48,11 +48,13 @@ def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Te
         "add_lora",
         (x, y),
         y,
+        together=True,
         weights=weights if bias is None else weights | {"bias": bias},
         x=x,
         y=y,
         adapters=x.tape.input(cast(TapeInput, rows.slots)),
-        page_stride=matrix.down.stride(0),
+        page_bytes=matrix.down.stride(0) * matrix.down.itemsize,
+        is_brain=matrix.down.dtype == torch.bfloat16,
         most_pages=matrix.pages.shape[1],
         parts=list(matrix.parts),
         columns=matrix.down.shape[3],

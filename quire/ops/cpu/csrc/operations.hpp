@@ -86,34 +86,6 @@ private:
     void write_bytes(const Run& run, const float* heads, uint8_t* plane, int64_t slot) const;
 };
 
-// What one matrix has of all LoRA adapters, in pages of 16 ranks.
-struct LoraPages {
-    const float* down;  // [page_stride] apart: [parts][columns][16]
-    const float* up;    // [page_stride] apart: [16 + 1][rows]; the last are DoRA's factors
-    int64_t page_stride;
-    const int32_t* pages;  // [slots][most_pages]
-    int64_t most_pages;
-    const int32_t* counts;  // [slots]: pages that hold something of this matrix
-    const int32_t* is_dora;
-    std::vector<int64_t> parts;  // rows of each
-    int64_t columns;
-};
-
-// y += B A x for the row's adapter, where it has one: that is input `adapters`, -1 for none.
-struct AddLora final : RowOperation {
-    AddLora(Place x, Place y, int adapters, LoraPages lora, const float* bias)
-        : x(x), y(y), adapters(adapters), lora(std::move(lora)), bias(bias) {}
-    void run(const Run& run, int64_t row) const override;
-    const Place x, y;
-    const int adapters;
-    const LoraPages lora;
-    const float* bias;  // null: none
-
-private:
-    void scale(float* out, int64_t page) const;
-    int64_t num_rows() const;
-};
-
 // To the format in which rows multiply a matrix of this layout fastest.
 struct Pack final : RowOperation {
     Pack(Place from, Place to, int64_t columns, Layout layout) : from(from), to(to), columns(columns), layout(layout) {}
@@ -137,6 +109,46 @@ private:
     const std::shared_ptr<const Matrix> matrix_;
     const Place from_, to_;
     Shares shares_;  // of the matrix's panels
+};
+
+// What one matrix has of all LoRA adapters, in pages of 16 ranks.
+struct LoraPages {
+    const uint8_t* down;  // each page_bytes apart: [parts][columns][16]
+    const uint8_t* up;    // likewise: [16 + 1][outputs]
+    int64_t page_bytes;
+    bool is_brain;
+    const int32_t* pages;  // [slots][most_pages]
+    int64_t most_pages;
+    const int32_t* counts;  // [slots]: pages that hold something of this matrix
+    const int32_t* is_dora;
+    std::vector<int64_t> parts;  // outputs of each
+    int64_t columns;
+};
+
+// y += B A x for rows that have an adapter: input `adapters` has its slot, or -1. Rows of one adapter are computed
+// together, by one thread as far as there are others for the rest: its numbers come from memory once.
+class AddLora final : public Step {
+public:
+    AddLora(Place x, Place y, int adapters, LoraPages lora, const float* bias);
+    void prepare(const Run& run) override;
+    void run(const Run& run, int thread) override;
+    bool is_idle() const override { return pieces_.empty(); }
+
+private:
+    struct Piece {
+        int32_t slot;
+        int64_t first, last;  // of the ordered rows
+    };
+    void add(const Run& run, const Piece& piece) const;
+
+    const Place x_, y_;
+    const int adapters_;
+    const LoraPages lora_;
+    const float* const bias_;  // null: none
+    int64_t outputs_ = 0;
+    std::vector<int64_t> rows_;  // by slot
+    std::vector<Piece> pieces_;
+    Shares shares_;
 };
 
 }  // namespace quire

@@ -1,44 +1,126 @@
-// A and B of LoRA adapters, a page of 16 ranks at a time. Plain loops over 16 lanes, which compilers turn into vectors.
+// A and B of LoRA adapters, a page of 16 ranks at a time, for a few rows that have the same adapter. Sums of a row have
+// one order, however many rows there are.
 #pragma once
 
 #include <cstdint>
 
+#include "../kernels.hpp"
+#include "vector.hpp"
+
 namespace quire {
 namespace {
 
-constexpr int64_t kPageRank = 16;
+constexpr int64_t kRankVectors = kPageRank / kWidth;
+// Rows that share what is loaded of a page: as many as registers hold the sums of.
+constexpr int64_t kSharingRows = kWidth == 16 ? 4 : 1;
+constexpr int64_t kColumnSums = 4;  // at once: a single one would wait for its last addition every time
 
-// out[rank] = Σ x[column] * weights[column][rank]
-void lora_down(const float* __restrict x, int64_t columns, const float* __restrict weights, float* __restrict out) {
-    // four sums at once: one would wait for its last addition every time
-    float sums[4][kPageRank] = {};
-    int64_t column = 0;
-    for (; column + 4 <= columns; column += 4) {
-        for (int64_t part = 0; part < 4; part++) {
-            const float value = x[column + part];
-            const float* const row = weights + (column + part) * kPageRank;
-            for (int64_t rank = 0; rank < kPageRank; rank++) sums[part][rank] += value * row[rank];
+inline Floats load_page(const float* from) { return load(from); }
+inline Floats load_page(const uint16_t* from) { return load_brain(from); }
+inline float page_number(float value) { return value; }
+inline float page_number(uint16_t value) { return float_of_brain(value); }
+
+// inner[row][rank] = Σ x[row][column] * down[column][rank]
+template <int64_t kRows, typename T>
+void lora_down(const float* const* x, int64_t columns, const T* down, float (*inner)[kPageRank]) {
+    Floats sums[kColumnSums][kRows][kRankVectors] = {};
+    const auto add = [&](int64_t part, int64_t column) {
+        for (int64_t vector = 0; vector < kRankVectors; vector++) {
+            const Floats weights = load_page(down + column * kPageRank + vector * kWidth);
+            for (int64_t row = 0; row < kRows; row++) sums[part][row][vector] += all(x[row][column]) * weights;
         }
+    };
+    int64_t column = 0;
+    for (; column + kColumnSums <= columns; column += kColumnSums) {
+        for (int64_t part = 0; part < kColumnSums; part++) add(part, column + part);
     }
-    for (; column < columns; column++) {
-        for (int64_t rank = 0; rank < kPageRank; rank++) sums[0][rank] += x[column] * weights[column * kPageRank + rank];
-    }
-    for (int64_t rank = 0; rank < kPageRank; rank++) {
-        out[rank] = (sums[0][rank] + sums[1][rank]) + (sums[2][rank] + sums[3][rank]);
+    for (; column < columns; column++) add(0, column);
+    for (int64_t row = 0; row < kRows; row++) {
+        for (int64_t vector = 0; vector < kRankVectors; vector++) {
+            store(inner[row] + vector * kWidth,
+                  (sums[0][row][vector] + sums[1][row][vector]) + (sums[2][row][vector] + sums[3][row][vector]));
+        }
     }
 }
 
-// out[column] += Σ inner[rank] * weights[rank][column], whose rows are `stride` apart
-void lora_up(const float* __restrict inner, const float* __restrict weights, int64_t stride, int64_t columns,
-             float* __restrict out) {
-    for (int64_t rank = 0; rank < kPageRank; rank += 4) {
-        const float a = inner[rank], b = inner[rank + 1], c = inner[rank + 2], d = inner[rank + 3];
-        if (a == 0 && b == 0 && c == 0 && d == 0) continue;  // ranks that the adapter does not have
-        const float *const first = weights + rank * stride, *const second = first + stride;
-        const float *const third = second + stride, *const fourth = third + stride;
-        for (int64_t i = 0; i < columns; i++) {
-            out[i] += (a * first[i] + b * second[i]) + (c * third[i] + d * fourth[i]);
+// y[row][output] += Σ inner[row][rank] * up[rank][output], whose ranks are `stride` apart
+template <int64_t kRows, typename T>
+void lora_up(const float (*inner)[kPageRank], const T* up, int64_t stride, int64_t outputs, float* const* y) {
+    constexpr int64_t kBlocks = 4 / kRows;
+    int64_t output = 0;
+    for (; output + kBlocks * kWidth <= outputs; output += kBlocks * kWidth) {
+        Floats sums[kRows][kBlocks];
+        for (int64_t row = 0; row < kRows; row++) {
+            for (int64_t block = 0; block < kBlocks; block++) sums[row][block] = load(y[row] + output + block * kWidth);
         }
+        for (int64_t rank = 0; rank < kPageRank; rank++) {
+            for (int64_t block = 0; block < kBlocks; block++) {
+                const Floats weights = load_page(up + rank * stride + output + block * kWidth);
+                for (int64_t row = 0; row < kRows; row++) sums[row][block] += all(inner[row][rank]) * weights;
+            }
+        }
+        for (int64_t row = 0; row < kRows; row++) {
+            for (int64_t block = 0; block < kBlocks; block++) store(y[row] + output + block * kWidth, sums[row][block]);
+        }
+    }
+    for (; output < outputs; output++) {
+        for (int64_t row = 0; row < kRows; row++) {
+            float sum = y[row][output];
+            for (int64_t rank = 0; rank < kPageRank; rank++) {
+                sum = std::fma(inner[row][rank], page_number(up[rank * stride + output]), sum);
+            }
+            y[row][output] = sum;
+        }
+    }
+}
+
+template <int64_t kRows, typename T>
+void add_lora_rows(const LoraRows& task, int64_t first) {
+    const float* const* const x = task.x + first;
+    alignas(64) float inner[kRows][kPageRank];
+    const T* down = static_cast<const T*>(task.down);
+    const T* up = static_cast<const T*>(task.up);
+    float* y[kRows];
+    for (int64_t row = 0; row < kRows; row++) y[row] = task.y[first + row];
+    for (int64_t part = 0; part < task.num_parts; part++) {
+        lora_down<kRows>(x, task.columns, down, inner);
+        lora_up<kRows>(inner, up, task.outputs, task.parts[part], y);
+        down += task.columns * kPageRank;
+        up += task.parts[part];
+        for (int64_t row = 0; row < kRows; row++) y[row] += task.parts[part];
+    }
+}
+
+template <typename T>
+void add_lora_of(const LoraRows& task) {
+    int64_t row = 0;
+    for (; row + kSharingRows <= task.rows; row += kSharingRows) add_lora_rows<kSharingRows, T>(task, row);
+    for (; row < task.rows; row++) add_lora_rows<1, T>(task, row);
+}
+
+void add_lora(const LoraRows& task) {
+    if (task.is_brain) {
+        add_lora_of<uint16_t>(task);
+    } else {
+        add_lora_of<float>(task);
+    }
+}
+
+// y = (y - bias) * factor + bias, of which the bias has been taken
+void scale_lora(const LoraRows& task, const float* bias) {
+    const auto scale = [&](const auto* factors) {
+        for (int64_t row = 0; row < task.rows; row++) {
+            float* const y = task.y[row];
+            for (int64_t i = 0; i < task.outputs; i++) {
+                y[i] = y[i] * page_number(factors[i]) + (bias == nullptr ? 0.0f : bias[i]);
+            }
+        }
+    };
+    const int64_t first = kPageRank * task.outputs;
+    if (task.is_brain) {
+        scale(static_cast<const uint16_t*>(task.up) + first);
+    } else {
+        scale(static_cast<const float*>(task.up) + first);
     }
 }
 
