@@ -16,8 +16,9 @@ _DIFFERENT = 16
 """Files that are written; further adapters of the same rank are links to them, under names of their own."""
 
 
-def write_adapters(model: str, folder: Path, ranks: list[int]) -> list[Path]:
-    """One adapter for each rank, on all matrices of the model's layers; `model` is a folder."""
+def write_adapters(model: str, folder: Path, ranks: list[int], spread: float = 0.01) -> list[Path]:
+    """One adapter for each rank, on all matrices of the model's layers; `model` is a folder. The larger `spread`, the more
+    an adapter changes answers."""
     spec = read_model_facts(model).spec
     folders: list[Path] = []
     written: dict[tuple[int, int], Path] = {}
@@ -38,7 +39,7 @@ def write_adapters(model: str, folder: Path, ranks: list[int]) -> list[Path]:
                     for part in matrix.parts:
                         name = f"base_model.model.{part.modules[0]}"
                         a = torch.randn(rank, matrix.columns, generator=random) / matrix.columns**0.5
-                        b = torch.randn(part.rows, rank, generator=random) * 0.01
+                        b = torch.randn(part.rows, rank, generator=random) * spread
                         tensors[f"{name}.lora_A.weight"] = a.to(torch.bfloat16)
                         tensors[f"{name}.lora_B.weight"] = b.to(torch.bfloat16)
             save_file(tensors, target / WEIGHTS)

@@ -23,7 +23,7 @@ from quire.engine.embedding import Embeddings
 from quire.engine.loop import EngineLoop
 from quire.engine.requests import RequestMaker
 from quire.engine.start import start_loop
-from quire.lora.registry import AdapterRegistry, locate_adapter, open_registry
+from quire.lora.registry import AdapterRegistry, open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -142,10 +142,7 @@ class Engine:
             raise InvalidRequest(
                 f"lora_request names {asked.lora_name!r}, but the model was started without enable_lora", field="lora_request"
             )
-        known = self._adapters.find(asked.lora_name)
-        if known is not None and (not asked.lora_path or known.path == str(locate_adapter(asked.lora_path))):
-            return known
-        return self._adapters.load(asked.lora_name, asked.lora_path, replace=True)
+        return self._adapters.asked(asked)
 
     def _next_id(self) -> str:
         return str(next(self._numbers))

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Any, Protocol
 
 from quire.core.adapter import AdapterRef
 from quire.core.plan import StepPlan
@@ -39,8 +39,9 @@ class Executor(ABC):
         """Begin to load what this request needs and others do not; None: it can run at once."""
         return None
 
-    def fetch_adapter(self, ref: AdapterRef) -> "Future[HostedAdapter]":
-        """Begin to read an adapter into host memory, unless it is there; the future fails with what is wrong with it."""
+    def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
+        """Begin to read an adapter into host memory, unless it is there. The future has a HostedAdapter, or fails with
+        what is wrong with it."""
         raise NotImplementedError("this executor has no adapters")  # abstract
 
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":

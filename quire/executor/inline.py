@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
@@ -52,7 +52,7 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         return self._worker.prepare(request)
 
-    def fetch_adapter(self, ref: AdapterRef) -> "Future[HostedAdapter]":
+    def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
         return self._adapters.fetch(ref)
 
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":

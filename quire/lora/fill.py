@@ -65,9 +65,10 @@ def views(pages: Tensor, matrix: AdaptedMatrix) -> tuple[Tensor, Tensor]:
     FACTORS, rows]."""
     down = pages[:, matrix.down_at : matrix.down_at + matrix.down_elements]
     up = pages[:, matrix.up_at : matrix.up_at + matrix.up_elements]
+    count = len(pages)
     return (
-        down.unflatten(1, (matrix.experts, len(matrix.parts), matrix.columns, PAGE_RANK)),
-        up.unflatten(1, (matrix.experts, PAGE_RANK + FACTORS, matrix.rows)),
+        down.view(count, matrix.experts, len(matrix.parts), matrix.columns, PAGE_RANK),
+        up.view(count, matrix.experts, PAGE_RANK + FACTORS, matrix.rows),
     )
 
 

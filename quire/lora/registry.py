@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quire.config.engine import EngineConfig
 from quire.config.lora import LoraConfig
-from quire.core.adapter import AdapterRef
+from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.errors import CheckpointError, ConfigError, InvalidRequest
 from quire.lora.describe import AdapterLimits, describe_adapter
 from quire.lora.settings import CONFIG
@@ -41,6 +41,13 @@ class AdapterRegistry:
         described = describe_adapter(folder, self._spec, self._limits)
         self._known[name] = AdapterRef(name, str(folder), described.version)
         return self._known[name]
+
+    def asked(self, request: LoRARequest) -> AdapterRef:
+        """The adapter that a caller's own code names, which is checked when it is first named."""
+        known = self.find(request.lora_name)
+        if known is not None and (not request.lora_path or known.path == str(locate_adapter(request.lora_path))):
+            return known
+        return self.load(request.lora_name, request.lora_path, replace=True)
 
     def remember(self, ref: AdapterRef) -> None:
         """An adapter that another process has checked."""

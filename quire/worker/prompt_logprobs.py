@@ -40,6 +40,9 @@ class PromptLogprobs:
         self._vocab_size = vocab_size
         self._asked: dict[int, _Asked] = {}
 
+    def _at_row(self, row: int, hidden: Tensor) -> Tensor:
+        return self._logits(hidden, row)
+
     @property
     def are_asked_for(self) -> bool:
         return bool(self._asked)
@@ -74,8 +77,7 @@ class PromptLogprobs:
                 if followed > 0:
                     behind = tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
-                    logits = partial(self._logits, row=row)
-                    tensors = prompt_logprobs(span, logits, behind, asked.count, self._vocab_size)
+                    tensors = prompt_logprobs(span, partial(self._at_row, row), behind, asked.count, self._vocab_size)
                     found[place] = UnreadSpan(first + 1, asked.count, tensors.towards_host())
             start += count
         return found

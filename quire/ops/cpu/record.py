@@ -37,6 +37,14 @@ def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Te
     """In place: nothing may read the outputs as they were before."""
     if matrix.down.dtype not in (torch.float32, torch.bfloat16) or matrix.experts != 1:
         raise NotRecordable(f"adapters of {matrix.experts} experts in {matrix.down.dtype}")
+    given: dict[str, Any] = {
+        "adapters": x.tape.input(cast(TapeInput, rows.slots)),
+        "page_bytes": matrix.down.stride(0) * matrix.down.itemsize,
+        "is_brain": matrix.down.dtype == torch.bfloat16,
+        "most_pages": matrix.pages.shape[1],
+        "parts": list(matrix.parts),
+        "columns": matrix.down.shape[3],
+    }
     weights = {
         "down": matrix.down,
         "up": matrix.up,
@@ -44,22 +52,11 @@ def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Te
         "counts": matrix.counts,
         "is_dora": matrix.is_dora,
     }
-    x.tape.record(
-        "add_lora",
-        (x, y),
-        y,
-        together=True,
-        weights=weights if bias is None else weights | {"bias": bias},
-        x=x,
-        y=y,
-        adapters=x.tape.input(cast(TapeInput, rows.slots)),
-        page_bytes=matrix.down.stride(0) * matrix.down.itemsize,
-        is_brain=matrix.down.dtype == torch.bfloat16,
-        most_pages=matrix.pages.shape[1],
-        parts=list(matrix.parts),
-        columns=matrix.down.shape[3],
-        **({"bias": 0} if bias is None else {}),
-    )
+    if bias is None:
+        given["bias"] = 0
+    else:
+        weights["bias"] = bias
+    x.tape.record("add_lora", (x, y), y, together=True, weights=weights, x=x, y=y, **given)
     return y
 
 

@@ -35,5 +35,5 @@ def _groups(rows: AdapterRows) -> list[tuple[int, int, Tensor]]:
     keys = rows.slots.long()
     if rows.experts is not None:
         keys = torch.where(keys < 0, keys, keys * rows.num_experts + rows.experts)
-    found = [key for key in keys.unique().tolist() if key >= 0]
+    found = [key for key in torch.unique(keys).tolist() if key >= 0]
     return [(key // rows.num_experts, key % rows.num_experts, (keys == key).nonzero().flatten()) for key in found]

@@ -1,12 +1,13 @@
 """embed_lora: the definition."""
 
+import torch
 from torch import Tensor
 
 from quire.ops.lora_tensors import PAGE_RANK, AdapterRows, LoraMatrix
 
 
 def embed_lora(x: Tensor, ids: Tensor, matrix: LoraMatrix, rows: AdapterRows) -> Tensor:
-    for slot in rows.slots.unique().tolist():
+    for slot in torch.unique(rows.slots).tolist():
         count = 0 if slot < 0 else int(matrix.counts[slot])
         if not count:
             continue

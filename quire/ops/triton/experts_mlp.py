@@ -46,7 +46,7 @@ def experts_mlp(
         return add_experts(multiply_down(tile, inner, ids, tiles, down, hidden), weights)
     # adapters join before the activation, so the gates and ups of each pair are there one by one
     given, size = x.repeat_interleave(ids.shape[1], dim=0), up.shape[0] // (2 * experts)
-    halves = [multiply_down(tile, given, ids, tiles, half, size) for half in up.split(experts * size)]
+    halves = [multiply_down(tile, given, ids, tiles, half, size) for half in torch.chunk(up, 2)]
     above = add_lora(torch.cat(halves, dim=-1), given, lora.up, lora.pairs, None)
     inner = gated_activation(above, activation)
     below = add_lora(multiply_down(tile, inner, ids, tiles, down, hidden), inner, lora.down, lora.pairs, None)

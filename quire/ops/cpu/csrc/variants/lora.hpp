@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kRankVectors = kPageRank / kWidth;
 // Rows that share what is loaded of a page: as many as registers hold the sums of.
 constexpr int64_t kSharingRows = kWidth == 16 ? 4 : 1;
+// Bytes that are asked for ahead: a core's own reading ahead ends with every page of memory, and matrices are short.
+constexpr int64_t kAhead = 2048;
 constexpr int64_t kColumnSums = 4;  // at once: a single one would wait for its last addition every time
 
 inline Floats load_page(const float* from) { return load(from); }
@@ -32,6 +34,10 @@ void lora_down(const float* const* x, int64_t columns, const T* down, float (*in
     };
     int64_t column = 0;
     for (; column + kColumnSums <= columns; column += kColumnSums) {
+        const auto* const ahead = reinterpret_cast<const uint8_t*>(down + column * kPageRank) + kAhead;
+        for (int64_t line = 0; line < kColumnSums * kPageRank * static_cast<int64_t>(sizeof(T)); line += 64) {
+            __builtin_prefetch(ahead + line);
+        }
         for (int64_t part = 0; part < kColumnSums; part++) add(part, column + part);
     }
     for (; column < columns; column++) add(0, column);
@@ -43,33 +49,44 @@ void lora_down(const float* const* x, int64_t columns, const T* down, float (*in
     }
 }
 
-// y[row][output] += Σ inner[row][rank] * up[rank][output], whose ranks are `stride` apart
+// y[row][output] += Σ inner[row][rank] * up[rank][output], whose ranks are `stride` apart. Four ranks at a time: more
+// would be more streams than a core reads ahead, and fewer would touch the outputs more often.
 template <int64_t kRows, typename T>
 void lora_up(const float (*inner)[kPageRank], const T* up, int64_t stride, int64_t outputs, float* const* y) {
     constexpr int64_t kBlocks = 4 / kRows;
-    int64_t output = 0;
-    for (; output + kBlocks * kWidth <= outputs; output += kBlocks * kWidth) {
-        Floats sums[kRows][kBlocks];
-        for (int64_t row = 0; row < kRows; row++) {
-            for (int64_t block = 0; block < kBlocks; block++) sums[row][block] = load(y[row] + output + block * kWidth);
-        }
-        for (int64_t rank = 0; rank < kPageRank; rank++) {
-            for (int64_t block = 0; block < kBlocks; block++) {
-                const Floats weights = load_page(up + rank * stride + output + block * kWidth);
-                for (int64_t row = 0; row < kRows; row++) sums[row][block] += all(inner[row][rank]) * weights;
+    for (int64_t first = 0; first < kPageRank; first += 4) {
+        const T* const ranks = up + first * stride;
+        int64_t output = 0;
+        for (; output + kBlocks * kWidth <= outputs; output += kBlocks * kWidth) {
+            Floats sums[kRows][kBlocks];
+            for (int64_t row = 0; row < kRows; row++) {
+                for (int64_t block = 0; block < kBlocks; block++) {
+                    sums[row][block] = load(y[row] + output + block * kWidth);
+                }
+            }
+            for (int64_t rank = 0; rank < 4; rank++) {
+                const T* const weights_at = ranks + rank * stride + output;
+                // the next four ranks, and of the first the outputs to come
+                __builtin_prefetch(weights_at + 4 * stride);
+                if (first == 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(weights_at) + kAhead / 4);
+                for (int64_t block = 0; block < kBlocks; block++) {
+                    const Floats weights = load_page(ranks + rank * stride + output + block * kWidth);
+                    for (int64_t row = 0; row < kRows; row++) sums[row][block] += all(inner[row][first + rank]) * weights;
+                }
+            }
+            for (int64_t row = 0; row < kRows; row++) {
+                for (int64_t block = 0; block < kBlocks; block++) {
+                    store(y[row] + output + block * kWidth, sums[row][block]);
+                }
             }
         }
-        for (int64_t row = 0; row < kRows; row++) {
-            for (int64_t block = 0; block < kBlocks; block++) store(y[row] + output + block * kWidth, sums[row][block]);
-        }
-    }
-    for (; output < outputs; output++) {
-        for (int64_t row = 0; row < kRows; row++) {
-            float sum = y[row][output];
-            for (int64_t rank = 0; rank < kPageRank; rank++) {
-                sum = std::fma(inner[row][rank], page_number(up[rank * stride + output]), sum);
+        for (; output < outputs; output++) {
+            for (int64_t row = 0; row < kRows; row++) {
+                for (int64_t rank = 0; rank < 4; rank++) {
+                    const float weight = page_number(ranks[rank * stride + output]);
+                    y[row][output] = std::fma(inner[row][first + rank], weight, y[row][output]);
+                }
             }
-            y[row][output] = sum;
         }
     }
 }
@@ -95,6 +112,9 @@ template <typename T>
 void add_lora_of(const LoraRows& task) {
     int64_t row = 0;
     for (; row + kSharingRows <= task.rows; row += kSharingRows) add_lora_rows<kSharingRows, T>(task, row);
+    if constexpr (kSharingRows > 2) {
+        for (; row + 2 <= task.rows; row += 2) add_lora_rows<2, T>(task, row);
+    }
     for (; row < task.rows; row++) add_lora_rows<1, T>(task, row);
 }
 
