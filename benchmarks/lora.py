@@ -7,9 +7,9 @@ python -m benchmarks.lora llama-8b mixed256 --adapters 64 --ranks 8 16 32 64
 python -m benchmarks.lora llama-8b --zipf 1000 --adapters 64 --ranks 16            more adapters than there is room for
 python -m benchmarks.lora smollm2 --streams 16 --adapters 8 --ranks 16             the default model, on a CPU
 
-A shape has random weights; adapters are random everywhere. `--zipf N` has N adapters registered, of which requests choose
-by Zipf's law, with room for `--adapters` of them on the device, and tells how often the adapter was there and how long
-steps took with and without loads beside them.
+A shape has random weights; adapters are random everywhere. `--zipf N` has N adapters registered, of which requests
+choose by Zipf's law, with room for `--adapters` of them on the device, and tells how often the adapter was there and how
+long steps took with and without loads beside them.
 """
 
 import argparse
@@ -75,7 +75,12 @@ def main() -> None:
     asked = _arguments()
     with ExitStack() as stack:
         setup = Setup(asked, stack)
-        told: dict[str, Any] = {"model": asked.model, "use": asked.use, "adapters": asked.adapters, "ranks": asked.ranks}
+        told: dict[str, Any] = {
+            "model": asked.model,
+            "use": asked.use,
+            "adapters": asked.adapters,
+            "ranks": asked.ranks,
+        }
         for workload in asked.workloads:
             told[workload] = _workload(setup, workload, asked)
         if asked.streams:
@@ -142,7 +147,9 @@ def _zipf(setup: Setup, asked: argparse.Namespace) -> dict[str, float]:
         "p99_step_without_loads": _p99(gaps[False]),
         "p99_step_beside_loads": _p99(gaps[True]),
     }
-    print(f"{asked.model} zipf over {asked.zipf}: " + ", ".join(f"{name} {value:,.4g}" for name, value in found.items()))
+    print(
+        f"{asked.model} zipf over {asked.zipf}: " + ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
+    )
     return found
 
 
@@ -165,7 +172,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("model", help=f"one of {', '.join(SHAPES)}, or a model with weights")
     parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []])
     parser.add_argument("--use", choices=("off", "base", "adapters"), default="adapters")
-    parser.add_argument("--adapters", type=int, default=16, help="that requests take in turn, and that there is room for")
+    parser.add_argument(
+        "--adapters", type=int, default=16, help="that requests take in turn, and that there is room for"
+    )
     parser.add_argument("--ranks", type=int, nargs="+", default=[16], help="of the adapters, in turn")
     parser.add_argument("--streams", type=int, default=0, help="so many answers at once, decoded together")
     parser.add_argument("--zipf", type=int, default=0, help="adapters that are registered, chosen by Zipf's law")

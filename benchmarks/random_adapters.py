@@ -17,8 +17,10 @@ _DIFFERENT = 16
 
 
 def write_adapters(model: str, folder: Path, ranks: list[int], spread: float = 0.01) -> list[Path]:
-    """One adapter for each rank, on all matrices of the model's layers; `model` is a folder. The larger `spread`, the more
-    an adapter changes answers."""
+    """One adapter for each rank, on all matrices of the model's layers; `model` is a folder.
+
+    The larger `spread`, the more an adapter changes answers.
+    """
     spec = read_model_facts(model).spec
     folders: list[Path] = []
     written: dict[tuple[int, int], Path] = {}

@@ -40,7 +40,8 @@ def decide_lora(
     pages = lora.max_loras * -(-lora.max_lora_rank // PAGE_RANK)
     room = LoraRoom(lora.max_loras, lora.max_lora_rank, lora.on_host, pages, page, held)
     size = decimal_size(room.num_bytes)
-    told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {lora.max_loras} adapters of rank {lora.max_lora_rank}, or more of lower"
+    most = f"{lora.max_loras} adapters of rank {lora.max_lora_rank}, or more of lower"
+    told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {most}"
     choices.append(Choice("max_loras", f"{lora.max_loras}", told))
     return room
 

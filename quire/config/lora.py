@@ -36,17 +36,27 @@ class LoraConfig:
     def __post_init__(self) -> None:
         fix = "each is a part of the device's memory"
         check(1 <= self.max_loras <= MOST_ADAPTERS, "max_loras", self.max_loras, f"1 to {MOST_ADAPTERS}", fix)
-        check(1 <= self.max_lora_rank <= MOST_RANK, "max_lora_rank", self.max_lora_rank, f"1 to {MOST_RANK}", "use 16 to 64")
+        check(
+            1 <= self.max_lora_rank <= MOST_RANK,
+            "max_lora_rank",
+            self.max_lora_rank,
+            f"1 to {MOST_RANK}",
+            "use 16 to 64",
+        )
         if self.max_cpu_loras is not None:
             ok = self.max_cpu_loras >= self.max_loras
             check(ok, "max_cpu_loras", self.max_cpu_loras, f"{self.max_loras} (max_loras) or more", "or leave it out")
         given = set(self.targets or ())
         known = ", ".join(TARGETS)
-        check(given <= set(TARGETS), "lora_targets", self.lora_targets, f"auto, or some of {known}", "separate by commas")
+        check(
+            given <= set(TARGETS), "lora_targets", self.lora_targets, f"auto, or some of {known}", "separate by commas"
+        )
         if not self.enable_lora:
             for name in ("lora_modules", "lora_dir"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(f"--{name.replace('_', '-')} is given without --enable-lora; add that, or leave it out.")
+                    raise ConfigError(
+                        f"--{name.replace('_', '-')} is given without --enable-lora; add that, or leave it out."
+                    )
         _ = self.modules
 
     @property

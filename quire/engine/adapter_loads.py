@@ -40,7 +40,10 @@ class AdapterLoads:
         if ref is None:
             return None
         if room is None:
-            raise InvalidRequest(f"the request wants adapter {ref.name!r}, but the engine was started without --enable-lora", field="model")
+            raise InvalidRequest(
+                f"the request wants adapter {ref.name!r}, but the engine was started without --enable-lora",
+                field="model",
+            )
         resident = room.find(ref.key)
         fetched = None if resident is not None else self._executor.fetch_adapter(ref)
         asked = _Asked(ref, fetched, Future())

@@ -140,7 +140,8 @@ class Engine:
         """The adapter that a caller names, checked when it is first named."""
         if self._adapters is None:
             raise InvalidRequest(
-                f"lora_request names {asked.lora_name!r}, but the model was started without enable_lora", field="lora_request"
+                f"lora_request names {asked.lora_name!r}, but the model was started without enable_lora",
+                field="lora_request",
             )
         return self._adapters.asked(asked)
 

@@ -324,13 +324,13 @@ def _plain(prompt: Prompt) -> str | list[int]:
     )
 
 
-def _adapter_for_each(
-    asked: LoRARequest | Sequence[LoRARequest | None] | None, count: int
-) -> list[LoRARequest | None]:
+def _adapter_for_each(asked: LoRARequest | Sequence[LoRARequest | None] | None, count: int) -> list[LoRARequest | None]:
     if asked is None or isinstance(asked, LoRARequest):
         return [asked] * count
     if len(asked) != count:
-        raise InvalidRequest(f"{len(asked)} adapters were given for {count} prompts; give one, or one each", field="lora_request")
+        raise InvalidRequest(
+            f"{len(asked)} adapters were given for {count} prompts; give one, or one each", field="lora_request"
+        )
     return list(asked)
 
 

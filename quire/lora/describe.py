@@ -81,7 +81,9 @@ class DescribedAdapter:
         return frozenset(each.matrix.target for each in self.placed)
 
 
-def describe_adapter(folder: Path, spec: ModelSpec, limits: AdapterLimits, layout: PageLayout | None = None) -> DescribedAdapter:
+def describe_adapter(
+    folder: Path, spec: ModelSpec, limits: AdapterLimits, layout: PageLayout | None = None
+) -> DescribedAdapter:
     """Raises CheckpointError, which names the tensor, for what does not fit the model or the limits."""
     settings = read_settings(folder)
     file = folder / WEIGHTS
@@ -158,7 +160,8 @@ def _grouped(
             continue
         if match is None:
             raise CheckpointError(
-                f"{file}: tensor {tensor.name[:120]!r} is neither an A nor a B of a LoRA adapter, and quire adds nothing else."
+                f"{file}: tensor {tensor.name[:120]!r} is neither an A nor a B of a LoRA adapter, and quire adds "
+                "nothing else."
             )
         module = _known_name(match["module"], widths.get(match["module"], 0), modules, spec)
         if module is None:
@@ -217,7 +220,8 @@ def _placed(
     _check_shape(up, (rows, width), file)
     if rank > limits.max_rank:
         raise CheckpointError(
-            f"{file}: {down.name!r} has rank {rank}, and the server takes up to {limits.max_rank}; raise --max-lora-rank."
+            f"{file}: {down.name!r} has rank {rank}, and the server takes up to {limits.max_rank}; raise "
+            "--max-lora-rank."
         )
     told = spelled if module.expert is not None else f"{spelled}.{_stacked_parameter(matrix)}"
     if settings.rank_of(told) != rank:
@@ -226,10 +230,14 @@ def _placed(
         )
     if settings.is_dora != (magnitude is not None):
         lacks = "lacks its magnitudes (lora_magnitude_vector)"
-        raise CheckpointError(f"{file}: {spelled} {lacks if settings.is_dora else 'has magnitudes, but use_dora is false'}.")
+        raise CheckpointError(
+            f"{file}: {spelled} {lacks if settings.is_dora else 'has magnitudes, but use_dora is false'}."
+        )
     if magnitude is not None:
         if matrix.target in (EMBEDDING, EXPERTS):
-            raise CheckpointError(f"{file}: {magnitude.name!r} is DoRA of the model's {matrix.target}, which quire does not add.")
+            raise CheckpointError(
+                f"{file}: {magnitude.name!r} is DoRA of the model's {matrix.target}, which quire does not add."
+            )
         _check_shape(magnitude, (rows,), file)
     return Placed(matrix, module.parts, module.expert, rank, settings.scale_of(told, rank), down, up, magnitude)
 
@@ -241,7 +249,7 @@ def _stacked_parameter(matrix: AdaptedMatrix) -> str:
 
 def _check_shape(tensor: TensorSpan, shape: tuple[int, ...], file: Path) -> None:
     given = tuple(size for size in tensor.shape if size != 1 or len(tensor.shape) <= len(shape))
-    if tensor.shape != shape and given != shape:
+    if shape not in (tensor.shape, given):
         raise CheckpointError(
             f"{file}: {tensor.name!r} has shape {list(tensor.shape)}, but the model needs {list(shape)}; "
             "the adapter is of another model."

@@ -14,8 +14,8 @@ from quire.spec.layout import GroupedRows, Layout, PairedRows
 from quire.spec.lora import FACTORS, PAGE_RANK, AdaptedMatrix, PageLayout
 
 RowNorms = Callable[[AdaptedMatrix, Tensor, Tensor], Tensor]
-"""Of a matrix with an adapter in it, W + B A: the norm of each of its rows. Given A [rank, columns] and B, scaled [rows,
-rank] for all parts, one below the other: A of the parts, B with zeros where rows are of another part."""
+"""Of a matrix with an adapter in it, W + B A: the norm of each of its rows. Given A [rank, columns] of one part, and B
+[rows, rank], scaled, with zeros in the rows of other parts."""
 
 
 @dataclass(frozen=True, slots=True)

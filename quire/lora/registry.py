@@ -30,13 +30,16 @@ class AdapterRegistry:
         self._known: dict[str, AdapterRef] = {}
 
     def load(self, name: str, path: str, *, replace: bool = False) -> AdapterRef:
-        """Check an adapter and know it by `name` from now on; raises InvalidRequest or CheckpointError, with the reason."""
+        """Check an adapter and know it by `name` from now on; raises InvalidRequest or CheckpointError."""
         if not _NAME.fullmatch(name):
             raise InvalidRequest(
-                f"{name[:80]!r} cannot be an adapter's name: letters, digits and ._/:@+- only, 200 at most", field="lora_name"
+                f"{name[:80]!r} cannot be an adapter's name: letters, digits and ._/:@+- only, 200 at most",
+                field="lora_name",
             )
         if name in self._known and not replace:
-            raise InvalidRequest(f"there is an adapter called {name!r}; unload it first, or choose another name", field="lora_name")
+            raise InvalidRequest(
+                f"there is an adapter called {name!r}; unload it first, or choose another name", field="lora_name"
+            )
         folder = locate_adapter(path)
         described = describe_adapter(folder, self._spec, self._limits)
         self._known[name] = AdapterRef(name, str(folder), described.version)
@@ -90,7 +93,11 @@ class AdapterRegistry:
         if self._folder is None:
             return []
         try:
-            return [each.name for each in self._folder.iterdir() if (each / CONFIG).is_file() and _IN_FOLDER.fullmatch(each.name)]
+            return [
+                each.name
+                for each in self._folder.iterdir()
+                if (each / CONFIG).is_file() and _IN_FOLDER.fullmatch(each.name)
+            ]
         except OSError:
             return []
 
@@ -134,7 +141,6 @@ def settled_targets(config: LoraConfig, spec: ModelSpec) -> tuple[str, ...]:
         except CheckpointError as error:
             raise ConfigError(f"--lora-modules {name}: {error}") from None
     return tuple(target for target in TARGETS if target in found)
-
 
 
 def with_targets(asked: EngineConfig, spec: ModelSpec) -> EngineConfig:

@@ -14,7 +14,7 @@ CONFIG = "adapter_config.json"
 MOST_RANK = 256
 
 _REFUSED: dict[str, str] = {
-    "modules_to_save": "it brings whole modules of its own ({}), and quire adds adapters to the model's; train it without",
+    "modules_to_save": "it brings whole modules of its own ({}), and quire adds to the model's; train it without",
     "trainable_token_indices": "it brings new vectors of tokens; train it without",
     "layer_replication": "it repeats layers, which makes another model",
     "alora_invocation_tokens": "it is an aLoRA, which begins within a prompt",
@@ -51,7 +51,9 @@ def read_settings(folder: Path) -> AdapterSettings:
     """Raises CheckpointError for what is no LoRA adapter, or one that quire cannot add."""
     path = folder / CONFIG
     if not path.is_file():
-        raise CheckpointError(f"{folder} has no {CONFIG}: it is no adapter in peft's format; give the folder that peft saved.")
+        raise CheckpointError(
+            f"{folder} has no {CONFIG}: it is no adapter in peft's format; give the folder that peft saved."
+        )
     fields = read_json_object(path)
     kind = fields.get("peft_type")
     if kind != "LORA":
@@ -61,12 +63,15 @@ def read_settings(folder: Path) -> AdapterSettings:
             raise CheckpointError(f"{path}: {name} is set: {why.format(str(fields[name])[:120])}.")
     if fields.get("bias", "none") != "none":
         raise CheckpointError(
-            f"{path}: bias is {str(fields['bias'])[:20]!r}: it trains biases of the model itself; only none can be added."
+            f"{path}: bias is {str(fields['bias'])[:20]!r}: it trains biases of the model itself; only "
+            "none can be added."
         )
     return AdapterSettings(
         rank=_rank(fields.get("r", 8), "r", path),
         alpha=_number(fields.get("lora_alpha", 8), "lora_alpha", path),
-        rank_pattern={name: _rank(value, "rank_pattern", path) for name, value in _pattern(fields, "rank_pattern", path)},
+        rank_pattern={
+            name: _rank(value, "rank_pattern", path) for name, value in _pattern(fields, "rank_pattern", path)
+        },
         alpha_pattern={
             name: _number(value, "alpha_pattern", path) for name, value in _pattern(fields, "alpha_pattern", path)
         },
@@ -110,8 +115,8 @@ def _pattern(fields: Mapping[str, Any], name: str, path: Path) -> list[tuple[str
         is_plain = bool(_EXPRESSION.fullmatch(expression)) and expression.count("*") <= _MOST_STARS
         if not is_plain or len(expression) > _MOST_EXPRESSION or not _is_expression(expression):
             raise CheckpointError(
-                f"{path}: {name} has the key {expression[:80]!r}; quire matches names of modules and simple patterns of "
-                f"them, with {_MOST_STARS} stars at most and no groups."
+                f"{path}: {name} has the key {expression[:80]!r}; quire matches names of modules and simple patterns "
+                f"of them, with {_MOST_STARS} stars at most and no groups."
             )
     return list(found.items())
 

@@ -90,16 +90,14 @@ def experts_mlp(
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
-    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch. `lora`
-    is what adapters add to the experts' matrices.
+    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch.
+    `lora` is what adapters add to the experts' matrices.
     """
     result: Tensor = implementation("experts_mlp", x.device.type)(x, ids, weights, up, down, activation, lora)
     return result
 
 
-def group_adapters(
-    slots: Tensor, num_slots: int, experts: Tensor | None = None, num_experts: int = 1
-) -> AdapterRows:
+def group_adapters(slots: Tensor, num_slots: int, experts: Tensor | None = None, num_experts: int = 1) -> AdapterRows:
     """Rows by their LoRA adapter, int32 [rows], -1: none; and by their expert, int64 [rows], where they have one."""
     result: AdapterRows = implementation("group_adapters", slots.device.type)(slots, num_slots, experts, num_experts)
     return result

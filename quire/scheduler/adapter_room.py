@@ -1,7 +1,7 @@
 """AdapterRoom: which LoRA adapters are on the device, in which pages, and whose turn it is when there is no room.
 
-Pure bookkeeping. A request uses its adapter from when it is granted until it ends, so a running sequence never waits for
-one. Requests of adapters that are there pass those that wait for room, which saves loads; but no more than
+Pure bookkeeping. A request uses its adapter from when it is granted until it ends, so a running sequence never waits
+for one. Requests of adapters that are there pass those that wait for room, which saves loads; but no more than
 `MOST_PASSES` pass the same one, so everybody's turn comes.
 """
 

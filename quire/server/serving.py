@@ -137,7 +137,7 @@ class Serving:
             raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self._told_names()}.")
         if adapter is not None and not takes_adapters:
             raise InvalidRequest(
-                f"{adapter.name!r} is an adapter, and this route answers by the model itself; ask for {self.names[0]!r}",
+                f"{adapter.name!r} is an adapter, and this route answers by the model; ask for {self.names[0]!r}",
                 field="model",
             )
         wanted = set(self.names) if adapter is None else {adapter.name}

@@ -1,7 +1,7 @@
 """AdapterStore: the numbers of LoRA adapters: pages on the device, images in host memory, files beyond.
 
-Reading and copying happen in threads of their own and, on a GPU, on a stream of its own, beside the steps. Which adapter
-gets which pages, and when, is the scheduler's business.
+Reading and copying happen in threads of their own and, on a GPU, on a stream of its own, beside the steps. Which
+adapter gets which pages, and when, is the scheduler's business.
 """
 
 from collections import OrderedDict

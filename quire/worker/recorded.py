@@ -10,8 +10,8 @@ from quire.layers.batch import Batch, KVLayer
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
 from quire.models.language_model import LanguageModel
-from quire.ops.lora_tensors import AdapterRows
 from quire.ops.cpu.tape import References, Tape, TapeInput, TapeProgram, Value
+from quire.ops.lora_tensors import AdapterRows
 from quire.worker.core_record import CoreRecord, RecordedMatrix, RecordedRope, code_version
 
 if TYPE_CHECKING:

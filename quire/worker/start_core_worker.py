@@ -18,9 +18,7 @@ _log = logging.getLogger(__name__)
 def start_core_worker(
     path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
 ) -> "CoreWorker | None":
-    """None where no earlier start has kept the model, or where blocks can be swapped or adapters loaded, which is torch's
-    to do.
-    """
+    """None where no earlier start has kept the model, or where torch is needed: to swap blocks, or for adapters."""
     record = core.record()
     needs_torch = resolved.kv.num_cpu_blocks or resolved.lora is not None
     if record is None or core.cache is None or core.cache.file is None or needs_torch:

@@ -1,4 +1,4 @@
-"""Which adapters are on the device: pages are never shared or lost, nobody waits for ever, and nobody loses what he uses."""
+"""Which adapters are on the device: pages are never shared or lost, and nobody waits for ever."""
 
 from hypothesis import given
 from hypothesis import strategies as st

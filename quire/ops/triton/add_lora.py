@@ -45,7 +45,6 @@ def _shrink(x: Tensor, matrix: LoraMatrix, rows: AdapterRows) -> Tensor:
         x.stride(0),
         parts=parts,
         most_pages=most_pages,
-        experts=rows.num_experts,
         has_experts=rows.experts is not None,
         block_rows=rows.block_rows,
         block_in=_BLOCK_IN,
@@ -83,7 +82,6 @@ def expand(y: Tensor, inner: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias
         parts=len(matrix.parts),
         splits=inner.shape[0],
         most_pages=matrix.pages.shape[1],
-        experts=rows.num_experts,
         has_experts=rows.experts is not None,
         block_rows=rows.block_rows,
         block_out=_BLOCK_OUT,
@@ -116,7 +114,6 @@ def _shrink_tile(
     x_stride,
     parts: tl.constexpr,
     most_pages: tl.constexpr,
-    experts: tl.constexpr,
     has_experts: tl.constexpr,
     block_rows: tl.constexpr,
     block_in: tl.constexpr,
@@ -172,6 +169,21 @@ def _shrink_tile(
         tl.store(inner_at + to[:, None] + rank[None, :], total, mask=is_row[:, None])
 
 
+@triton.jit
+def _outputs(block, first_size, second_size, third_size, block_out: tl.constexpr):
+    """The part that a block of outputs is of, its outputs, and which of them there are: blocks do not cross parts."""
+    first_blocks = tl.cdiv(first_size, block_out)
+    before_third = first_blocks + tl.cdiv(second_size, block_out)
+    is_second = block >= first_blocks
+    is_third = block >= before_third
+    part = is_second.to(tl.int32) + is_third.to(tl.int32)
+    start = tl.where(is_third, first_size + second_size, tl.where(is_second, first_size, 0))
+    size = tl.where(is_third, third_size, tl.where(is_second, second_size, first_size))
+    before = tl.where(is_third, before_third, tl.where(is_second, first_blocks, 0))
+    within = (block - before) * block_out + tl.arange(0, block_out)
+    return part, start + within, within < size
+
+
 @triton.jit(do_not_specialize=["num_rows"])
 def _expand_tile(
     y_at,
@@ -194,7 +206,6 @@ def _expand_tile(
     parts: tl.constexpr,
     splits: tl.constexpr,
     most_pages: tl.constexpr,
-    experts: tl.constexpr,
     has_experts: tl.constexpr,
     block_rows: tl.constexpr,
     block_out: tl.constexpr,
@@ -204,11 +215,8 @@ def _expand_tile(
 ):
     """y[row, out] += Σ inner[row, part, rank] * up[page, rank, out]; of DoRA's, (y - bias + Σ) * factor + bias."""
     wait_for_inputs(overlapped)
-    first_blocks = tl.cdiv(first_size, block_out)
-    second_blocks = tl.cdiv(second_size, block_out)
-    blocks = first_blocks + second_blocks + tl.cdiv(third_size, block_out)
+    blocks = tl.cdiv(first_size, block_out) + tl.cdiv(second_size, block_out) + tl.cdiv(third_size, block_out)
     tile = tl.program_id(0) // blocks
-    block = tl.program_id(0) % blocks
     row = tl.load(tiles_at + tile * block_rows + tl.arange(0, block_rows))
     some = tl.max(row, axis=0)
     if some < 0:
@@ -219,16 +227,7 @@ def _expand_tile(
     count = tl.load(counts_at + slot)
     if count == 0:
         return
-    # blocks do not reach across parts
-    is_second = block >= first_blocks
-    is_third = block >= first_blocks + second_blocks
-    part = is_second.to(tl.int32) + is_third.to(tl.int32)
-    part_first = tl.where(is_third, first_size + second_size, tl.where(is_second, first_size, 0))
-    part_size = tl.where(is_third, third_size, tl.where(is_second, second_size, first_size))
-    before = tl.where(is_third, first_blocks + second_blocks, tl.where(is_second, first_blocks, 0))
-    within_part = (block - before) * block_out + tl.arange(0, block_out)
-    is_output = within_part < part_size
-    output = part_first + within_part
+    part, output, is_output = _outputs(tl.program_id(0) % blocks, first_size, second_size, third_size, block_out)
     out_size = first_size + second_size + third_size
     is_row = row >= 0
     safe_row = tl.maximum(row, 0).to(tl.int64)

@@ -22,7 +22,9 @@ async def models(request: Request) -> Response:
     cards = [_card(name, serving) for name in (serving.names if allowed else ())]
     if serving.llm.adapters is not None:
         names = serving.llm.adapters.names()
-        cards += [_card(name, serving, adapter=True) for name in names if caller.models is None or name in caller.models]
+        cards += [
+            _card(name, serving, adapter=True) for name in names if caller.models is None or name in caller.models
+        ]
     return JSONResponse({"object": "list", "data": cards})
 
 

@@ -45,7 +45,9 @@ def given(rows: int, columns: int, outputs: int, dtype: torch.dtype) -> tuple[Te
     return x.to(DEVICE, dtype), y.to(DEVICE, dtype)
 
 
-def check(rows: int, parts: tuple[int, ...], columns: int, dtype: torch.dtype, dora: tuple[int, ...] = (0, 0, 0, 0)) -> None:
+def check(
+    rows: int, parts: tuple[int, ...], columns: int, dtype: torch.dtype, dora: tuple[int, ...] = (0, 0, 0, 0)
+) -> None:
     from quire.ops.triton.add_lora import add_lora
     from quire.ops.triton.group_adapters import group_adapters
 

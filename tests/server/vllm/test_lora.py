@@ -1,4 +1,4 @@
-"""Adapters over HTTP with the real default model: loaded, used by OpenAI's client, unloaded, all beside running streams."""
+"""Adapters over HTTP with the real default model: loaded, used and unloaded beside running requests."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -77,7 +77,7 @@ def test_load_and_unload_beside_running_requests(server: LiveServer, client: Ope
         expected[name] = answer(client, name)
     assert all(text == expected[name] for name, text in results)
     assert post(server, "load", lora_name="two", lora_path=str(folder / "adapter-2")).status_code == 400
-    assert server.metric("quire:lora_adapter_loads_total") >= 4
+    assert server.metric("quire_lora_adapter_loads_total") >= 4
 
 
 def test_unload_waits_for_requests_that_use_it(server: LiveServer, client: OpenAI, folder: Path) -> None:
