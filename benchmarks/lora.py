@@ -8,7 +8,7 @@ python -m benchmarks.lora llama-8b --zipf 1000 --adapters 64 --ranks 16         
 python -m benchmarks.lora smollm2 --streams 16 --adapters 8 --ranks 16             the default model, on a CPU
 
 A shape has random weights; adapters are random everywhere. `--zipf N` has N adapters registered, of which requests
-choose by Zipf's law, with room for `--adapters` of them on the device, and tells how often the adapter was there and how
+choose by Zipf's law, with room for `--adapters` of them on the device; it tells how often an adapter was there, and how
 long steps took with and without loads beside them.
 """
 
