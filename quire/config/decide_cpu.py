@@ -7,10 +7,13 @@ from quire.core.errors import ConfigError
 from quire.spec.cache import KeyValueCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
+from quire.spec.lora import EXPERTS
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+CORE_SCORES = frozenset({"softmax", "sigmoid", "sparsemixer"})
+CORE_PANEL = 16
 """Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
 
 
@@ -41,7 +44,7 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
         return "torch", "quire's native core is not installed here"
     if not model.spec.is_described:
         return "torch", "the modules of transformers are torch's"
-    lacking = what_core_lacks(model.spec)
+    lacking = what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
     if lacking is not None:
         return "torch", f"the native core has no {lacking}"
     return "fast", "the native core, on weights as they are stored"
@@ -50,7 +53,14 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
 def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str | None:
     """What keeps a native core that is there and wanted from running a model of quire's own; None: nothing."""
     is_wanted = device.kind == "cpu" and device.has_cpu_core and asked.model.cpu_compute == "fast"
-    return what_core_lacks(model.spec) if is_wanted and model.spec.is_described else None
+    if not is_wanted or not model.spec.is_described:
+        return None
+    return what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
+
+
+def _lacking_for_adapters(asked: EngineConfig, spec: ModelSpec) -> str | None:
+    has_any = asked.lora.enable_lora and EXPERTS in (asked.lora.targets or ())
+    return "adapters of experts" if has_any and spec.has_experts else None
 
 
 def what_core_lacks(spec: ModelSpec) -> str | None:
@@ -62,8 +72,17 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
-    if isinstance(layer.mlp, ExpertsSpec):
-        return "experts"
-    if type(layer.mlp) is not MlpSpec:
+    if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
-    return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"
+    if layer.mlp.activation not in CORE_ACTIVATIONS:
+        return f"activation {layer.mlp.activation}"
+    return _lacking_for_experts(layer.mlp) if isinstance(layer.mlp, ExpertsSpec) else None
+
+
+def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
+    if experts.routing.scores not in CORE_SCORES:
+        return f"routing by {experts.routing.scores}"
+    hidden = experts.up.columns
+    if experts.size % CORE_PANEL or hidden % CORE_PANEL:
+        return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"
+    return None

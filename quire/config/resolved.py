@@ -8,6 +8,7 @@ from math import prod
 from typing import Literal
 
 from quire.config.dtypes import dtype_bytes
+from quire.config.speculation import Speculation
 from quire.spec.lora import PAGE_RANK, PageLayout
 from quire.spec.quantization import Online
 
@@ -69,7 +70,10 @@ class StepLimits:
     long_prefill_token_threshold: int = 0
     """At most this many tokens of one prompt a step; 0 leaves it to the budget."""
     num_lookahead_tokens: int = 0
-    """Slots kept ready beyond a sequence's tokens, for drafts."""
+    """Slots kept ready beyond a sequence's tokens, for drafts: of the step that is planned and of the one before, of
+    which nobody knows yet how many were right."""
+    num_drafts: int = 0
+    """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
     whole_prompts: bool = False
@@ -163,3 +167,16 @@ class Resolved:
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""
+    speculation: Speculation | None = None
+    """Which drafts are verified; None: none are."""
+    draft: "DraftPlan | None" = None
+    """The model that drafts, where one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """A model that drafts for a larger one. Its KV lies in the same blocks, beside that of the large one."""
+
+    path: str
+    resolved: Resolved
+    """As for a model alone, but for the blocks."""

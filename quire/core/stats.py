@@ -44,6 +44,13 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Requests whose adapter was on the device."""
     total_adapter_loads: int = 0
     total_adapter_evictions: int = 0
+    draft_method: str = ""
+    """How tokens are drafted, where they are."""
+    total_drafts: int = 0
+    """Times a sequence had drafts verified."""
+    total_draft_tokens: int = 0
+    total_accepted_tokens: int = 0
+    """Of those drafts, the ones that were right."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

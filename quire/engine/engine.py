@@ -10,6 +10,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef, LoRARequest
+from quire.core.draft_counts import DraftCounts
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Rows
@@ -67,6 +68,11 @@ class Engine:
     @property
     def has_work(self) -> bool:
         return self.loop.has_work or bool(self._early)
+
+    @property
+    def drafts(self) -> DraftCounts:
+        """How speculative decoding has fared since the start."""
+        return self.loop.scheduler.drafts
 
     def add(
         self,

@@ -135,12 +135,17 @@ class EngineLoop:
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
-        """Within, every step is read before the next is planned. The engine must have no work when it begins."""
+        """Within, every step is read before the next is planned, and yields one token of a sequence.
+
+        The engine must have no work when it begins.
+        """
         self._most_in_flight = 1
+        self._scheduler.drafts_are_off = True
         try:
             yield
         finally:
             self._most_in_flight = self._executor.max_in_flight
+            self._scheduler.drafts_are_off = False
 
     def close(self) -> None:
         self._executor.close()

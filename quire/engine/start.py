@@ -15,6 +15,7 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
+from quire.engine.draft_plan import plan_draft
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
@@ -75,7 +76,7 @@ def start_loop(
     device = local_device_facts().shared(memory_share)
     clock.done("finding the device")
     try:
-        resolved = resolve(asked, facts, device)
+        resolved = resolve(asked, facts, device, plan_draft(asked, path, facts, device))
     except DoesNotFit as error:
         raise advised(error, asked, facts, device) from None
     lacking = slow_for_lack_of(asked, facts, device)
@@ -134,5 +135,3 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
                 f"{flag(name)} is {getattr(parallel, name)}; running on several devices is not built yet, so it must "
                 "be 1 (`quire plan` and `quire simulate` take more)"
             )
-    if asked.scheduler.num_lookahead_tokens:
-        raise ConfigError("--num-lookahead-tokens is for speculative decoding, which is not built yet; leave it out")

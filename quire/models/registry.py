@@ -49,6 +49,7 @@ ROWS = (
     Row("olmoe:FAMILY", ("olmoe",), ("olmoe",)),
     Row("granite_moe:FAMILY", ("granitemoe",)),
     Row("glm4_moe:FAMILY", ("glm4_moe",)),
+    Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),

@@ -74,6 +74,10 @@ STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed
 OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps that ran out of device memory and were rolled back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
 LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason", limit=16)
+DRAFTS = _counter("spec_decode_num_drafts", "Times a sequence had drafted tokens verified.", "engine", "method")
+DRAFT_TOKENS = _counter("spec_decode_num_draft_tokens", "Drafted tokens that were verified.", "engine", "method")
+ACCEPTED_TOKENS = _counter("spec_decode_num_accepted_tokens", "Drafted tokens that were right; over the number of "
+                           "drafts, the mean accepted length.", "engine", "method")  # fmt: skip
 STEP_TOKENS = _histogram("iteration_tokens", "Tokens computed in a step, prompts and answers together.",
                          (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384), *_ENGINE)  # fmt: skip
 BATCH_SIZE = _histogram("batch_size", "Sequences computed in a step.", _DOUBLING, *_ENGINE)
@@ -118,6 +122,8 @@ ENGINE_METRICS = (
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
+    *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
+    *(STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (
     *(PROMPT_TOKENS, PROMPT_CACHED, OUTPUT_TOKENS, FINISHED, MOVED, TTFT, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),

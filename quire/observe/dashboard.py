@@ -105,7 +105,7 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _adapters(), _front())
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _front())
 
 
 def _service() -> Row:
@@ -217,6 +217,18 @@ def _memory() -> Row:
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Device memory", "bytes", device),
             Panel("Memory of processes", "bytes", processes),
+        ),
+    )
+
+
+def _drafts() -> Row:
+    right = _share(catalog.ACCEPTED_TOKENS, catalog.DRAFT_TOKENS, "drafts that were right")
+    mean = _share(catalog.ACCEPTED_TOKENS, catalog.DRAFTS, "mean accepted length")
+    return Row(
+        "Speculative decoding",
+        (
+            Panel("Drafts that were right", "percentunit", (right,), top=1),
+            Panel("Mean accepted length", "short", (mean,), catalog.ACCEPTED_TOKENS.help),
         ),
     )
 

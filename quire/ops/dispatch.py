@@ -36,6 +36,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "step_inputs": ("cpu",),
     "decode_inputs": ("cuda",),
     "finish_step": ("cuda", "cpu"),
+    "accept_drafts": ("cuda", "cpu"),
+    "lookup_drafts": ("cuda", "cpu"),
     "sample_tokens": ("cuda", "cpu"),
     "argmax": ("cuda", "cpu"),
     "adjust_logits": ("cuda", "cpu"),
@@ -47,11 +49,11 @@ TABLE: dict[str, tuple[str, ...]] = {
     "packed_linear": ("tape",),
     "quantized_linear": ("cuda",),
     "expand_matrix": ("cuda",),
-    "route_tokens": ("cuda",),
-    "experts_mlp": ("cuda",),
     "group_adapters": ("cuda",),
     "add_lora": ("cuda", "tape"),
     "embed_lora": ("cuda",),
+    "route_tokens": ("cuda", "tape"),
+    "experts_mlp": ("cuda", "tape"),
 }
 """By op: where it runs in another way than the reference's."""
 

@@ -82,8 +82,8 @@ def experts_mlp(
     x: Tensor,
     ids: Tensor,
     weights: Tensor,
-    up: Tensor | QuantizedMatrix,
-    down: Tensor | QuantizedMatrix,
+    up: "Tensor | QuantizedMatrix | PackedLinear",
+    down: "Tensor | QuantizedMatrix | PackedLinear",
     activation: Activation,
     lora: ExpertLora | None = None,
 ) -> Tensor:
@@ -308,12 +308,12 @@ def step_inputs(
     return result
 
 
-def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int) -> StepTensors:
-    """What a step reads that computes one more token of each of `rows`, int64 [sequences] on the device.
+def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int, count: int = 1) -> StepTensors:
+    """What a step reads that computes `count` more tokens of each of `rows`, int64 [sequences] on the device.
 
     As `step_inputs`, but with nothing that the host would have to know.
     """
-    result: StepTensors = implementation("decode_inputs", rows.device.type)(rows, states, block_size, max_blocks)
+    result: StepTensors = implementation("decode_inputs", rows.device.type)(rows, states, block_size, max_blocks, count)
     return result
 
 
@@ -323,6 +323,33 @@ def finish_step(states: RowStates, rows: Tensor, lengths: Tensor, tokens: Tensor
     All: int64 [sequences], but for the tokens, which may be fewer. No row comes twice.
     """
     implementation("finish_step", rows.device.type)(states, rows, lengths, tokens)
+
+
+def accept_drafts(
+    states: RowStates, rows: Tensor, lengths: Tensor, granted: Tensor, drawn: Tensor, ready: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`rows` have computed their tokens up to `lengths`, of which the last `granted` were drafts: those that are right,
+    and one token more, are theirs. Returns how many that is of each, at least 1, and how many drafts it was of.
+
+    All int64 [sequences], but for `drawn` [sequences, most]: by place, from that behind the last known token on, what
+    was drawn there. `ready` [all rows] is how many drafts a row has behind its last token: no more are looked at.
+    """
+    result: tuple[Tensor, Tensor] = implementation("accept_drafts", rows.device.type)(
+        states, rows, lengths, granted, drawn, ready
+    )
+    return result
+
+
+def lookup_drafts(
+    states: RowStates, rows: Tensor, ready: Tensor, may_draft: Tensor, *, fewest: int, most: int, count: int
+) -> None:
+    """Write `count` drafts behind the last token of each of `rows`, which stands where it is computed up to.
+
+    They are what followed when the row's last tokens, `fewest` to `most` of them, stood there before. `ready` int64 and
+    `may_draft` bool are of all rows: how many drafts were found is written to the former; rows that may not have
+    drafts find none. No row comes twice.
+    """
+    implementation("lookup_drafts", rows.device.type)(states, rows, ready, may_draft, fewest, most, count)
 
 
 def adjust_logits(logits: Tensor, rows: Tensor, positions: Tensor, history: Tensor, asked: Adjustments) -> Adjusted:

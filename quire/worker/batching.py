@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import Attend, paged_attention, step_inputs
 from quire.ops.step_tensors import StepTensors
+from quire.ops.upload import upload
 from quire.worker.rows import Rows
 
 
@@ -20,8 +22,8 @@ class StepInputs:
     batch: Batch
     rows: Tensor  # [sequences]
     sampling_rows: Tensor  # [samples]
-    sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from; None: all
-    sampling_positions: Tensor  # [samples]: where the sampled token will stand
+    sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from, drafts' too; None: all
+    sampling_positions: Tensor  # [samples]: where the sampled token will stand, behind all drafts
 
 
 def make_batch(
@@ -44,6 +46,16 @@ def make_batch(
     )
 
 
+def _with_drafts(plan: StepPlan) -> list[int]:
+    """Of each sampling row its last known token and its drafts, by where they stand in the step."""
+    found: list[int] = []
+    end = 0
+    for count, drafts in zip(plan.counts, plan.num_drafts, strict=False):
+        end += count
+        found.extend(range(end - 1 - drafts, end))
+    return found
+
+
 def make_inputs(
     plan: StepPlan,
     rows: Rows,
@@ -61,7 +73,11 @@ def make_inputs(
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
-    last_tokens = None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1
+    last_tokens: Tensor | None
+    if plan.num_drafts:
+        last_tokens = upload(_with_drafts(plan), torch.int64, step.rows.device)
+    else:
+        last_tokens = None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,

@@ -10,7 +10,7 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
-from quire.config.resolved import Resolved
+from quire.config.resolved import DraftPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
@@ -37,8 +37,9 @@ from quire.spec.quantization import online_schemes
 from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
-from quire.worker.cpu_core import CpuCore, start_core
+from quire.worker.cpu_core import CpuCore, open_cache, start_core
 from quire.worker.largest_step import check_memory
+from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -104,6 +105,8 @@ def start_worker(
         memory,
         kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
+        speculation=resolved.speculation,
+        draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
         adapters=adapters,
     )
     clock.done("memory for KV and steps")
@@ -114,6 +117,17 @@ def start_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
+    """The model that drafts, with its weights."""
+    path, resolved = Path(draft.path), draft.resolved
+    own_core = None
+    if core is not None and resolved.cpu_core:
+        own_core = CpuCore(core.machine, open_cache(path, resolved))
+    model = _own_model(describe_local(path, "quire"), resolved, device, own_core, clock, None, in_background=False)
+    clock.done("the model that drafts")
+    return DraftModel(model, resolved.kv, own_core)
 
 
 def _kv_scales(described: DescribedModel) -> list[KVScale] | None:

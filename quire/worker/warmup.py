@@ -1,6 +1,6 @@
 """Warm-up while there are no requests: graphs are captured and kernels compiled before a request needs them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
@@ -22,11 +22,13 @@ def warmup_steps(
     layout: KVLayout,
     *,
     may_share_prefix: bool,
+    drafts: Sequence[int] = (),
     has_adapters: bool = False,
 ) -> Iterator[None]:
     """Warms up one thing each time it is advanced, and leaves no row admitted.
 
-    The largest batch comes first: what its graphs take of memory then serves all the others, from the smallest on.
+    `drafts` are the numbers of them that rows may verify. The largest batch comes first: what its graphs take of memory
+    then serves all the others, from the smallest on.
     """
     for count in _PROMPTS:
         sequence = dummy_sequence(0, count, layout)
@@ -37,6 +39,9 @@ def warmup_steps(
         for mode in _MODES:
             for shared in (False, True) if may_share_prefix and size >= FEWEST else (False,):
                 graphs.warm_up(size, mode, shared=shared)
+                yield
+            for count in drafts:
+                graphs.warm_up(size, mode, drafts=count)
                 yield
             if has_adapters:
                 graphs.warm_up(size, mode, adapted=True)

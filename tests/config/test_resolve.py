@@ -193,9 +193,12 @@ def test_override_is_exact() -> None:
 
 
 def test_drafts_take_room_from_the_context() -> None:
-    resolved = resolve(asked(num_gpu_blocks_override=7, num_lookahead_tokens=5), TINY, H100)
-    assert resolved.limits.max_model_len == 6 * 16 - 5
-    assert resolved.limits.num_lookahead_tokens == 5
+    drafting = {"method": "ngram", "num_speculative_tokens": 5}
+    resolved = resolve(asked(num_gpu_blocks_override=7, speculative_config=drafting), TINY, H100)
+    assert resolved.limits.max_model_len == 6 * 16 - 10, "two steps are in flight"
+    assert (resolved.limits.num_lookahead_tokens, resolved.limits.num_drafts) == (10, 5)
+    assert resolved.speculation is not None
+    assert ("speculation", "ngram") in [(choice.name, choice.value) for choice in resolved.choices]
 
 
 def test_tensor_parallel_cuts_weights_and_kv() -> None:
@@ -275,16 +278,17 @@ def check_resolved(resolved: Resolved, model: ModelFacts, device: DeviceFacts) -
     block_size=st.sampled_from([1, 16, 64]),
     windows=st.sampled_from([(), (64, None, 64, None), (128, 128, 128, None), (100,) * 4]),
     tokens=st.integers(1, 600),
-    lookahead=st.integers(0, 5),
+    drafts=st.integers(0, 5),
 )
 def test_a_request_as_long_as_the_context_is_accepted(
-    blocks: int, block_size: int, windows: tuple[int | None, ...], tokens: int, lookahead: int
+    blocks: int, block_size: int, windows: tuple[int | None, ...], tokens: int, drafts: int
 ) -> None:
+    lookahead = 2 * drafts
     settings = asked(
         num_gpu_blocks_override=blocks,
         block_size=block_size,
         max_num_batched_tokens=tokens,
-        num_lookahead_tokens=lookahead,
+        speculative_config={"method": "ngram", "num_speculative_tokens": drafts} if drafts else None,
         swap_space=0,
     )
     try:

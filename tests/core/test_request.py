@@ -30,12 +30,12 @@ def test_messages_survive_the_wire():
         copies=[Move(3, 4)],
         admitted=[admission],
         table_deltas=[TableDelta(3, 1, [[7]])],
-        drafts={3: [1, 1]},
         rows=[3],
         counts=[2],
         num_sampling=1,
+        num_drafts=[1],
     )
-    result = StepResult(step=9, tokens=[4], drafts={3: [5]}, elapsed=0.25)
+    result = StepResult(step=9, tokens=[4], num_proposed=[5], elapsed=0.25)
     for message in (request, plan, result):
         assert round_trip(message) == message
 

@@ -144,6 +144,23 @@ CASES: dict[str, dict[str, Any]] = {
         "use_qk_norm": True,
         "head_dim": 16,
     },
+    "phimoe": {
+        "model_type": "phimoe",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+        "router_jitter_noise": 0.2,  # far more than in use, so that several experts come near
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "rope_scaling": {
+            **_LONGROPE,
+            # one set: transformers 5 keeps the short factors in long sequences, unlike the checkpoint's own code
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "long_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "short_mscale": 1.2,
+            "long_mscale": 1.4,
+            "original_max_position_embeddings": 64,
+        },
+    },
 }
 
 

@@ -284,6 +284,7 @@ def decoder(
     *,
     embedding: EmbeddingSpec | None = None,
     head_name: str = "lm_head",
+    head_bias: bool = False,
     ropes: tuple[RopeSpec, ...] | None = None,
     unused: tuple[str, ...] = (),
     **given: Any,
@@ -294,7 +295,8 @@ def decoder(
     score = classifier(dims, "score", "last", width=width, role="score", bias=False)
     has_head = score is None and not _ends_at_hidden_states(dims.architecture)
     tied = dims.fields.flag("tie_word_embeddings", False)
-    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows") if has_head and not tied else None
+    parts = (Part(head_name, "head", dims.vocab_size),)
+    head = MatrixSpec(parts, width, "rows", head_bias) if has_head and not tied else None
     return model(
         dims,
         layer,
@@ -303,7 +305,7 @@ def decoder(
         tied=has_head and tied,
         ropes=(read_rope(dims.fields.values, dims.head_dim),) if ropes is None else ropes,
         classifier=score,
-        unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.weight",)), *unused),
+        unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.(weight|bias)",)), *unused),
         **{"norm": norm(dims, "model.norm", "output_norm"), **given},
     )
 

@@ -102,6 +102,9 @@ MODELS: dict[str, Original] = {
         {**_EXPERTS, "num_experts": 6, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
     ),
     "olmoe": Original("olmoe", "Olmoe", {**_EXPERTS, "num_experts": 3}),
+    "phimoe": Original(
+        "phimoe", "Phimoe", {**_EXPERTS, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}
+    ),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
