@@ -7,7 +7,7 @@ from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.request import Request
 from quire.executor.base import Executor, HostedAdapter
-from quire.scheduler.adapter_room import AdapterRoom
+from quire.scheduler.adapter_room import AdapterRoom, Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class AdapterLoads:
         self._executor = executor
         self._asked: dict[str, _Asked] = {}
         """By request, until it may run."""
-        self._hosted: dict[str, HostedAdapter] = {}
-        """By key, from when it is fetched until it is on the device."""
+        self._granted: dict[str, tuple[Load, Future[HostedAdapter]]] = {}
+        """By key: adapters that have room, until they are in host memory, which some may have left meanwhile."""
         self._placing: dict[str, Future[None]] = {}
 
     @property
@@ -61,21 +61,28 @@ class AdapterLoads:
     def advance(self) -> None:
         """Begin what can be begun, and let those go whose adapter is there. Called before every step."""
         room = self._room
-        if room is None or not self._asked:
+        if room is None or not (self._asked or self._granted or self._placing):
             return
         for request_id, asked in list(self._asked.items()):
             if asked.fetched is not None and asked.fetched.done() and not room.has_asked(request_id):
                 self._fetched(room, request_id, asked, asked.fetched)
         for load in room.grant():
-            self._placing[load.key] = self._executor.place_adapter(self._hosted.pop(load.key), load.slot, load.pages)
+            ref = next(asked.ref for asked in self._asked.values() if asked.ref.key == load.key)
+            self._granted[load.key] = (load, self._executor.fetch_adapter(ref))
+        for key, (load, fetched) in [each for each in self._granted.items() if each[1][1].done()]:
+            del self._granted[key]
+            error = fetched.exception()
+            if error is None:
+                self._placing[key] = self._executor.place_adapter(fetched.result(), load.slot, load.pages)
+            else:
+                self._fail(room, key, error)
         for key, placing in [each for each in self._placing.items() if each[1].done()]:
             del self._placing[key]
             error = placing.exception()
             if error is None:
                 room.loaded(key)
             else:
-                room.failed(key)
-                self._fail(key, error)
+                self._fail(room, key, error)
         for request_id in [each for each in self._asked if room.is_granted(each)]:
             self._asked.pop(request_id).ready.set_result(None)
 
@@ -90,12 +97,10 @@ class AdapterLoads:
         if error is not None:
             self._asked.pop(request_id).ready.set_exception(error)
             return
-        hosted = fetched.result()
-        if room.find(asked.ref.key) is None:
-            self._hosted.setdefault(asked.ref.key, hosted)
-        room.ask(request_id, asked.ref.key, hosted.num_pages)
+        room.ask(request_id, asked.ref.key, fetched.result().num_pages)
 
-    def _fail(self, key: str, error: BaseException) -> None:
+    def _fail(self, room: AdapterRoom, key: str, error: BaseException) -> None:
+        room.failed(key)
         for request_id, asked in list(self._asked.items()):
             if asked.ref.key == key:
                 del self._asked[request_id]

@@ -14,7 +14,7 @@ constexpr int64_t kRankVectors = kPageRank / kWidth;
 // Rows that share what is loaded of a page: as many as registers hold the sums of.
 constexpr int64_t kSharingRows = kWidth == 16 ? 4 : 1;
 // Bytes that are asked for ahead: a core's own reading ahead ends with every page of memory, and matrices are short.
-constexpr int64_t kAhead = 2048;
+constexpr int64_t kLoraAhead = 2048;
 constexpr int64_t kColumnSums = 4;  // at once: a single one would wait for its last addition every time
 
 inline Floats load_page(const float* from) { return load(from); }
@@ -34,7 +34,7 @@ void lora_down(const float* const* x, int64_t columns, const T* down, float (*in
     };
     int64_t column = 0;
     for (; column + kColumnSums <= columns; column += kColumnSums) {
-        const auto* const ahead = reinterpret_cast<const uint8_t*>(down + column * kPageRank) + kAhead;
+        const auto* const ahead = reinterpret_cast<const uint8_t*>(down + column * kPageRank) + kLoraAhead;
         for (int64_t line = 0; line < kColumnSums * kPageRank * static_cast<int64_t>(sizeof(T)); line += 64) {
             __builtin_prefetch(ahead + line);
         }
@@ -68,7 +68,7 @@ void lora_up(const float (*inner)[kPageRank], const T* up, int64_t stride, int64
                 const T* const weights_at = ranks + rank * stride + output;
                 // the next four ranks, and of the first the outputs to come
                 __builtin_prefetch(weights_at + 4 * stride);
-                if (first == 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(weights_at) + kAhead / 4);
+                if (first == 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(weights_at) + kLoraAhead / 4);
                 for (int64_t block = 0; block < kBlocks; block++) {
                     const Floats weights = load_page(ranks + rank * stride + output + block * kWidth);
                     for (int64_t row = 0; row < kRows; row++) sums[row][block] += all(inner[row][first + rank]) * weights;
