@@ -7,6 +7,7 @@ from quire.core.errors import ConfigError
 from quire.spec.cache import KeyValueCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
+from quire.spec.lora import EXPERTS
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
@@ -43,7 +44,7 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
         return "torch", "quire's native core is not installed here"
     if not model.spec.is_described:
         return "torch", "the modules of transformers are torch's"
-    lacking = what_core_lacks(model.spec)
+    lacking = what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
     if lacking is not None:
         return "torch", f"the native core has no {lacking}"
     return "fast", "the native core, on weights as they are stored"
@@ -52,7 +53,14 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
 def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str | None:
     """What keeps a native core that is there and wanted from running a model of quire's own; None: nothing."""
     is_wanted = device.kind == "cpu" and device.has_cpu_core and asked.model.cpu_compute == "fast"
-    return what_core_lacks(model.spec) if is_wanted and model.spec.is_described else None
+    if not is_wanted or not model.spec.is_described:
+        return None
+    return what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
+
+
+def _lacking_for_adapters(asked: EngineConfig, spec: ModelSpec) -> str | None:
+    has_any = asked.lora.enable_lora and EXPERTS in (asked.lora.targets or ())
+    return "adapters of experts" if has_any and spec.has_experts else None
 
 
 def what_core_lacks(spec: ModelSpec) -> str | None:

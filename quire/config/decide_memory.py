@@ -188,6 +188,7 @@ def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
         "swap space": budget.swap,
         "the driver and libraries": budget.runtime,
         "graphs": budget.graphs,
+        "LoRA adapters": budget.adapters,
     }
     spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items() if size)
     return (

@@ -5,6 +5,7 @@ from typing import Self
 
 from quire.config.cache import CacheConfig
 from quire.config.fields import as_text, check_value, field_sections, section_types
+from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
@@ -26,6 +27,7 @@ class EngineConfig:
     server: ServerConfig = field(default_factory=ServerConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     parsers: ParserConfig = field(default_factory=ParserConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:

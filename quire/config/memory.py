@@ -47,6 +47,8 @@ class MemoryBudget:
     runtime: int = 0
     graphs: int = 0
     """These two are a GPU's alone."""
+    adapters: int = 0
+    """Pages of LoRA adapters."""
 
     @property
     def share(self) -> int:
@@ -56,7 +58,8 @@ class MemoryBudget:
     @property
     def spent(self) -> int:
         """Everything but KV."""
-        return self.weights + self.activations + self.sampler + self.rows + self.swap + self.runtime + self.graphs
+        step = self.activations + self.sampler + self.rows
+        return self.weights + self.adapters + step + self.swap + self.runtime + self.graphs
 
     @property
     def of_tensors(self) -> int:

@@ -1,5 +1,7 @@
 """From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
 
+from dataclasses import replace
+
 from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
@@ -10,6 +12,7 @@ from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
+from quire.config.decide_lora import decide_lora, lora_bytes
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -73,7 +76,14 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     )
     holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, model, device, holding, choices)
+    lora = decide_lora(
+        *(asked, model, device, dtype, choices),
+        cpu_core=core,
+        uses_transformers=uses_transformers,
+        batch_invariant=batch_invariant,
+    )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
+    budget = replace(budget, adapters=lora_bytes(lora, tokens))
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
@@ -111,6 +121,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         compile=compiled,
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
+        lora=lora,
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from quire.config.dtypes import dtype_bytes
 from quire.config.speculation import Speculation
+from quire.spec.lora import PAGE_RANK, PageLayout
 from quire.spec.quantization import Online
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
@@ -99,6 +101,31 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LoraRoom:
+    """What is kept for LoRA adapters."""
+
+    max_loras: int
+    """Adapters that may be used in one step."""
+    max_rank: int
+    on_host: int
+    """Adapters kept in host memory."""
+    num_pages: int
+    """On the device; an adapter takes one for each 16 ranks."""
+    page: PageLayout
+    dtype: str
+
+    @property
+    def pages_each(self) -> int:
+        """Of an adapter of the largest rank."""
+        return -(-self.max_rank // PAGE_RANK)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all pages on the device."""
+        return self.num_pages * self.page.elements * dtype_bytes(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """Everything an engine needs to start, and why."""
 
@@ -135,6 +162,8 @@ class Resolved:
     """Whether layers go through torch.compile."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
+    lora: LoraRoom | None = None
+    """None: there are no adapters."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""

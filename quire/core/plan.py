@@ -37,6 +37,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     """A model whose position angles depend on the length takes the longer of this and a token's own position."""
     pooling: PoolingParams | None = None
     """What is read off its prompt; it samples nothing then."""
+    adapter: int = -1
+    """The slot of its LoRA adapter on the device; -1: it has none."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):

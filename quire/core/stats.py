@@ -35,6 +35,15 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_steps_failed: int = 0
     total_out_of_memory: int = 0
     """Of those, steps for which the device had not enough memory."""
+    adapters: int = 0
+    """LoRA adapters on the device."""
+    host_adapters: int = 0
+    waiting_adapters: int = 0
+    """Those that requests wait for because the device has no room."""
+    total_adapter_hits: int = 0
+    """Requests whose adapter was on the device."""
+    total_adapter_loads: int = 0
+    total_adapter_evictions: int = 0
     draft_method: str = ""
     """How tokens are drafted, where they are."""
     total_drafts: int = 0

@@ -19,6 +19,7 @@ from quire.engine.draft_plan import plan_draft
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
+from quire.lora.registry import with_targets
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
@@ -71,6 +72,7 @@ def start_loop(
             "may be incomplete."
         )
     clock.done("reading the model's header")
+    asked = with_targets(asked, facts.spec)
     device = local_device_facts().shared(memory_share)
     clock.done("finding the device")
     try:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from quire.core.pasts import Pasts
 from quire.ops.functional import Attend, paged_attention
+from quire.ops.lora_tensors import AdapterRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,7 @@ class Batch:
     score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
     temperatures: Tensor | None = None  # float32 [tokens]: what some layers multiply queries by
     embeddings: Embeddings | None = None
-    adapters: Tensor | None = None  # [tokens]: the LoRA adapter of each, -1: none
+    adapters: AdapterRows | None = None
+    """The LoRA adapter of each token; None where no token has one."""
+    output_adapters: AdapterRows | None = None
+    """The same of `output_rows`."""

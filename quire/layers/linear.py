@@ -4,6 +4,8 @@ from torch import Tensor, nn
 
 from quire.layers.policy import WeightPolicy
 from quire.layers.weights import ExpectedTensors
+from quire.ops.functional import add_lora
+from quire.ops.lora_tensors import AdapterRows, LoraMatrix
 from quire.spec.matrix import MatrixSpec
 
 
@@ -13,6 +15,9 @@ class Linear(nn.Module):
     def __init__(self, matrix: MatrixSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self._weight = policy.weight(matrix)
+        self.matrix = matrix
+        self.lora: LoraMatrix | None = None
+        """What adapters add to the matrix; None: nothing ever."""
 
     def expected(self) -> ExpectedTensors:
         """The tensors this layer takes."""
@@ -25,6 +30,13 @@ class Linear(nn.Module):
         assert isinstance(values, Tensor), "it is quantized"
         return values
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         output: Tensor = self._weight(x)
-        return output
+        if adapters is None or self.lora is None:
+            return output
+        return add_lora(output, x, self.lora, adapters, self._weight.bias)
+
+    def base(self, x: Tensor) -> Tensor:
+        """x Wᵀ in float32: the matrix without bias or adapters, whatever format it is in."""
+        output: Tensor = self._weight(x)
+        return output.float() if self._weight.bias is None else output.float() - self._weight.bias.float()

@@ -18,6 +18,7 @@ from quire.models.gate import LayerGate
 from quire.models.layer import make_layer
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.model import ModelSpec
 
 
@@ -88,18 +89,19 @@ class LanguageModel(nn.Module):
         normed: Tensor = self._norm(x) if added is None else self._norm.add(x, added)[1]
         return normed
 
-    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+    def logits(self, hidden: Tensor, prompts: range = range(0), adapters: AdapterRows | None = None) -> Tensor:
         """[rows, vocabulary], in the type of the head's matmul: who draws from them widens what it must.
 
         Which rows are of `prompts` makes a difference only to a recorded model.
         """
-        return self.finish_logits(self.project(hidden))
+        return self.finish_logits(self.project(hidden, adapters))
 
-    def project(self, hidden: Tensor) -> Tensor:
+    def project(self, hidden: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """What the output head makes of hidden states: as `body`, something to record."""
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
-        output: Tensor = self._embedding.project(hidden) if self._head is None else self._head(hidden)
+        head = self._embedding.project if self._head is None else self._head
+        output: Tensor = head(hidden, adapters)
         return output
 
     def finish_logits(self, logits: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.ops.functional import latent_attention, prepare_latent
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.latent import LatentAttentionSpec
 
 
@@ -26,12 +27,12 @@ class LatentAttention(nn.Module):
         self._output = Linear(spec.out, policy)
         self._cached = spec.latent_dim + spec.rope_dim
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, x: Tensor, adapters: AdapterRows | None = None) -> tuple[Tensor, Tensor]:
         """Queries [tokens, heads * head_dim], and what is to be cached before its norm and its turn."""
-        projected: Tensor = self._down(x)
+        projected: Tensor = self._down(x, adapters)
         query, compressed = projected[:, : -self._cached], projected[:, -self._cached :]
         if self._query is not None:
-            query = self._query(query if self._query_norm is None else self._query_norm(query))
+            query = self._query(query if self._query_norm is None else self._query_norm(query), adapters)
         return query, compressed
 
     def attend(self, heads: tuple[Tensor, Tensor], angles: Angles | None, batch: Batch) -> Tensor:
@@ -65,6 +66,6 @@ class LatentAttention(nn.Module):
         )
         return mixed.reshape(tokens, -1)
 
-    def output(self, mixed: Tensor) -> Tensor:
-        output: Tensor = self._output(mixed)
+    def output(self, mixed: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        output: Tensor = self._output(mixed, adapters)
         return output

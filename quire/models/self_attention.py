@@ -9,6 +9,7 @@ from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.sinks import Sinks
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.layer import AttentionSpec
 
 
@@ -28,9 +29,9 @@ class SelfAttention(nn.Module):
             self._query_norm = Norm(spec.head_norms.query, policy)
             self._key_norm = Norm(spec.head_norms.key, policy)
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """All heads: queries, keys and values."""
-        heads: Tensor = self._projection(x)
+        heads: Tensor = self._projection(x, adapters)
         return heads
 
     def attend(self, heads: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
@@ -41,8 +42,8 @@ class SelfAttention(nn.Module):
         mixed: Tensor = self._attention(heads, self._norms(), angles, batch, *sinks)
         return mixed.reshape(tokens, -1)
 
-    def output(self, mixed: Tensor) -> Tensor:
-        output: Tensor = self._output(mixed)
+    def output(self, mixed: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        output: Tensor = self._output(mixed, adapters)
         return output
 
     def _norms(self) -> HeadNorms | None:

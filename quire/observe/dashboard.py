@@ -105,7 +105,7 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _front())
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _front())
 
 
 def _service() -> Row:
@@ -158,6 +158,22 @@ def _requests() -> Row:
             _distribution("Generated tokens of a request", catalog.REQUEST_OUTPUT, "short"),
             _distribution("max_tokens", catalog.PARAMS_MAX_TOKENS, "short"),
             Panel("Answers a request (n)", "short", (_mean(catalog.PARAMS_N, "mean"),)),
+        ),
+    )
+
+
+def _adapters() -> Row:
+    moved = (
+        _rate(catalog.ADAPTER_HITS, legend="requests whose adapter was there"),
+        _rate(catalog.ADAPTER_LOADS, legend="loads"),
+        _rate(catalog.ADAPTER_EVICTIONS, legend="evictions"),
+    )
+    return Row(
+        "LoRA adapters",
+        (
+            Panel("Where they are", "short", (_now(catalog.ADAPTERS, "engine", "place"),)),
+            Panel("Waiting for room", "short", (_now(catalog.ADAPTERS_WAITING, "engine"),)),
+            Panel("Loads and hits a second", "short", moved),
         ),
     )
 

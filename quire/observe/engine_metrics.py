@@ -15,6 +15,7 @@ _GAUGES = {
     catalog.DEVICE_MEMORY: "device_memory_bytes",
     catalog.DEVICE_MEMORY_TOTAL: "device_memory_total",
     catalog.ENGINE_MEMORY: "memory_bytes",
+    catalog.ADAPTERS_WAITING: "waiting_adapters",
 }
 _TOTALS = {
     catalog.STEPS: "step",
@@ -22,6 +23,9 @@ _TOTALS = {
     catalog.PREFIX_HITS: "total_prefix_hits",
     catalog.STEPS_FAILED: "total_steps_failed",
     catalog.OUT_OF_MEMORY: "total_out_of_memory",
+    catalog.ADAPTER_HITS: "total_adapter_hits",
+    catalog.ADAPTER_LOADS: "total_adapter_loads",
+    catalog.ADAPTER_EVICTIONS: "total_adapter_evictions",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
 _DRAFTS = {
@@ -128,6 +132,8 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
         labels = (replica, engine.draft_method)
         yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
+    yield catalog.ADAPTERS, (replica, "device"), stats.adapters
+    yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
     yield from _blocks(replica, stats)
 
 

@@ -51,6 +51,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "packed_linear": ("tape",),
     "quantized_linear": ("cuda",),
     "expand_matrix": ("cuda",),
+    "group_adapters": ("cuda",),
+    "add_lora": ("cuda", "tape"),
+    "embed_lora": ("cuda",),
     "route_tokens": ("cuda", "tape"),
     "experts_mlp": ("cuda", "tape"),
 }

@@ -11,6 +11,7 @@ from quire.core.routing import Routing
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
@@ -89,17 +90,39 @@ def experts_mlp(
     up_bias: Tensor | None = None,
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
+    lora: ExpertLora | None = None,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
     their ups; down: [experts * hidden, size]; biases are in the order of rows. With `weighs_input` an expert reads
     weight * x instead, and its output counts as it is. A token's sum has an order of its own, whatever else is in the
-    batch.
+    batch. `lora` is what adapters add to the experts' matrices.
     """
     result: Tensor = implementation("experts_mlp", x.device.type)(
-        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input
+        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input, lora
     )
+    return result
+
+
+def group_adapters(slots: Tensor, num_slots: int, experts: Tensor | None = None, num_experts: int = 1) -> AdapterRows:
+    """Rows by their LoRA adapter, int32 [rows], -1: none; and by their expert, int64 [rows], where they have one."""
+    result: AdapterRows = implementation("group_adapters", slots.device.type)(slots, num_slots, experts, num_experts)
+    return result
+
+
+def add_lora(y: Tensor, x: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None = None) -> Tensor:
+    """y + B A x for each row's adapter, part by part; rows without one stay. y: [rows, out], x: [rows, in].
+
+    y is x Wᵀ + `bias`, and may be overwritten. An adapter with magnitudes (DoRA) multiplies all but the bias.
+    """
+    result: Tensor = implementation("add_lora", y.device.type)(y, x, matrix, rows, bias)
+    return result
+
+
+def embed_lora(x: Tensor, ids: Tensor, matrix: LoraMatrix, rows: AdapterRows) -> Tensor:
+    """x + B A[token] for each row's adapter. x: [rows, hidden], ids: int64 [rows]; x may be overwritten."""
+    result: Tensor = implementation("embed_lora", x.device.type)(x, ids, matrix, rows)
     return result
 
 

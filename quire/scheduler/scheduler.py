@@ -24,6 +24,7 @@ from quire.core.status import Status
 from quire.kvcache.hit import Hit
 from quire.kvcache.manager import KVManager
 from quire.kvcache.table import BlockTable
+from quire.scheduler.adapter_room import AdapterRoom
 from quire.scheduler.arrival import longest_total
 from quire.scheduler.deadlines import Deadlines
 from quire.scheduler.draft_length import DraftLength
@@ -60,8 +61,11 @@ class Scheduler:
         pacer: Pacer | None = None,
         queue_timeout: float | None = None,
         draft_length: DraftLength | None = None,
+        adapters: AdapterRoom | None = None,
     ) -> None:
         self.limits = limits
+        self.adapters = adapters
+        """Which LoRA adapters are on the device; None: there are none."""
         self.kv = kv
         self.token_budget = limits.max_num_batched_tokens
         """Tokens the next steps may have: fewer than the limit while the device is short of memory."""
@@ -392,6 +396,10 @@ class Scheduler:
         # blocks leave a sliding window as others come: without this bound a prompt could wait in an empty cache
         return min(cost, self.kv.most_blocks(total, chunk))
 
+    def _adapter_slot(self, seq: Sequence) -> int:
+        adapter = seq.request.prompt.adapter
+        return -1 if adapter is None or self.adapters is None else self.adapters.slot_of(adapter.key)
+
     def _blocks_for_new(self, builder: StepBuilder) -> int:
         """Free blocks that running sequences do not need soon."""
         reserve = self.kv.device.pool.num_blocks // HEADROOM if self._roster.running else 0
@@ -419,5 +427,6 @@ class Scheduler:
                 bad_words=list(seq.request.bad_words),
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
                 pooling=seq.request.pooling,
+                adapter=self._adapter_slot(seq),
             )
         )

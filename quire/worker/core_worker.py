@@ -23,6 +23,7 @@ from quire.worker.dummy import dummy_sequence
 from quire.worker.speculative.core_drafting import CoreDrafting
 
 if TYPE_CHECKING:
+    from quire.worker.adapter_store import AdapterStore
     from quire.worker.running_step import RunningStep
     from quire.worker.worker import Worker
 
@@ -41,6 +42,9 @@ class CoreStepDone:
 
 class CoreWorker:
     """Runs plans one after the other, in the order they come."""
+
+    adapters: "AdapterStore | None" = None
+    """It has none."""
 
     def __init__(
         self,

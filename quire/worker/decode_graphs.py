@@ -26,9 +26,10 @@ from quire.worker.out_of_memory import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
-Compute = Callable[[Tensor, bool, int], tuple[Tensor, Tensor]]
-"""Of these rows, whether many share a prefix, and with so many drafts each: logits [rows * (1 + drafts), vocabulary]
-behind one token more and its drafts, and how long rows are with them. On the device."""
+Compute = Callable[[Tensor, bool, int, bool], tuple[Tensor, Tensor]]
+"""Of these rows, whether many share a prefix, with so many drafts each, and whether any has a LoRA adapter: logits
+[rows * (1 + drafts), vocabulary] behind one token more and its drafts, and how long rows are with them. On the
+device."""
 Drawn = SampledTokens | VerifiedTokens
 Draw = Callable[[Tensor, Tensor, Tensor, SamplingMode, int], Drawn]
 """A token for each of these rows, or several where they have so many drafts, by their logits and lengths, in the way
@@ -54,6 +55,7 @@ class _Place:
     shared: bool
     in_parts: bool
     drafts: int = 0
+    adapted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,15 @@ class DecodeGraphs:
         *,
         shared: bool = False,
         drafts: int = 0,
+        adapted: bool = False,
     ) -> Drawn:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
         `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
-        a prefix, and `drafts` how many each row verifies.
+        a prefix, `drafts` how many each row verifies, and `adapted` whether any has an adapter.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
-        place = _Place(size, mode, shared, in_parts=before_drawing is not None, drafts=drafts)
+        place = _Place(size, mode, shared, before_drawing is not None, drafts, adapted)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
@@ -123,18 +126,20 @@ class DecodeGraphs:
             captured.parts[1]()
         return captured.sampled.first(len(rows))
 
-    def warm_up(self, size: int, mode: SamplingMode, *, shared: bool = False, drafts: int = 0) -> None:
+    def warm_up(
+        self, size: int, mode: SamplingMode, *, shared: bool = False, drafts: int = 0, adapted: bool = False
+    ) -> None:
         """Have a graph for steps of so many rows, one of the ladder's sizes, that sample in this mode.
 
         None that is there makes room for it.
         """
-        place = _Place(size, mode, shared, in_parts=False, drafts=drafts)
+        place = _Place(size, mode, shared, in_parts=False, drafts=drafts, adapted=adapted)
         self._seen.add(place)
         if len(self._captured) < self._most_graphs:
             self._graph(place)
 
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> Drawn:
-        logits, lengths = self._compute(rows, place.shared, place.drafts)
+        logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
         if before_drawing is not None:
             before_drawing()
         return self._draw(rows, logits, lengths, place.mode, place.drafts)
@@ -170,7 +175,7 @@ class DecodeGraphs:
         room = self._room(rows, place)
 
         def compute() -> Tensor:
-            logits, lengths = self._compute(rows, place.shared, place.drafts)
+            logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
             room.copy_(logits)
             return lengths
 
@@ -180,7 +185,7 @@ class DecodeGraphs:
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
-            logits, _ = self._compute(rows, place.shared, 0)
+            logits, _ = self._compute(rows, place.shared, 0, place.adapted)
             self._logits = logits.new_empty((self.sizes[-1] * (1 + self._most_drafts), logits.shape[1]))
         return self._logits[: place.size * (1 + place.drafts)]
 

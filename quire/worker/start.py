@@ -34,6 +34,7 @@ from quire.ops.cpu.packing import Packing
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
 from quire.spec.quantization import online_schemes
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core
@@ -84,6 +85,11 @@ def start_worker(
         if resolved.uses_transformers
         else _own_model(described, resolved, device, core, clock, progress, in_background=in_background)
     )
+    adapters = None
+    if resolved.lora is not None:
+        assert isinstance(model, LanguageModel), "adapters are added to quire's own families"
+        adapters = AdapterStore(resolved.lora, spec, device)
+        adapters.attach(model)
     sampling = SamplingState(resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars)
     if resolved.batch_invariant:
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
@@ -101,6 +107,7 @@ def start_worker(
         batch_invariant=resolved.batch_invariant,
         speculation=resolved.speculation,
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
+        adapters=adapters,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:

@@ -27,6 +27,7 @@ def warmup_steps(
     may_share_prefix: bool,
     keeps_latents: bool = False,
     drafts: Sequence[int] = (),
+    has_adapters: bool = False,
 ) -> Iterator[None]:
     """Warms up one thing each time it is advanced, and leaves no row admitted.
 
@@ -52,4 +53,7 @@ def warmup_steps(
                 yield
             for count in drafts:
                 graphs.warm_up(size, mode, drafts=count)
+                yield
+            if has_adapters:
+                graphs.warm_up(size, mode, adapted=True)
                 yield

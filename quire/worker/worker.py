@@ -1,6 +1,7 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -24,6 +25,7 @@ from quire.ops.functional import (
     paged_attention,
     shared_prefix_attention,
 )
+from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
@@ -33,6 +35,7 @@ from quire.sampling.state import SamplingState
 from quire.sampling.verification import VerifiedTokens
 from quire.spec.cache import LatentCache
 from quire.spec.model import ModelSpec
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
@@ -44,6 +47,7 @@ from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
+from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
@@ -73,13 +77,16 @@ class Worker:
         batch_invariant: bool = False,
         speculation: Speculation | None = None,
         draft: DraftModel | None = None,
+        adapters: AdapterStore | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
+        `adapters` are the model's LoRA adapters, where it may have any.
         """
+        self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
@@ -94,7 +101,9 @@ class Worker:
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = RecordedModel(model, self._kv, core.machine, core.keep)
+            # a record without adapters would be of no use to a start with them
+            keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
+            computed = RecordedModel(model, self._kv, core.machine, keep, slots)
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -133,7 +142,10 @@ class Worker:
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
-        self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
+        self._row_adapters: RowAdapters | None = None
+        if adapters is not None:
+            self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._warmup: Iterator[object] = iter(())
@@ -144,6 +156,7 @@ class Worker:
                 may_share_prefix=may_share,
                 keeps_latents=self._keeps_latents,
                 drafts=draft_lengths(limits.num_drafts)[1:],
+                has_adapters=adapters is not None,
             )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
@@ -161,6 +174,10 @@ class Worker:
         if self._graphs is not None and (drafts or plan.only_decodes):
             return self._decode(self._graphs, plan, device_time, drafts or 0)
         inputs = self._make_inputs(plan)
+        adapters: AdapterRows | None = None
+        if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
+            batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
+            inputs = replace(inputs, batch=batch)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
@@ -168,7 +185,7 @@ class Worker:
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
-        sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
+        sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         rows, lengths = inputs.rows, inputs.batch.lengths
         if isinstance(sampled, VerifiedTokens):
@@ -200,6 +217,8 @@ class Worker:
         self._prompt_logprobs.reset()
         self._readouts.reset()
         self._constrained.reset()
+        if self._row_adapters is not None:
+            self._row_adapters.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -224,14 +243,16 @@ class Worker:
             self._drafting.prepare(plan, drafts)
         shared = self._prefix_tiles is not None and not drafts and self._prefix_tiles.choose(plan.rows)
         mode = self._sampling.mode_of_drafts if drafts else self._sampling.mode
-        sampled = graphs.run(plan.rows, mode.of_graph(), before_drawing, shared=shared, drafts=drafts)
+        adapted = self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows)
+        chosen = mode.of_graph()
+        sampled = graphs.run(plan.rows, chosen, before_drawing, shared=shared, drafts=drafts, adapted=adapted)
         reports = self._sampling.reports(plan.rows)
         unread = self._unread_drafts(plan, None)
         running = RunningStep(plan.step, sampled, reports, {}, device_time, constrained, drafts=unread)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _compute(self, rows: Tensor, shared: bool, drafts: int) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
         max_blocks = states.tables[0].shape[1]
         step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=max_blocks, count=1 + drafts)
@@ -243,8 +264,21 @@ class Worker:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
         whole = (len(rows), len(rows) * (1 + drafts))
         pasts = Pasts(*whole, *whole) if self._keeps_latents else None
-        hidden = self._forward(step.input_ids, positions, make_batch(step, self._kv, attend=attend, pasts=pasts))
-        return self._logits(hidden), step.lengths
+        batch, adapters = make_batch(step, self._kv, attend=attend, pasts=pasts), None
+        if adapted and self._row_adapters is not None:
+            adapters = self._row_adapters.of(rows)
+            batch = replace(batch, adapters=adapters)
+        hidden = self._forward(step.input_ids, positions, batch)
+        return self._project(hidden, range(0), adapters), step.lengths
+
+    def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
+        """Logits; what knows of no adapters is never given any."""
+        return self._logits(hidden, prompts) if adapters is None else self._logits(hidden, prompts, adapters)
+
+    def _project_prompt(self, hidden: Tensor, row: int) -> Tensor:
+        """Logits of tokens of one prompt."""
+        adapters = None if self._row_adapters is None else self._row_adapters.of_row(row, len(hidden))
+        return self._project(hidden, range(len(hidden)), adapters)
 
     def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> Drawn:
         sampled: Drawn
@@ -258,9 +292,11 @@ class Worker:
         self._rows.rest_spare()
         return sampled
 
-    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[Drawn, Constrained]:
+    def _sample(
+        self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, adapters: AdapterRows | None
+    ) -> tuple[Drawn, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._logits(last, self._lengths.ends_of_prompts(plan))
+        logits = self._project(last, self._lengths.ends_of_prompts(plan), adapters)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
@@ -279,6 +315,8 @@ class Worker:
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
             self._readouts.release(row)
+            if self._row_adapters is not None:
+                self._row_adapters.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -287,6 +325,8 @@ class Worker:
 
     def _admit(self, admission: Admission) -> None:
         self._rows.admit(admission)
+        if self._row_adapters is not None:
+            self._row_adapters.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)

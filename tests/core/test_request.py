@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.plan import Admission, Move, StepPlan, TableDelta
 from quire.core.prompt import MediaKey, Prompt
@@ -18,7 +19,7 @@ def round_trip(value):
 def test_messages_survive_the_wire():
     request = Request(
         id="r",
-        prompt=Prompt((1, 2), (MediaKey(1, b"\x00\xff"),), "a"),
+        prompt=Prompt((1, 2), (MediaKey(1, b"\x00\xff"),), AdapterRef("a", "/a", "1")),
         params=SamplingParams(stop="x"),
         resume=(Emitted(0, (7, 8)),),
     )

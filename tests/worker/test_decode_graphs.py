@@ -30,7 +30,7 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     asked: list[list[int]] = []
     captures: list[int] = []
 
-    def compute(rows: Tensor, shared: bool, drafts: int) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         asked.append(rows.tolist())
         return rows[:, None].float(), rows
 
@@ -76,7 +76,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
     added = torch.zeros(1, dtype=torch.int64, device=device)
     """What the host says between the two parts of a step."""
 
-    def compute(rows: Tensor, shared: bool, drafts: int) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
         return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
@@ -103,7 +103,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
 def test_rows_that_share_a_prefix_have_graphs_of_their_own() -> None:
     told: list[bool] = []
 
-    def compute(rows: Tensor, shared: bool, drafts: int) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         told.append(shared)
         return (rows + 100 * shared)[:, None].float(), rows
 
@@ -116,6 +116,18 @@ def test_rows_that_share_a_prefix_have_graphs_of_their_own() -> None:
     assert told[:2] == [False, True]  # neither has a graph yet
 
 
+def test_steps_with_adapters_have_graphs_of_their_own() -> None:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
+        return (rows + 100 * adapted)[:, None].float(), rows
+
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
+        return SampledTokens(logits[:, 0].long(), rows < 0, None)
+
+    graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
+    for adapted in (False, True, False, True, False, True):
+        assert graphs.run([3], SamplingMode(), adapted=adapted).tokens.tolist() == [3 + 100 * adapted]
+
+
 def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,7 +138,7 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
         captures.append(place.mode)
         return capture(self, place)
 
-    def compute(rows: Tensor, shared: bool, drafts: int) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         return rows[:, None].float(), rows
 
     def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:

@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, dict[str, str]] = {
         "linear": f"{_HOME}.skinny_gemm:results",
         "quantized_linear": f"{_HOME}.quantized_gemm:results",
         "experts_mlp": f"{_HOME}.gpu_experts:results",
+        "add_lora": f"{_HOME}.gpu_lora:results",
         "attention": f"{_HOME}.gpu_attention:results",
         "latent_attention": f"{_HOME}.gpu_latent:results",
         "norm": f"{_HOME}.gpu_rows:norm_results",
