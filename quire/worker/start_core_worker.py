@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 def start_core_worker(
     path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
 ) -> "CoreWorker | None":
-    """None where no earlier start has kept the model, or where blocks can be swapped, or a second model drafts, which
-    are torch's to do."""
+    """None where no earlier start has kept the model, or where blocks can be swapped, or tokens are drafted
+    otherwise than by n-grams, which are torch's to do."""
     record = core.record()
-    if resolved.draft is not None:
+    if resolved.speculation is not None and resolved.speculation.method != "ngram":
         return None
     if record is None or core.cache is None or core.cache.file is None or resolved.kv.num_cpu_blocks:
         return None

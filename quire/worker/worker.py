@@ -270,6 +270,8 @@ class Worker:
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
             self._readouts.release(row)
+            if self._drafting is not None:
+                self._drafting.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)

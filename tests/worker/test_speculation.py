@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from quire.core.prompt import Prompt
 from quire.core.request import Request
@@ -14,7 +15,7 @@ from quire.worker import cpu_core
 from quire.worker.core_worker import CoreWorker
 from tests.ops.cpu.machines import needs_core
 from tests.parity.tiny import make_tiny
-from tests.worker.speculation import NGRAM, as_on_a_gpu, requests, run, start
+from tests.worker.speculation import NGRAM, SUFFIX, as_on_a_gpu, requests, run, start
 
 PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0},
@@ -156,3 +157,18 @@ def test_beams_are_searched_token_by_token(path: Path) -> None:
         return [[list(beam.tokens) for beam in of_prompt] for of_prompt in beams]
 
     assert found(NGRAM) == found(None)
+
+
+@pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
+def test_what_was_said_before_is_said_again(path: Path, prepare: Prepare) -> None:
+    """The same requests once more have all their drafts from the answers of the first time."""
+    asked = requests(PARAMS[:3])
+    again = [structs.replace(request, id=f"{request.id} again") for request in asked]
+    plain = run(prepare(start(path, None, cpu_compute="exact")), [*asked, *again])
+    loop = prepare(start(path, SUFFIX, cpu_compute="exact"))
+    assert run(loop, asked) == {key: tokens for key, tokens in plain.items() if "again" not in key[0]}
+    first = loop.scheduler.drafts
+    assert run(loop, again) == {key: tokens for key, tokens in plain.items() if "again" in key[0]}
+    second = loop.scheduler.drafts - first
+    assert second.mean_accepted > 2 * first.mean_accepted
+    assert second.share_accepted > 0.5
