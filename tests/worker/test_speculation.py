@@ -15,6 +15,7 @@ from quire.worker import cpu_core
 from quire.worker.core_worker import CoreWorker
 from tests.ops.cpu.machines import needs_core
 from tests.parity.tiny import make_tiny
+from tests.tiny_model import make_text_model
 from tests.worker.speculation import NGRAM, SUFFIX, as_on_a_gpu, requests, run, start
 
 PARAMS: list[dict[str, Any]] = [
@@ -157,6 +158,20 @@ def test_beams_are_searched_token_by_token(path: Path) -> None:
         return [[list(beam.tokens) for beam in of_prompt] for of_prompt in beams]
 
     assert found(NGRAM) == found(None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["ngram", "suffix", "draft_model"])
+def test_on_a_gpu(name: str, tmp_path: Path) -> None:
+    """Graphs, two steps in flight, and sums whose order does not depend on the batch."""
+    path = make_text_model(tmp_path / "model").path
+    methods = {"ngram": NGRAM, "suffix": SUFFIX, "draft_model": {"method": "draft_model", "model": str(path)}}
+    settings = {"dtype": "float32", "cpu_threads": None, "block_size": 16, "max_num_seqs": 8, "batch_invariant": True}
+    plain = run(start(path, None, **settings), requests(PARAMS, length=60))
+    loop = start(path, methods[name], **settings)
+    assert run(loop, requests(PARAMS, length=60)) == plain
+    assert run(loop, requests(PARAMS, length=60)) == plain, "by graphs that are captured now"
+    assert loop.scheduler.drafts.accepted > 20
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
