@@ -11,6 +11,8 @@ from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
 CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+CORE_SCORES = frozenset({"softmax", "sigmoid", "sparsemixer"})
+CORE_PANEL = 16
 """Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
 
 
@@ -62,8 +64,17 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
-    if isinstance(layer.mlp, ExpertsSpec):
-        return "experts"
-    if type(layer.mlp) is not MlpSpec:
+    if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
-    return None if layer.mlp.activation in CORE_ACTIVATIONS else f"activation {layer.mlp.activation}"
+    if layer.mlp.activation not in CORE_ACTIVATIONS:
+        return f"activation {layer.mlp.activation}"
+    return _lacking_for_experts(layer.mlp) if isinstance(layer.mlp, ExpertsSpec) else None
+
+
+def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
+    if experts.routing.scores not in CORE_SCORES:
+        return f"routing by {experts.routing.scores}"
+    hidden = experts.up.columns
+    if experts.size % CORE_PANEL or hidden % CORE_PANEL:
+        return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"
+    return None

@@ -51,7 +51,7 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
-        if self.expand_experts and matrix.experts > 1:
+        if matrix.plain or (self.expand_experts and matrix.experts > 1):
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)

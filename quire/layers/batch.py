@@ -4,15 +4,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.ops.functional import Attend, paged_attention
 
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
-    """Where one layer keeps keys and values."""
+    """Where one layer keeps keys and values, or the latents that both are made of."""
 
-    keys: Tensor  # [blocks, block_size, kv_heads, head_dim]
-    values: Tensor
+    keys: Tensor  # [blocks, block_size, kv_heads, head_dim]; latents: [blocks, block_size, latent_dim + rope_dim]
+    values: Tensor  # those of latents are the keys
     group: int
     """Which of the batch's tables and slots are this layer's."""
     scales: Tensor | None = None  # float32 [2]: what keys and values in fp8 are divided by; None: nothing
@@ -41,6 +42,8 @@ class Batch:
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""
+    pasts: Pasts | None = None
+    """Which sequences look back at tokens of earlier steps, where that makes a difference to how they are computed."""
     attend: Attend = paged_attention
     """What attends in this step."""
     types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere

@@ -18,6 +18,13 @@ class Linear(nn.Module):
         """The tensors this layer takes."""
         return self._weight.expected()
 
+    @property
+    def values(self) -> Tensor:
+        """The matrix itself, where its spec wants it plain."""
+        values = self._weight.stack()
+        assert isinstance(values, Tensor), "it is quantized"
+        return values
+
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = self._weight(x)
         return output

@@ -28,6 +28,7 @@ class Rope(nn.Module):
         frequencies, self._attention_factor = _static_frequencies(config)
         self._frequencies = frequencies.to(device)
         self._long = _longrope_frequencies(config, "long_factor").to(device) if config.kind == "longrope" else None
+        self._long_attention = _long_attention(config)
 
     @property
     def num_angles(self) -> int:
@@ -44,9 +45,15 @@ class Rope(nn.Module):
         if positions.dim() == 2:
             return self._by_axis(positions, lengths)
         frequencies: Tensor = self._frequencies
-        if self._config.kind in _BY_LENGTH:
-            frequencies = self._frequencies_by_length(torch.maximum(lengths, positions + 1))
-        return rope_angles(positions, frequencies, self._attention_factor)
+        if self._config.kind not in _BY_LENGTH:
+            return rope_angles(positions, frequencies, self._attention_factor)
+        lengths = torch.maximum(lengths, positions + 1)
+        cos, sin = rope_angles(positions, self._frequencies_by_length(lengths), self._attention_factor)
+        if self._long_attention in (None, self._attention_factor):
+            return cos, sin
+        beyond = (lengths > self._config.original_length).unsqueeze(1)
+        more = torch.where(beyond, self._long_attention / self._attention_factor, 1.0)
+        return cos * more, sin * more
 
     def _by_axis(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Each section of a head's pairs follows an axis of its own (M-RoPE)."""
@@ -141,8 +148,14 @@ def _longrope_frequencies(config: RopeSpec, name: str) -> Tensor:
     return 1.0 / (factors * config.theta**exponents)
 
 
+def _long_attention(config: RopeSpec) -> float | None:
+    """What attention is scaled by in long sequences, where a checkpoint says so (Phi-3.5-MoE)."""
+    given = config.scaling.get("long_mscale") if config.kind == "longrope" else None
+    return None if given is None else float(given)
+
+
 def _longrope_attention(config: RopeSpec) -> float:
-    given = config.scaling.get("attention_factor")
+    given = config.scaling.get("short_mscale") or config.scaling.get("attention_factor")
     if given is not None:
         return float(given)
     factor = config.max_position / config.original_length

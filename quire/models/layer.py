@@ -7,12 +7,16 @@ from quire.layers.batch import Batch
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.experts_mlp import ExpertsMlp
+from quire.models.latent_attention import LatentAttention
 from quire.models.mlp import Mlp
 from quire.models.self_attention import SelfAttention
 from quire.spec.experts import ExpertsSpec
-from quire.spec.layer import LayerSpec
+from quire.spec.latent import LatentAttentionSpec
+from quire.spec.layer import AttentionSpec, LayerSpec
 from quire.spec.norm import NormSpec
 
+Heads = Tensor | tuple[Tensor, Tensor]
+"""What attention makes of a layer's input before it looks at other tokens."""
 Stream = tuple[Tensor, Tensor | None]
 """The residual stream, and what is still to be added to it: that joins with the norm that reads their sum."""
 
@@ -22,7 +26,7 @@ class Layer(nn.Module):
 
     def __init__(self, spec: LayerSpec, index: int, policy: WeightPolicy) -> None:
         super().__init__()
-        self._attention = SelfAttention(spec.attention, index, policy)
+        self._attention = _attention(spec.attention, index, policy)
         kind = ExpertsMlp if isinstance(spec.mlp, ExpertsSpec) else Mlp
         self._mlp = kind(spec.mlp, policy)  # type: ignore[arg-type]
         self._attention_norm = _norm(spec.attention_norm, policy)
@@ -38,13 +42,13 @@ class Layer(nn.Module):
     ) -> Stream:
         """All tokens' keys and values go to the cache; what follows attention is computed for `output_rows` alone."""
         x, read, heads = self.before_attention(x, added)
-        mixed = self._attention.attend(heads, angles, batch)
+        mixed = self._attention.attend(heads, angles, batch)  # type: ignore[arg-type]
         if output_rows is not None:
             x, mixed = x.index_select(0, output_rows), mixed.index_select(0, output_rows)
             read = None if read is None else read.index_select(0, output_rows)
         return self.after_attention(x, read, mixed)
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Heads]:
         """The residual stream; what the MLP reads where that is known by now; and the heads. With its counterpart, what
         can be compiled.
         """
@@ -61,7 +65,7 @@ class Layer(nn.Module):
 class SequentialLayer(Layer):
     """x + attention(norm(x)), then x + mlp(norm(x)); some families also norm what they add, or nothing else."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Heads]:
         x, read = _join(x, added, self._attention_norm)
         return x, None, self._attention.project(read)
 
@@ -74,7 +78,7 @@ class SequentialLayer(Layer):
 class ParallelLayer(Layer):
     """x + attention(norm(x)) + mlp(norm(x)), with one norm for both or two."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Heads]:
         x, normed = _join(x, added, self._attention_norm)
         read = normed if self._mlp_norm is None else self._mlp_norm(x)
         return x, read, self._attention.project(normed)
@@ -87,7 +91,7 @@ class ParallelLayer(Layer):
 class PostNormLayer(Layer):
     """norm(x + attention(x)), then norm(x + mlp(x)): the norms come after what they follow."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Heads]:
         assert added is None, "a layer of this kind leaves nothing to add"
         return x, None, self._attention.project(x)
 
@@ -102,6 +106,14 @@ _WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": P
 def make_layer(spec: LayerSpec, index: int, policy: WeightPolicy) -> Layer:
     """The layer of a spec, without weights."""
     return _WIRINGS[spec.wiring](spec, index, policy)
+
+
+def _attention(
+    spec: AttentionSpec | LatentAttentionSpec, index: int, policy: WeightPolicy
+) -> SelfAttention | LatentAttention:
+    if isinstance(spec, LatentAttentionSpec):
+        return LatentAttention(spec, index, policy)
+    return SelfAttention(spec, index, policy)
 
 
 def _norm(spec: NormSpec | None, policy: WeightPolicy) -> Norm | None:

@@ -32,6 +32,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "paged_attention": ("cuda", "tape"),
     "shared_prefix_attention": ("cuda",),
     "packed_attention": (),
+    "prepare_latent": ("cuda",),
+    "latent_attention": ("cuda",),
     "rope_angles": ("cuda", "cpu"),
     "step_inputs": ("cpu",),
     "decode_inputs": ("cuda",),
@@ -49,8 +51,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "packed_linear": ("tape",),
     "quantized_linear": ("cuda",),
     "expand_matrix": ("cuda",),
-    "route_tokens": ("cuda",),
-    "experts_mlp": ("cuda",),
+    "route_tokens": ("cuda", "tape"),
+    "experts_mlp": ("cuda", "tape"),
 }
 """By op: where it runs in another way than the reference's."""
 

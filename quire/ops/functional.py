@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.routing import Routing
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
@@ -81,8 +82,8 @@ def experts_mlp(
     x: Tensor,
     ids: Tensor,
     weights: Tensor,
-    up: Tensor | QuantizedMatrix,
-    down: Tensor | QuantizedMatrix,
+    up: "Tensor | QuantizedMatrix | PackedLinear",
+    down: "Tensor | QuantizedMatrix | PackedLinear",
     activation: Activation,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
@@ -236,6 +237,55 @@ def shared_prefix_attention(
     """`paged_attention` in a step of decodes that reads the prefix of each tile of sequences once for all of them."""
     result: Tensor = implementation("shared_prefix_attention", query.device.type)(
         query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales
+    )
+    return result
+
+
+def prepare_latent(
+    query: Tensor,
+    compressed: Tensor,
+    weight: Tensor,
+    eps: float,
+    angles: tuple[Tensor, Tensor],
+    cache: Tensor,
+    slots: Tensor,
+    scales: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Queries whose last part is turned, and latents [tokens, latent_dim + rope_dim], which also go to `slots`.
+
+    query: [tokens, heads, nope_dim + rope_dim]; compressed: [tokens, latent_dim + rope_dim], of which the latent is
+    normed (`weight` [latent_dim]) and the rest is turned. cache: [blocks, block_size, latent_dim + rope_dim], of which
+    one in fp8 is divided by the first of `scales`. What `query` and `compressed` hold afterwards is undefined.
+    """
+    result: tuple[Tensor, Tensor] = implementation("prepare_latent", query.device.type)(
+        query, compressed, weight, eps, angles, cache, slots, scales
+    )
+    return result
+
+
+def latent_attention(
+    query: Tensor,
+    latents: Tensor,
+    up: Tensor,
+    cache: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    nope_dim: int,
+    scale: float,
+    scales: Tensor | None = None,
+    pasts: Pasts | None = None,
+) -> Tensor:
+    """Causal attention of each sequence's new tokens over its latents: [tokens, heads, value_dim].
+
+    query, `latents` of the new tokens and the cache are as `prepare_latent` leaves them; tables, starts and lengths as
+    `paged_attention` takes them. A head's key is its rows of `up` [heads * nope_dim + heads * value_dim, latent_dim]
+    times the latent, then the latent's rotary part; its value is its later rows of `up` times the latent. What
+    `pasts` says changes no result, but how it is computed; None says nothing.
+    """
+    result: Tensor = implementation("latent_attention", query.device.type)(
+        query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, pasts
     )
     return result
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from quire.spec.cache import CacheSpec, KeyValueCache
 from quire.spec.experts import ExpertsSpec
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import MlpSpec
 from quire.spec.norm import NormSpec
@@ -54,6 +55,16 @@ class AttentionSpec:
     def cache(self) -> CacheSpec | None:
         return KeyValueCache(self.num_kv_heads, self.head_dim, self.window) if self.causal else None
 
+    @property
+    def widest(self) -> int:
+        """Elements a token takes between the two matrices."""
+        return self.qkv.rows + self.attended
+
+    @property
+    def attended(self) -> int:
+        """Numbers of keys that one token multiplies with for each token it sees; of values there are as many."""
+        return self.num_heads * self.head_dim
+
     def matrices(self) -> Iterator[MatrixSpec]:
         yield self.qkv
         yield self.out
@@ -68,7 +79,7 @@ class AttentionSpec:
 class LayerSpec:
     """Norms that are None are not there; in a parallel layer the MLP then reads what attention reads."""
 
-    attention: AttentionSpec
+    attention: AttentionSpec | LatentAttentionSpec
     mlp: MlpSpec | ExpertsSpec
     attention_norm: NormSpec | None = None
     mlp_norm: NormSpec | None = None
@@ -94,6 +105,4 @@ class LayerSpec:
 
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""
-        hidden, attention = self.attention.qkv.columns, self.attention
-        heads = attention.num_heads * attention.head_dim
-        return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.widest)
+        return 3 * self.attention.out.rows, max(self.attention.widest, self.mlp.widest)

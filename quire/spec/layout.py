@@ -22,16 +22,19 @@ class MinusOne:
 class PairedRows:
     """Rows of a head that rotary positions turn together are neighbours; quire has first ones, then second ones.
 
-    Only the first `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
+    Only `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
     """
 
     num_heads: int
     head_dim: int
     rotary: int
+    first: int = 0
+    """Rows of a head before its pairs."""
 
     def source_rows(self) -> list[int]:
         """For each row that quire holds, the file's."""
-        turned = [*range(0, self.rotary, 2), *range(1, self.rotary, 2), *range(self.rotary, self.head_dim)]
+        first, end = self.first, self.first + self.rotary
+        turned = [*range(first), *range(first, end, 2), *range(first + 1, end, 2), *range(end, self.head_dim)]
         return [head * self.head_dim + row for head in range(self.num_heads) for row in turned]
 
 
@@ -50,6 +53,31 @@ class GroupedRows:
         heads = [group * size + query for group in range(self.num_groups) for query in range(self.queries)]
         heads += [group * size + place for place in (size - 2, size - 1) for group in range(self.num_groups)]
         return [head * self.head_dim + row for head in heads for row in range(self.head_dim)]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadParts:
+    """Each head's key and then its value; quire has all keys and then all values."""
+
+    num_heads: int
+    key: int
+    """Rows of a head's key …"""
+    value: int
+    """… and of its value."""
+
+    def source_rows(self) -> list[int]:
+        """For each row that quire holds, the file's."""
+        size = self.key + self.value
+        firsts = [head * size for head in range(self.num_heads)]
+        keys = [first + row for first in firsts for row in range(self.key)]
+        return keys + [first + row for first in firsts for row in range(self.key, size)]
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedHeads:
+    """The file has [heads, columns, rows of a head], as GGUF has the keys of latent attention."""
+
+    num_heads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +100,8 @@ class StackedRows:
         return [first + row for first in firsts for row in range(self.size)]
 
 
-RowOrder = PairedRows | GroupedRows
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows
+RowOrder = PairedRows | GroupedRows | HeadParts
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -84,4 +112,6 @@ def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """The shape that a tensor of `shape` has in the file."""
     if isinstance(layout, StackedRows):
         return layout.experts, layout.parts * layout.size, *shape[1:]
+    if isinstance(layout, TransposedHeads):
+        return layout.num_heads, shape[1], shape[0] // layout.num_heads
     return shape[::-1] if isinstance(layout, Transposed) else shape

@@ -35,6 +35,8 @@ class MatrixSpec:
     """Of a model; None outside its layers."""
     experts: int = 1
     """So many experts' rows lie one below the other, and each multiplies the tokens that chose it."""
+    plain: bool = False
+    """Whether it is held in plain numbers however it is stored, because ops take it apart."""
 
     @property
     def name(self) -> str:

@@ -193,7 +193,7 @@ class ModelSpec:
 
     def without_head(self) -> "ModelSpec":
         """The same up to its last hidden states: embedding checkpoints often have no output head."""
-        unneeded = [re.escape(f"{part.name}.weight") for part in (self.head.parts if self.head else ())]
+        unneeded = [re.escape(tensor.name) for tensor in (self.head.tensors() if self.head else ())]
         return replace(self, head=None, tied=False, unused=(*self.unused, *unneeded))
 
 

@@ -88,9 +88,12 @@ _ONLINE: dict[Online, WeightScheme] = {
 
 
 def online_schemes(spec: ModelSpec, quantization: Online) -> dict[str, WeightScheme]:
-    """Of every matrix in a layer but routers, which every rank has whole; embeddings and the head stay as they are."""
+    """Of every matrix in a layer but those that every rank has whole, such as routers, and those that are held plain;
+    embeddings and the head stay as they are.
+    """
     scheme = _ONLINE[quantization]
-    matrices = (matrix for matrix in spec.matrices() if matrix.layer is not None and matrix.cut != "none")
+    in_layers = (matrix for matrix in spec.matrices() if matrix.layer is not None)
+    matrices = (matrix for matrix in in_layers if matrix.cut != "none" and not matrix.plain)
     return {part.name: scheme for matrix in matrices for part in matrix.parts}
 
 

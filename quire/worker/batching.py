@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import Attend, paged_attention, step_inputs
@@ -32,6 +33,7 @@ def make_batch(
     output_rows: Tensor | None = None,
     prompts: range = range(0),
     attend: Attend = paged_attention,
+    pasts: Pasts | None = None,
 ) -> Batch:
     return Batch(
         query_starts=step.query_starts,
@@ -42,6 +44,7 @@ def make_batch(
         kv=kv,
         output_rows=output_rows,
         prompts=prompts,
+        pasts=pasts,
         attend=attend,
     )
 
@@ -65,11 +68,13 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
+    pasts: Pasts | None = None,
     attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    `prompts` are the tokens of prompts. Without `all_hidden`, hidden states come back only where something is sampled.
+    `prompts` are the tokens of prompts, `pasts` tells rows that have computed tokens before. Without `all_hidden`,
+    hidden states come back only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
@@ -81,7 +86,7 @@ def make_inputs(
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend, pasts),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

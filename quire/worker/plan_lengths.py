@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 
 
@@ -55,6 +56,18 @@ class PlanLengths:
     def most_blocks(self, plan: StepPlan, block_size: int) -> int:
         """Blocks of the longest row in the plan."""
         return -(-max(self.computed[row] for row in plan.rows) // block_size)
+
+    def pasts(self, plan: StepPlan) -> Pasts:
+        """Which of the plan's rows have tokens from before it."""
+        token = 0
+        past, fresh = (0, 0), None
+        for sequence, (row, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
+            if self.computed[row] > count:
+                past = (sequence + 1, token + count)
+            elif fresh is None:
+                fresh = (sequence, token)
+            token += count
+        return Pasts(*past, *(fresh or (len(plan.rows), token)))
 
     def tokens_of_prompts(self, plan: StepPlan) -> range:
         """Where the plan's prompt chunks lie, which it has side by side."""

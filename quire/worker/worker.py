@@ -8,6 +8,7 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
+from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
@@ -30,6 +31,7 @@ from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
 from quire.sampling.verification import VerifiedTokens
+from quire.spec.cache import LatentCache
 from quire.spec.model import ModelSpec
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
@@ -88,6 +90,7 @@ class Worker:
             _kv_layer(self._storage, index, None if scales is None else scales[index])
             for index in range(len(model.layers))
         ]
+        self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
@@ -126,7 +129,7 @@ class Worker:
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
             )
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant
+        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
@@ -136,8 +139,12 @@ class Worker:
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            drafts = draft_lengths(limits.num_drafts)[1:]
-            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share, drafts=drafts)
+            self._warmup = warmup_steps(
+                *(self.start, self._graphs, layout),
+                may_share_prefix=may_share,
+                keeps_latents=self._keeps_latents,
+                drafts=draft_lengths(limits.num_drafts)[1:],
+            )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 
@@ -234,7 +241,9 @@ class Worker:
         attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
-        hidden = self._forward(step.input_ids, positions, make_batch(step, self._kv, attend=attend))
+        whole = (len(rows), len(rows) * (1 + drafts))
+        pasts = Pasts(*whole, *whole) if self._keeps_latents else None
+        hidden = self._forward(step.input_ids, positions, make_batch(step, self._kv, attend=attend, pasts=pasts))
         return self._logits(hidden), step.lengths
 
     def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> Drawn:
@@ -314,6 +323,7 @@ class Worker:
             max_blocks,
             prompts,
             all_hidden=all_hidden,
+            pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
 
@@ -329,8 +339,8 @@ def _row_states(memory: CoreMemory) -> RowStates:
 
 
 def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    (keys, values), group = storage.layer(index)
-    return KVLayer(keys, values, group, scales)
+    planes, group = storage.layer(index)
+    return KVLayer(planes[0], planes[-1], group, scales)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

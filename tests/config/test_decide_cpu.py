@@ -93,12 +93,9 @@ def test_a_gpu_refuses_settings_of_a_cpu(settings: dict[str, object]) -> None:
         resolve(asked(**settings), LLAMA_3_8B, DEVICES["h100"])
 
 
-def test_experts_are_left_to_torch_and_the_table_says_so() -> None:
+def test_experts_are_computed_by_the_core() -> None:
     model = config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"})
-    resolved = resolve(asked(), model, CPU)
-    assert not resolved.cpu_core
-    [choice] = [choice for choice in resolved.choices if choice.name == "cpu_compute"]
-    assert (choice.value, choice.reason) == ("torch", "the native core has no experts")
+    assert resolve(asked(), model, CPU).cpu_core
     with pytest.raises(ConfigError, match="--compile is for layers without experts"):
         resolve(asked(compile=True), model, DEVICES["h100"])
 

@@ -14,9 +14,11 @@ from quire.config.resolve import resolve
 from quire.config.resolved import PolicySettings, Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.kvcache.manager import KVManager
+from quire.models.loading.header import config_facts
 from tests.config.examples import (
     BERT,
     CPU,
+    DEEPSEEK_V3_CONFIG,
     H100,
     LLAMA_3_8B,
     TINY,
@@ -106,6 +108,16 @@ def test_int8_kv_is_refused_on_a_gpu() -> None:
     told = "int8, which quire stores on CPUs, but the model runs on h100; use one of auto, .*fp8, fp8_e4m3, fp8_e5m2"
     with pytest.raises(ConfigError, match=told):
         resolve(asked(kv_cache_dtype="int8"), LLAMA_3_8B, H100)
+
+
+def test_latents_are_stored_in_fp8_and_not_in_int8() -> None:
+    model = config_facts("lite", DEEPSEEK_V3_CONFIG | {"num_hidden_layers": 4, "quantization_config": None})
+    resolved = resolve(asked(kv_cache_dtype="fp8"), model, DEVICES["h200"])
+    assert (resolved.kv.dtype, resolved.kv.bytes_per_token) == ("float8_e4m3fn", 4 * 576)
+    choice = next(each for each in resolve(asked(), model, with_memory(CPU, 10**12)).choices if "cpu" in each.name)
+    assert choice.reason == "the native core has no attention over a latent of 512 + 64"
+    with pytest.raises(ConfigError, match=r"--kv-cache-dtype is int8, but a layer of lite keeps a latent of 512 \+ 64"):
+        resolve(asked(kv_cache_dtype="int8"), model, with_memory(CPU, 10**12))
 
 
 def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:

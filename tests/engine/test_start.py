@@ -9,7 +9,7 @@ import torch
 from quire.config import decide_cpu
 from quire.config.engine import EngineConfig
 from quire.engine.start import start_loop
-from quire.ops.cpu.record import ACTIVATIONS
+from quire.ops.cpu.record import ACTIVATIONS, PANEL, SCORES
 from quire.worker.device import device_facts
 from tests.tiny_model import make_text_model
 
@@ -26,8 +26,10 @@ def asked(folder: Path, **settings: object) -> EngineConfig:
     return EngineConfig.from_flat(model=str(folder), num_gpu_blocks_override=64, **settings)
 
 
-def test_resolve_knows_the_activations_of_the_core() -> None:
+def test_resolve_knows_what_the_core_has() -> None:
     assert set(ACTIVATIONS) == decide_cpu.CORE_ACTIVATIONS
+    assert set(SCORES) == decide_cpu.CORE_SCORES
+    assert decide_cpu.CORE_PANEL == PANEL
 
 
 @needs_core

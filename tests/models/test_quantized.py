@@ -27,6 +27,7 @@ from quire.ops.reference.dequantize_matrix import dequantize_matrix
 from quire.spec.quantization import online_schemes
 from tests.models.quantized_folders import WEIGHTS_ALONE, WITH_ACTIVATIONS, Format, gptq, write_folder
 from tests.models.running import logits_of
+from tests.parity.tiny import make_tiny
 
 CPU = torch.device("cpu")
 IDS = [5, 17, 3, 80, 41, 2, 66]
@@ -144,6 +145,16 @@ def test_plain_weights_are_quantized_as_they_are_loaded(tmp_path: Path, kind: st
     quantized = [part for part in model.modules() if isinstance(part, MatrixBuffers)]
     assert len(quantized) == 2 * 4  # q, k and v; out; gate and up; down
     assert 0 < distance(logits_of(model, IDS), dense_logits(path)) < limit
+
+
+@pytest.mark.parametrize("name", ["cohere", "gpt_neox"])
+def test_plain_weights_whose_rows_a_file_has_in_another_order(tmp_path: Path, name: str) -> None:
+    """They come in quire's: in codes they must not be moved again."""
+    make_tiny(name, tmp_path)
+    schemes = online_schemes(open_checkpoint(tmp_path).spec, "int8")
+    found = logits_of(load(tmp_path, QuantizedMethod(schemes, torch.float32)), IDS)
+    expected = logits_of(load(tmp_path, DenseMethod(torch.float32)), IDS)
+    assert 0 < distance(found, expected) < 0.03
 
 
 def test_names_without_their_prefix(tmp_path: Path) -> None:

@@ -31,6 +31,23 @@ _LLAMA3 = {
 }
 _LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 2.5, 3.0, 4.0]}
 
+_YARN_BY_MAGNITUDE = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "mscale": 0.8,
+    "mscale_all_dim": 0.6,
+}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "moe_intermediate_size": 48,
+    "first_k_dense_replace": 1,
+}
+
 CASES: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama"},
     "llama-mqa-tied-biased": {
@@ -143,6 +160,58 @@ CASES: dict[str, dict[str, Any]] = {
         "routed_scaling_factor": 1.7,
         "use_qk_norm": True,
         "head_dim": 16,
+    },
+    "phimoe": {
+        "model_type": "phimoe",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+        "router_jitter_noise": 0.2,  # far more than in use, so that several experts come near
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "rope_scaling": {
+            **_LONGROPE,
+            # one set: transformers 5 keeps the short factors in long sequences, unlike the checkpoint's own code
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "long_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+            "short_mscale": 1.2,
+            "long_mscale": 1.4,
+            "original_max_position_embeddings": 64,
+        },
+    },
+    "deepseek_v2-lite": {
+        **_LATENT,
+        "model_type": "deepseek_v2",
+        "q_lora_rank": None,
+        "n_routed_experts": 6,
+        "num_experts_per_tok": 2,
+        "routed_scaling_factor": 1.3,
+        "rope_scaling": _YARN_BY_MAGNITUDE,
+    },
+    "deepseek_v2": {
+        **_LATENT,
+        "model_type": "deepseek_v2",
+        "q_lora_rank": 40,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_shared_experts": 1,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 4.0,
+    },
+    "deepseek_v3": {
+        **_LATENT,
+        "model_type": "deepseek_v3",
+        "q_lora_rank": 40,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_shared_experts": 1,
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 2.5,
+        "rope_scaling": {**_YARN_BY_MAGNITUDE, "mscale": 1.0, "mscale_all_dim": 1.0},
+        "attention_bias": True,
+        "num_mtp_layers": 0,
     },
 }
 

@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, dict[str, str]] = {
         "quantized_linear": f"{_HOME}.quantized_gemm:results",
         "experts_mlp": f"{_HOME}.gpu_experts:results",
         "attention": f"{_HOME}.gpu_attention:results",
+        "latent_attention": f"{_HOME}.gpu_latent:results",
         "norm": f"{_HOME}.gpu_rows:norm_results",
         "heads": f"{_HOME}.gpu_rows:heads_results",
         "activation": f"{_HOME}.gpu_rows:activation_results",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.matrix import MatrixSpec
 
@@ -50,7 +51,7 @@ class Weight(nn.Module, ABC):
     def rows(self, ids: Tensor) -> Tensor:
         """The rows `ids` themselves, dense: what an embedding looks up."""
 
-    def stack(self) -> Tensor | QuantizedMatrix:
+    def stack(self) -> Tensor | QuantizedMatrix | PackedLinear:
         """All of it, as ops multiply by the matrices of experts."""
         raise NotImplementedError(f"{type(self).__name__} holds no experts")  # abstract
 

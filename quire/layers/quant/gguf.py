@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.matrix_buffers import MatrixBuffers
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense, place
@@ -117,4 +118,6 @@ class GgufMethod(LinearMethod):
         self._in_planes = in_planes
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
+        if matrix.plain:
+            return DenseMethod(self._dtype).create(matrix, device, pinned=pinned)
         return GgufWeight(matrix, self._dtype, device, pinned, self._in_planes)

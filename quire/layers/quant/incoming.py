@@ -19,7 +19,7 @@ from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors
 from quire.ops.cut_matrix import cut_rows
 from quire.ops.quantized_matrix import QuantizedMatrix
-from quire.spec.layout import GroupedRows, PairedRows
+from quire.spec.layout import RowOrder
 from quire.spec.matrix import Part
 from quire.spec.quantization import Method, WeightScheme
 
@@ -66,6 +66,7 @@ class IncomingPart:
             )
         if matrix.activations == "one scale":
             matrix = replace(matrix, input_scale=tensors.get("input_scale", torch.ones(())).float().max())
-        if isinstance(part.layout, PairedRows | GroupedRows):
+        # a plain weight comes as quire holds it; one that a checkpoint holds in codes, as its file has it
+        if isinstance(part.layout, RowOrder) and self._scheme.method != "online":
             matrix = cut_rows(matrix, torch.tensor(part.layout.source_rows(), device=matrix.values.device))
         return matrix

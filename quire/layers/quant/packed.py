@@ -44,6 +44,9 @@ class PackedWeight(Weight):
     def rows(self, ids: Tensor) -> Tensor:
         return self.packed.lookup(ids)
 
+    def stack(self) -> PackedLinear:
+        return self.packed
+
     @property
     def packed(self) -> PackedLinear:
         assert self._packed is not None, f"{self._matrix.name} was not loaded"

@@ -139,7 +139,7 @@ class QuantizedMethod(LinearMethod):
         batch_invariant: bool = False,
     ) -> None:
         """`schemes` by the names of parts; expanded, weights are held in `dtype`. Those of experts always are on GPUs,
-        whose kernels multiply by no others.
+        whose kernels multiply by no others, and those that a spec wants plain are everywhere.
         """
         self._schemes = schemes
         self._dtype = dtype
@@ -156,6 +156,6 @@ class QuantizedMethod(LinearMethod):
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand or (matrix.experts > 1 and (pinned or device.type == "cuda")),
+            expand=self._expand or matrix.plain or (matrix.experts > 1 and (pinned or device.type == "cuda")),
             batch_invariant=self._batch_invariant,
         )

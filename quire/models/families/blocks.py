@@ -104,6 +104,11 @@ def self_attention(
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
     """`out` is what the matrix is called that it ends with; that one's are `bias` and `layout`."""
+    if dims.fields.has("kv_lora_rank"):
+        raise CheckpointError(
+            f"{dims.source} describes {dims.architecture} with latent attention (MLA), which quire runs of DeepSeek V2 "
+            "and V3, and by its own modules alone (--model-impl quire)."
+        )
     projected = projection(dims, layer, out, "out", dims.num_heads * dims.head_dim, bias=bias, layout=layout)
     heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
     usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
@@ -284,6 +289,7 @@ def decoder(
     *,
     embedding: EmbeddingSpec | None = None,
     head_name: str = "lm_head",
+    head_bias: bool = False,
     ropes: tuple[RopeSpec, ...] | None = None,
     unused: tuple[str, ...] = (),
     **given: Any,
@@ -294,7 +300,8 @@ def decoder(
     score = classifier(dims, "score", "last", width=width, role="score", bias=False)
     has_head = score is None and not _ends_at_hidden_states(dims.architecture)
     tied = dims.fields.flag("tie_word_embeddings", False)
-    head = MatrixSpec((Part(head_name, "head", dims.vocab_size),), width, "rows") if has_head and not tied else None
+    parts = (Part(head_name, "head", dims.vocab_size),)
+    head = MatrixSpec(parts, width, "rows", head_bias) if has_head and not tied else None
     return model(
         dims,
         layer,
@@ -303,7 +310,7 @@ def decoder(
         tied=has_head and tied,
         ropes=(read_rope(dims.fields.values, dims.head_dim),) if ropes is None else ropes,
         classifier=score,
-        unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.weight",)), *unused),
+        unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.(weight|bias)",)), *unused),
         **{"norm": norm(dims, "model.norm", "output_norm"), **given},
     )
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, StackedRows, Transposed
+from quire.spec.layout import AsStored, Layout, MinusOne, StackedRows, Transposed, TransposedHeads
 
 
 def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
@@ -21,6 +21,8 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return replace(stored, kind="float32", data=_values(stored) - 1)
         case StackedRows():
             return _unstacked(stored, layout)
+        case TransposedHeads():
+            return _turned_heads(stored)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -34,6 +36,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.t()
         case MinusOne():
             return values + 1
+        case TransposedHeads():
+            return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
@@ -59,6 +63,16 @@ def _transposed(stored: StoredTensor) -> StoredTensor:
     packed = stored.is_quantized
     data = _values(stored) if packed else stored.data
     return replace(stored, kind="float32" if packed else stored.kind, shape=stored.shape[::-1], data=data.t())
+
+
+def _turned_heads(stored: StoredTensor) -> StoredTensor:
+    """As a transposed matrix, head by head."""
+    heads, columns, rows = stored.shape
+    data = _values(stored) if stored.is_quantized else stored.data
+    turned = data.view(stored.shape).transpose(1, 2).reshape(heads * rows, columns)
+    return replace(
+        stored, kind="float32" if stored.is_quantized else stored.kind, shape=(heads * rows, columns), data=turned
+    )
 
 
 def _values(stored: StoredTensor) -> Tensor:

@@ -72,6 +72,8 @@ class Program:
     def __init__(self, bytes_per_row: int) -> None: ...
     def add(self, a: Place, b: Place, to: Place, columns: int) -> None: ...
     def scale(self, from_: Place, to: Place, columns: int, factor: float) -> None: ...
+    def scale_row(self, from_: Place, factor: Place, to: Place, columns: int) -> None: ...
+    def sigmoid(self, from_: Place, to: Place, columns: int) -> None: ...
     def rms_norm(
         self,
         from_: Place,
@@ -99,6 +101,34 @@ class Program:
     def write_kv(self, key: Place, value: Place, cache: PagedCache, slots: int) -> None: ...
     def pack(self, from_: Place, to: Place, columns: int, layout: int) -> None: ...
     def linear(self, matrix: Matrix, from_: Place, to: Place) -> None: ...
+    def route(
+        self,
+        logits: Place,
+        ids: Place,
+        factors: Place,
+        correction: int,
+        num_experts: int,
+        top_k: int,
+        scores: int,
+        renormalize: bool,
+        scale: float,
+        nearness: float,
+        groups: int,
+        top_groups: int,
+        counted: int,
+    ) -> None: ...
+    def experts(
+        self,
+        up: Sequence[Matrix],
+        down: Sequence[Matrix],
+        x: Place,
+        ids: Place,
+        hidden: int,
+        size: int,
+        top_k: int,
+        activation: int,
+    ) -> None: ...
+    def sum_experts(self, factors: Place, to: Place, top_k: int, columns: int) -> None: ...
     def attention(
         self,
         query: Place,

@@ -56,6 +56,15 @@ class PackedLinear:
         return output
 
     @property
+    def columns(self) -> int:
+        return self._columns
+
+    @property
+    def matrices(self) -> tuple[PackedMatrix, ...]:
+        """One below the other."""
+        return self._matrices
+
+    @property
     def only(self) -> PackedMatrix:
         """The one matrix it is, where rows are looked up."""
         (matrix,) = self._matrices

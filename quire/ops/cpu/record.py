@@ -5,11 +5,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quire.core.routing import Routing
+from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
+SCORES = {"softmax": 0, "sigmoid": 1, "sparsemixer": 2}
+PANEL = 16
+"""Rows of a matrix that the core computes together; those of an expert are so many, or several times that."""
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
@@ -117,6 +122,47 @@ def paged_attention(
         lengths=tape.input(lengths),
         count=tape.input(TapeInput("num_sequences")),
     )
+    return result
+
+
+def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> tuple[Value, Value]:
+    if routing.scores not in SCORES:
+        raise NotRecordable(f"routing by {routing.scores}")
+    tape = logits.tape
+    ids, weights = tape.value(routing.top_k), tape.value(routing.top_k)
+    given: dict[str, Any] = {"correction": 0} if correction is None else {"weights": {"correction": correction}}
+    tape.record(
+        "route",
+        (logits, ids),
+        weights,
+        logits=logits,
+        ids=ids,
+        factors=weights,
+        num_experts=logits.width,
+        top_k=routing.top_k,
+        scores=SCORES[routing.scores],
+        renormalize=routing.renormalize,
+        scale=routing.scale,
+        nearness=routing.nearness,
+        groups=routing.groups,
+        top_groups=routing.top_groups,
+        counted=1 if routing.group_score == "largest" else 2,
+        **given,
+    )
+    return ids, weights
+
+
+def experts_mlp(x: Value, ids: Value, weights: Value, up: PackedLinear, down: PackedLinear, activation: str) -> Value:
+    if activation not in ACTIVATIONS:
+        raise NotRecordable(f"the activation {activation}")
+    tape, size = x.tape, down.columns
+    if size % PANEL or x.width % PANEL:
+        raise NotRecordable(f"experts of {size} between rows of {x.width}, which are not whole panels of {PANEL}")
+    given: dict[str, Any] = {"x": x, "ids": ids, "hidden": x.width, "size": size, "activation": ACTIVATIONS[activation]}
+    stacks = {"up": up.matrices, "down": down.matrices}
+    tape.record("experts", (x, ids), None, together=True, stacks=stacks, top_k=ids.width, **given)
+    result = tape.value(*x.dims)
+    tape.record("sum_experts", (weights,), result, factors=weights, to=result, top_k=ids.width, columns=x.width)
     return result
 
 

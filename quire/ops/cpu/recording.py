@@ -40,6 +40,8 @@ class Operation(msgspec.Struct, frozen=True, array_like=True):
     """Arguments that are addresses of float32 vectors, by their number among the recording's."""
     matrix: int | None = None
     cache: int | None = None
+    stacks: dict[str, list[int]] = {}
+    """Arguments that are several matrices, one below the other."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -88,6 +90,8 @@ def link(recording: Recording, memory: Memory, owners: object) -> LinkedProgram:
         arguments |= {name: memory.weights[number] for name, number in operation.weights.items()}
         if operation.matrix is not None:
             arguments["matrix"] = memory.matrices[operation.matrix]
+        for name, numbers in operation.stacks.items():
+            arguments[name] = [memory.matrices[number] for number in numbers]
         if operation.cache is not None:
             arguments["cache"] = memory.caches[operation.cache]
         getattr(program, operation.name)(**arguments)

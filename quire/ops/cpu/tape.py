@@ -97,7 +97,19 @@ class Value:
         self.tape.record("add", (self, other), result, a=self, b=other, to=result, columns=self.width)
         return result
 
+    def sigmoid(self) -> "Value":
+        result = self.tape.value(*self.dims)
+        self.tape.record("sigmoid", (self,), result, from_=self, to=result, columns=self.width)
+        return result
+
     def __mul__(self, factor: object) -> "Value":
+        """By a number, or each row by one of its own."""
+        if isinstance(factor, Value) and 1 in (self.width, factor.width):
+            scaled, factor = (self, factor) if factor.width == 1 else (factor, self)
+            result = self.tape.value(*scaled.dims)
+            given: dict[str, Any] = {"from_": scaled, "factor": factor, "to": result, "columns": scaled.width}
+            self.tape.record("scale_row", (scaled, factor), result, **given)
+            return result
         if not isinstance(factor, (int, float)):
             raise NotRecordable(f"the product of {self.shape} and {getattr(factor, 'shape', type(factor).__name__)}")
         result = self.tape.value(*self.dims)
@@ -114,6 +126,7 @@ class _Operation:
     weights: dict[str, int]
     matrix: int | None
     cache: int | None
+    stacks: dict[str, list[int]]
 
 
 class References:
@@ -172,28 +185,33 @@ class Tape:
         self,
         name: str,
         reads: Sequence[Value],
-        writes: Value,
+        writes: Value | None,
         *,
         together: bool = False,
         weights: Mapping[str, Tensor] | None = None,
         matrix: PackedMatrix | None = None,
         cache: tuple[Tensor, Tensor] | None = None,
+        stacks: Mapping[str, Sequence[PackedMatrix]] | None = None,
         **given: Any,
     ) -> None:
         """Add one operation. Those that are not `together` work on rows, and share a step with their neighbours.
 
-        `weights` are float32 vectors by argument, `cache` are keys and values; the program holds on to all of them.
+        `weights` are float32 vectors by argument, `cache` are keys and values, `stacks` are matrices one below the
+        other; the program holds on to all of them. One that writes nothing leaves its results in the core's own memory.
         """
         if together or not self._in_rows:
             self._step += 1
         self._in_rows = not together
-        for value in (*reads, writes):
+        for value in (*reads, *(() if writes is None else (writes,))):
             value.register.used_at(self._step)
         known = self._references
         numbers = {argument: _number_in(known.weights, weight) for argument, weight in (weights or {}).items()}
         matrix_number = None if matrix is None else _number_in(known.matrices, matrix)
         cache_number = None if cache is None else _number_in(known.caches, cache)
-        self._operations.append(_Operation(name, given, numbers, matrix_number, cache_number))
+        stacked = {
+            argument: [_number_in(known.matrices, each) for each in stack] for argument, stack in (stacks or {}).items()
+        }
+        self._operations.append(_Operation(name, given, numbers, matrix_number, cache_number, stacked))
 
     def packed(self, x: Value, layout: int, is_dense: bool) -> Value:
         """`x` as a matrix of this layout wants it; made once for all matrices that want the same."""
@@ -214,7 +232,7 @@ class Tape:
             Operation(
                 each.name,
                 {name: _argument(value) for name, value in each.arguments.items()},
-                *(each.weights, each.matrix, each.cache),
+                *(each.weights, each.matrix, each.cache, each.stacks),
             )
             for each in self._operations
         ]

@@ -32,7 +32,7 @@ def paged_attention(
         offset = first_key // block_size * block_size
         key = read_blocks(keys, blocks, key_scale)[first_key - offset : length - offset]
         value = read_blocks(values, blocks, value_scale)[first_key - offset : length - offset]
-        mask = _mask(first_query, length, first_key, window, query.device)
+        mask = causal_mask(first_query, length, first_key, window, query.device)
         output[begin:end] = attend(query[begin:end], key, value, mask, scale, softcap)
     return output
 
@@ -47,6 +47,7 @@ def attend(
     bias: Tensor | None = None,
 ) -> Tensor:
     """softmax(cap(query · key * scale) + bias) · value in float32; several query heads share a KV head in order.
+    Values may be of another size than keys.
 
     mask: [queries, keys]; bias: [heads, queries, keys].
     """
@@ -64,11 +65,13 @@ def attend(
         scores = scores.view(num_kv_heads, -1, num_queries, key.shape[0]).masked_fill(~mask, float("-inf"))
         scores = scores.view(num_kv_heads, -1, key.shape[0])
     mixed = torch.softmax(scores, dim=-1) @ value.float().permute(1, 0, 2)
-    mixed = mixed.view(num_kv_heads, num_heads // num_kv_heads, num_queries, head_dim)
-    return mixed.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim).to(query.dtype)
+    mixed = mixed.view(num_kv_heads, num_heads // num_kv_heads, num_queries, -1)
+    return mixed.permute(2, 0, 1, 3).reshape(num_queries, num_heads, -1).to(query.dtype)
 
 
-def _mask(first_query: int, length: int, first_key: int, window: int | None, device: torch.device) -> Tensor | None:
+def causal_mask(
+    first_query: int, length: int, first_key: int, window: int | None, device: torch.device
+) -> Tensor | None:
     """[queries, keys]: what each query may see; None when that is everything."""
     if length - first_query == 1:
         return None  # a decode sees all that was gathered for it

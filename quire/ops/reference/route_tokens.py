@@ -12,6 +12,8 @@ _TINIEST = 1e-20
 def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
     """In float32; of equal scores the expert with the lower number is the better one."""
     values = logits.float()
+    if routing.scores == "sparsemixer":
+        return _sparsemixer(values, routing)
     scores = values.softmax(dim=-1) if routing.scores == "softmax" else values.sigmoid()
     ranked = scores if correction is None else scores + correction
     if routing.groups > 1:
@@ -21,6 +23,19 @@ def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) ->
     if routing.renormalize:
         weights = weights / (weights.sum(dim=-1, keepdim=True) + _TINIEST)
     return ids, weights * routing.scale
+
+
+def _sparsemixer(logits: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
+    """One expert after the other; a chosen one no longer competes."""
+    left, ids, weights = logits, [], []
+    for _ in range(routing.top_k):
+        best = _best(left, 1)
+        largest = left.gather(-1, best)
+        is_far = (largest - logits) / logits.abs().maximum(largest) > routing.nearness
+        ids.append(best)
+        weights.append(left.masked_fill(is_far, -torch.inf).softmax(dim=-1).gather(-1, best))
+        left = left.scatter(-1, best, -torch.inf)
+    return torch.cat(ids, dim=-1), torch.cat(weights, dim=-1) * routing.scale
 
 
 def _in_best_groups(ranked: Tensor, routing: Routing) -> Tensor:

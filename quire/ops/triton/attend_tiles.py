@@ -24,6 +24,7 @@ from quire.ops.triton.attend_keys import (
     scaled_exponents,
 )
 from quire.ops.triton.card import Card, card_of, fitting_positions
+from quire.ops.triton.find_tile import find_tile
 from quire.ops.triton.staged import launch_staged
 
 
@@ -86,22 +87,10 @@ def attend_tiles_kernel(
 ):
     """softmax(query · keys) · values, for the query rows of one tile and one KV head."""
     tile_tokens: tl.constexpr = num_rows // group
-    searched: tl.constexpr = 128
     # the last tokens of a prompt see the most: begin with them, so that what runs last is short
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     kv_head = tl.program_id(1)
-
-    # Tiles of sequence i begin with number starts[i] // tile_tokens + i, which leaves room for all and grows with i.
-    # Those that begin at or before this one are counted: a few loads at once, where a search would wait for each.
-    sequence = -1
-    for place in range(0, num_sequences, searched):
-        sequences = place + tl.arange(0, searched)
-        starts = tl.load(starts_at + sequences, mask=sequences < num_sequences, other=0).to(tl.int32)
-        begins_before = (starts // tile_tokens + sequences <= tile) & (sequences < num_sequences)
-        sequence += tl.sum(begins_before.to(tl.int32), 0)
-    start = tl.load(starts_at + sequence)
-    num_new = (tl.load(starts_at + sequence + 1) - start).to(tl.int32)
-    first_token = (tile - start.to(tl.int32) // tile_tokens - sequence) * tile_tokens
+    sequence, start, num_new, first_token = find_tile(tile, starts_at, num_sequences, tile_tokens)
     if first_token >= num_new:
         return
 

@@ -28,11 +28,12 @@ def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) ->
             ids,
             weights,
             routing.scale,
+            routing.nearness,
             experts=experts,
             top_k=routing.top_k,
             places=triton.next_power_of_2(routing.top_k),
-            softmax=routing.scores == "softmax",
-            renormalize=routing.renormalize,
+            kind=routing.scores,
+            renormalize=routing.renormalize and routing.scores != "sparsemixer",
             block=block,
             num_warps=max(1, min(4, block // _ELEMENTS_PER_WARP)),
             **overlap(logits),
@@ -47,10 +48,11 @@ def _route(
     ids_at,
     weights_at,
     scale,
+    nearness,
     experts: tl.constexpr,
     top_k: tl.constexpr,
     places: tl.constexpr,
-    softmax: tl.constexpr,
+    kind: tl.constexpr,
     renormalize: tl.constexpr,
     block: tl.constexpr,
     overlapped: tl.constexpr,
@@ -61,7 +63,9 @@ def _route(
     expert = tl.arange(0, block)
     within = expert < experts
     logits = tl.load(logits_at + token * experts + expert, mask=within, other=float("-inf")).to(tl.float32)
-    if softmax:
+    if kind == "sparsemixer":
+        scores = logits
+    elif kind == "softmax":
         shares = tl.exp(logits - tl.max(logits, axis=0))
         scores = shares / tl.sum(shares, axis=0)
     else:
@@ -75,7 +79,13 @@ def _route(
     weights = tl.zeros([places], tl.float32)
     for rank in tl.static_range(top_k):
         best = tl.argmax(ranked, axis=0)
-        weight = tl.sum(tl.where(expert == best, scores, 0.0), axis=0)
+        if kind == "sparsemixer":
+            largest = tl.max(ranked, axis=0)
+            given = tl.where(within, logits, 1.0)  # beyond the last expert anything that can be divided by
+            is_far = (largest - given) / tl.maximum(tl.abs(given), largest) > nearness
+            weight = 1.0 / tl.sum(tl.where(is_far, 0.0, tl.exp(ranked - largest)), axis=0)
+        else:
+            weight = tl.sum(tl.where(expert == best, scores, 0.0), axis=0)
         chosen = tl.where(place == rank, best, chosen)
         weights = tl.where(place == rank, weight, weights)
         ranked = tl.where(expert == best, float("-inf"), ranked)

@@ -47,6 +47,28 @@ _LAYER: dict[str, Any] = {**_USUAL, "layer_norm_eps": 1e-3}
 _FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_embeddings": 2048}
 _COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
 _EXPERTS: dict[str, Any] = {**_RMS, "num_experts_per_tok": 2, "tie_word_embeddings": False}
+_LATENT: dict[str, Any] = {
+    **_EXPERTS,
+    "rms_norm_eps": 1e-6,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 64,
+    "q_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 1,
+}
+_GROUPS: dict[str, Any] = {"n_routed_experts": 6, "n_group": 3, "topk_group": 2}
+_V2_GROUPS: dict[str, Any] = {**_GROUPS, "topk_method": "group_limited_greedy"}
+_YARN: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 50_000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.7,
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -102,6 +124,16 @@ MODELS: dict[str, Original] = {
         {**_EXPERTS, "num_experts": 6, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
     ),
     "olmoe": Original("olmoe", "Olmoe", {**_EXPERTS, "num_experts": 3}),
+    "phimoe": Original(
+        "phimoe", "Phimoe", {**_EXPERTS, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}
+    ),
+    "deepseek2-lite": Original(
+        "deepseek2",
+        "DeepseekV2",
+        {**_LATENT, "q_lora_rank": None, "n_routed_experts": 4, "routed_scaling_factor": 1.5, "n_shared_experts": 2},
+    ),
+    "deepseek2": Original("deepseek2", "DeepseekV2", {**_LATENT, **_V2_GROUPS, "rope_parameters": _YARN}),
+    "deepseek2-v3": Original("deepseek2", "DeepseekV3", {**_LATENT, **_GROUPS, "num_mtp_layers": 0}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
@@ -168,9 +200,10 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     """The model as a GGUF file with matrices of this type."""
     writer = gguf.GGUFWriter(path, MODELS[name].architecture)
     write_metadata(writer, MODELS[name].architecture, model.config)
-    for gguf_name, values in converted(MODELS[name].architecture, model):
-        # norms stay plain, even those that have a row for each head
-        number = gguf.GGMLQuantizationType["F32" if values.dim() == 1 or "norm" in gguf_name else kind]
+    for gguf_name, values in converted(MODELS[name].architecture, model, kind):
+        # norms stay plain, even those that have a row for each head; what is transposed has other blocks
+        is_plain = values.dim() == 1 or "norm" in gguf_name or "attn_k_b" in gguf_name
+        number = gguf.GGMLQuantizationType["F32" if is_plain else kind]
         writer.add_tensor(gguf_name, quants.quantize(np.ascontiguousarray(values.numpy()), number), raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -179,18 +212,38 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     return path
 
 
-def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
+def converted(architecture: str, model: Any, kind: str = "F32") -> Iterator[tuple[str, Tensor]]:
     """Tensors under GGUF names and in GGUF layout."""
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, values in stacked(weights(model)).items():
+    for hf_name, values in split_latents(model, stacked(weights(model)), kind).items():
         if hf_name in _NOT_CONVERTED:
             continue
         # the converter merges Mixtral's experts under names of its own
         known = re.sub(r"model\.(.*)block_sparse_moe\.experts", r"\1feed_forward.experts", hf_name)
+        known = known.replace("e_score_correction_bias", "e_score_correction.bias")
         gguf_name = names.get_name(known, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
         yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
+
+
+def split_latents(model: Any, tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """What newer converters make of keys and values in latent attention; older ones leave them together.
+
+    Keys stay plain, as what their type leaves of them before they are transposed.
+    """
+    if model.config.model_type != "deepseek_v3":
+        return tensors
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        if not name.endswith("kv_b_proj.weight"):
+            found[name] = values
+            continue
+        heads = rounded(values, kind).view(model.config.num_attention_heads, -1, values.shape[1])
+        keys, rest = heads.split((model.config.qk_nope_head_dim, model.config.v_head_dim), dim=1)
+        found[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2)
+        found[name.replace("kv_b_proj", "v_b_proj")] = rest
+    return found
 
 
 def _laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:

@@ -21,6 +21,8 @@ def write_metadata(writer: gguf.GGUFWriter, architecture: str, config: Any) -> N
     _write_heads(writer, architecture, config)
     _write_scales(writer, architecture, config)
     _write_experts(writer, config)
+    if architecture == "deepseek2":
+        _write_latents(writer, config)
     for role in ("bos", "eos", "pad"):
         token = getattr(config, f"{role}_token_id", None)
         if token is not None:
@@ -61,7 +63,7 @@ def _write_rope(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None
 def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:
     if architecture == "falcon":
         writer.add_head_count_kv(config.num_kv_heads)
-    elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert"):
+    elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert", "deepseek2"):
         writer.add_head_count_kv(config.num_key_value_heads)
     if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3"):
         writer.add_key_length(config.head_dim)
@@ -71,13 +73,44 @@ def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> Non
 
 
 def _write_experts(writer: gguf.GGUFWriter, config: Any) -> None:
-    count = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    count = next((getattr(config, name) for name in names if getattr(config, name, None)), None)
     if count is None:
         return
     writer.add_expert_count(count)
     writer.add_expert_used_count(config.num_experts_per_tok)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
+def _write_latents(writer: gguf.GGUFWriter, config: Any) -> None:
+    """Of V3 as newer converters do, which call the latent a head; of V2 as older ones did."""
+    is_v3 = config.model_type == "deepseek_v3"
+    key, value = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
+    if is_v3:
+        writer.add_key_length_mla(key)
+        writer.add_value_length_mla(value)
+        key, value = config.kv_lora_rank + config.qk_rope_head_dim, config.kv_lora_rank
+    writer.add_key_length(key)
+    writer.add_value_length(value)
+    writer.add_head_count_kv(1 if is_v3 else config.num_attention_heads)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    if config.rope_parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(config.rope_parameters["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(0.1 * config.rope_parameters["mscale_all_dim"])
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(is_v3)
+    if config.n_group is not None:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if is_v3 else gguf.ExpertGatingFuncType.SOFTMAX)
 
 
 def _write_scales(writer: gguf.GGUFWriter, architecture: str, config: Any) -> None:

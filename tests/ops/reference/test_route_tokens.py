@@ -1,5 +1,7 @@
 """Which experts tokens go to, by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -37,6 +39,15 @@ def test_groups_come_before_experts(score: str, chosen: list[int]) -> None:
 def test_scores_of_zero_do_not_divide_by_zero() -> None:
     _, weights = route_tokens(torch.full((1, 4), -200.0), None, Routing(2, "sigmoid"))
     assert weights.tolist() == [[0.0, 0.0]]
+
+
+def test_sparsemixer_shares_among_those_that_come_near() -> None:
+    logits = torch.tensor([[4.0, 3.9, 1.0, -8.0], [-1.0, -4.0, -1.01, -2.0]])
+    ids, weights = route_tokens(logits, None, Routing(2, "sparsemixer", nearness=0.05))
+    assert ids.tolist() == [[0, 1], [0, 2]]
+    first = 1 / (1 + math.exp(-0.1))
+    second = 1 / (1 + math.exp(-0.01))
+    torch.testing.assert_close(weights, torch.tensor([[first, 1.0], [second, 1.0]]))
 
 
 def test_no_tokens() -> None:

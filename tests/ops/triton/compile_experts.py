@@ -64,9 +64,9 @@ def main() -> None:
         groups = {"experts": experts, "padded_experts": padded, "block_rows": 64, "block": 256, "overlapped": True}
         found[f"{experts} experts, place"] = shared_memory(_place, groups)
         route = {"experts": experts, "top_k": top_k, "places": top_k, "block": padded, "overlapped": True}
-        softmax = route | {"softmax": True, "renormalize": True, "correction_at": None}
+        softmax = route | {"kind": "softmax", "renormalize": True, "correction_at": None}
         found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
-        sigmoid = route | {"softmax": False, "renormalize": False}
+        sigmoid = route | {"kind": "sigmoid", "renormalize": False}
         found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
     print(json.dumps(found))
 

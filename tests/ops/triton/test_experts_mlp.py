@@ -93,7 +93,7 @@ def test_a_token_alone_and_among_others() -> None:
         assert torch.equal(experts_mlp(x[part], ids[part], weights[part], *matrices, "silu"), expected[part])
 
 
-@pytest.mark.parametrize("scores", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("scores", ["softmax", "sigmoid", "sparsemixer"])
 @pytest.mark.parametrize("renormalize", [True, False])
 @pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (60, 4), (128, 8), (5, 5)])
 @pytest.mark.parametrize("corrected", [True, False])
@@ -102,8 +102,9 @@ def test_routes(scores: str, renormalize: bool, experts: int, top_k: int, correc
 
     random = torch.Generator().manual_seed(experts)
     logits = torch.randn(9, experts, generator=random).to(DEVICE)
-    correction = torch.randn(experts, generator=random).to(DEVICE) if corrected else None
-    routing = Routing(top_k, scores, renormalize, scale=1.5)  # type: ignore[arg-type]
+    has_correction = corrected and scores != "sparsemixer"
+    correction = torch.randn(experts, generator=random).to(DEVICE) if has_correction else None
+    routing = Routing(top_k, scores, renormalize, scale=1.5, nearness=0.7)  # type: ignore[arg-type]
     ids, weights = route_tokens(logits, correction, routing)
     expected_ids, expected_weights = reference_route(logits, correction, routing)
     assert torch.equal(ids, expected_ids)

@@ -15,6 +15,7 @@
 
 #include "angles.hpp"
 #include "attention.hpp"
+#include "experts.hpp"
 #include "isa.hpp"
 #include "operations.hpp"
 #include "packing.hpp"
@@ -151,11 +152,22 @@ PagedCache paged_cache(int type, uintptr_t keys, uintptr_t values, int64_t block
     return {static_cast<KVType>(type), pointer<uint8_t>(keys), pointer<uint8_t>(values), block_size, kv_heads, head_dim};
 }
 
-// A program, and the plans that its attentions share.
+// A program, the plans that its attentions share, and the room that its layers of experts take turns in.
 struct RecordedProgram : Program {
     using Program::Program;
     AttentionPlans plans;
+    std::shared_ptr<ExpertRows> expert_rows = std::make_shared<ExpertRows>();
 };
+
+// Of gates of all experts and then their ups, and of their downs.
+std::shared_ptr<const ExpertStacks> expert_stacks(const std::vector<Matrix>& up, const std::vector<Matrix>& down,
+                                                  int64_t hidden, int64_t size, int64_t top_k, int activation) {
+    const std::vector<Matrix> ups = cut_stack(up, size), downs = cut_stack(down, hidden);
+    if (ups.size() != 2 * downs.size()) throw std::invalid_argument("stacks of different numbers of experts");
+    ExpertStacks stacks{{}, hidden, size, top_k, static_cast<Activation>(activation)};
+    for (size_t i = 0; i < downs.size(); i++) stacks.experts.push_back({ups[i], ups[downs.size() + i], downs[i]});
+    return std::make_shared<const ExpertStacks>(std::move(stacks));
+}
 
 // Rows [first_prompt, last_prompt) are of prompts.
 void run_program(RecordedProgram& program, Machine& machine, int64_t rows, int64_t first_prompt, int64_t last_prompt,
@@ -237,6 +249,12 @@ NB_MODULE(_core, m) {
         .def("scale", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, float factor) {
             self.add(std::make_unique<Scale>(place(from), place(to), columns, factor));
         }, "from_"_a, "to"_a, "columns"_a, "factor"_a)
+        .def("scale_row", [](RecordedProgram& self, const Spot& from, const Spot& factor, const Spot& to, int64_t columns) {
+            self.add(std::make_unique<ScaleRow>(place(from), place(factor), place(to), columns));
+        }, "from_"_a, "factor"_a, "to"_a, "columns"_a)
+        .def("sigmoid", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns) {
+            self.add(std::make_unique<Sigmoid>(place(from), place(to), columns));
+        }, "from_"_a, "to"_a, "columns"_a)
         .def("rms_norm", [](RecordedProgram& self, const Spot& from, const Spot& to, uintptr_t weight, int64_t columns,
                             int64_t count, int64_t weight_stride, float eps, float offset) {
             self.add(std::make_unique<RmsNorm>(place(from), place(to), pointer<const float>(weight),
@@ -264,6 +282,23 @@ NB_MODULE(_core, m) {
         .def("linear", [](RecordedProgram& self, const Matrix& matrix, const Spot& from, const Spot& to) {
             self.add(std::make_unique<Linear>(std::make_shared<const Matrix>(matrix), place(from), place(to)));
         }, "matrix"_a, "from_"_a, "to"_a)
+        .def("route", [](RecordedProgram& self, const Spot& logits, const Spot& ids, const Spot& factors,
+                         uintptr_t correction, int64_t num_experts, int64_t top_k, int scores, bool renormalize,
+                         float scale, float nearness, int64_t groups, int64_t top_groups, int64_t counted) {
+            const Routing routing{num_experts, top_k,      static_cast<Scores>(scores), renormalize, scale, groups,
+                                  top_groups,  nearness,   counted};
+            self.add(std::make_unique<Route>(place(logits), place(ids), place(factors),
+                                             pointer<const float>(correction), routing));
+        }, "logits"_a, "ids"_a, "factors"_a, "correction"_a, "num_experts"_a, "top_k"_a, "scores"_a, "renormalize"_a,
+           "scale"_a, "nearness"_a, "groups"_a, "top_groups"_a, "counted"_a)
+        .def("experts", [](RecordedProgram& self, const std::vector<Matrix>& up, const std::vector<Matrix>& down,
+                           const Spot& x, const Spot& ids, int64_t hidden, int64_t size, int64_t top_k, int activation) {
+            add_experts(self, self.expert_rows, expert_stacks(up, down, hidden, size, top_k, activation), place(x),
+                        place(ids));
+        }, "up"_a, "down"_a, "x"_a, "ids"_a, "hidden"_a, "size"_a, "top_k"_a, "activation"_a)
+        .def("sum_experts", [](RecordedProgram& self, const Spot& factors, const Spot& to, int64_t top_k, int64_t columns) {
+            self.add(std::make_unique<SumExperts>(self.expert_rows, place(factors), place(to), top_k, columns));
+        }, "factors"_a, "to"_a, "top_k"_a, "columns"_a)
         .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
                              float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
             const SequenceInputs sequences{tables, starts, lengths, count};

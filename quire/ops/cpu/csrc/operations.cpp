@@ -1,6 +1,7 @@
 #include "operations.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace quire {
@@ -15,6 +16,19 @@ void Scale::run(const Run& run, int64_t row) const {
     const float* x = run.floats(from, row);
     float* out = run.floats(to, row);
     for (int64_t i = 0; i < columns; i++) out[i] = x[i] * factor;
+}
+
+void ScaleRow::run(const Run& run, int64_t row) const {
+    const float* x = run.floats(from, row);
+    const float by = *run.floats(factor, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < columns; i++) out[i] = x[i] * by;
+}
+
+void Sigmoid::run(const Run& run, int64_t row) const {
+    const float* x = run.floats(from, row);
+    float* out = run.floats(to, row);
+    for (int64_t i = 0; i < columns; i++) out[i] = 1.0f / (1.0f + std::exp(-x[i]));
 }
 
 void RmsNorm::run(const Run& run, int64_t row) const {

@@ -25,6 +25,21 @@ struct Scale final : RowOperation {
     const float factor;
 };
 
+// Each row times a number of its own.
+struct ScaleRow final : RowOperation {
+    ScaleRow(Place from, Place factor, Place to, int64_t columns) : from(from), factor(factor), to(to), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, factor, to;
+    const int64_t columns;
+};
+
+struct Sigmoid final : RowOperation {
+    Sigmoid(Place from, Place to, int64_t columns) : from(from), to(to), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place from, to;
+    const int64_t columns;
+};
+
 // What a norm works on: `count` vectors of `columns`, one behind the other, each normed on its own. From the weights of
 // one vector to those of the next it is `weight_stride`: 0 where all have the same.
 struct NormedVectors {
