@@ -71,7 +71,7 @@ def test_every_kind_of_request_is_answered_as_without(path: Path, compute: str, 
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
-@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma3", "llama-rope-dynamic"])
+@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma3", "llama-rope-dynamic", "deepseek_v2"])
 def test_windows_learned_positions_and_angles_that_change(name: str, prepare: Prepare, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path / name)
     asked = requests([{"temperature": 0.0}, {"temperature": 0.4}] * 3, length=90)
