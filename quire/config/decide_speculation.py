@@ -10,8 +10,15 @@ from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
 
 
-def decide_speculation(asked: SchedulerConfig, choices: list[Choice]) -> Speculation | None:
+def decide_speculation(
+    asked: SchedulerConfig, choices: list[Choice], draft: DraftPlan | None = None
+) -> Speculation | None:
     speculation = asked.speculation()
+    if speculation is not None and speculation.method == "draft_model" and draft is None:
+        raise ConfigError(
+            f"{SETTING} names a model that drafts, which this command does not look at; leave it out, and leave room "
+            "for that model's weights and KV."
+        )
     if speculation is not None:
         most = speculation.num_speculative_tokens
         reason = f"asked for; up to {most} draft{'s' * (most != 1)} of a sequence in a step, as many as pay"

@@ -87,7 +87,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
-    speculation = decide_speculation(asked.scheduler, choices)
+    speculation = decide_speculation(asked.scheduler, choices, draft)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown)

@@ -12,8 +12,15 @@ SETTING = "--speculative-config"
 MOST_DRAFTS = 32
 """Beyond this many, verifying takes longer than any chain of right drafts saves."""
 _LONGEST_LOOKUP = 32
+_MOST_REMEMBERED = 1024
+"""Answers: reading more of them takes longer than it helps."""
 _METHODS = {
     "ngram": ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"),
+    "suffix": (
+        "num_speculative_tokens",
+        "suffix_decoding_max_tree_depth",
+        "suffix_decoding_max_cached_requests",
+    ),
     "draft_model": ("num_speculative_tokens", "model"),
 }
 """By method: its keys, beside the method itself."""
@@ -31,6 +38,10 @@ class Speculation:
     draft."""
     prompt_lookup_max: int = 5
     """Occurrences of more last tokens are better, up to so many."""
+    suffix_decoding_max_tree_depth: int = 24
+    """Occurrences of more last tokens are better, up to so many."""
+    suffix_decoding_max_cached_requests: int = 64
+    """Recent answers that are looked through besides."""
     model: str = ""
     """What drafts, named as `--model` is."""
 
@@ -100,6 +111,8 @@ def _checked(asked: Speculation) -> Speculation:
         "num_speculative_tokens": (1, MOST_DRAFTS),
         "prompt_lookup_min": (1, asked.prompt_lookup_max),
         "prompt_lookup_max": (1, _LONGEST_LOOKUP),
+        "suffix_decoding_max_tree_depth": (2, _LONGEST_LOOKUP),
+        "suffix_decoding_max_cached_requests": (1, _MOST_REMEMBERED),
     }
     for key, (least, most) in bounds.items():
         value = getattr(asked, key)

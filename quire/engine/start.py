@@ -113,6 +113,10 @@ def _start_reading(
     clock: StartClock,
 ) -> StartedLoop:
     """A model that reads texts and generates none: no KV, no sampler, and whole prompts in every step."""
+    if asked.scheduler.speculative_config is not None:
+        raise ConfigError(
+            f"--speculative-config is for models that generate, and {facts.name} only reads; leave it out."
+        )
     if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
         raise CheckpointError(
             f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "

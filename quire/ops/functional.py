@@ -408,15 +408,24 @@ def accept_drafts(
 
 
 def lookup_drafts(
-    states: RowStates, rows: Tensor, ready: Tensor, may_draft: Tensor, *, fewest: int, most: int, count: int
+    states: RowStates,
+    rows: Tensor,
+    ready: Tensor,
+    may_draft: Tensor,
+    *,
+    fewest: int,
+    most: int,
+    count: int,
+    recent: Tensor | None = None,
 ) -> None:
     """Write `count` drafts behind the last token of each of `rows`, which stands where it is computed up to.
 
     They are what followed when the row's last tokens, `fewest` to `most` of them, stood there before. `ready` int64 and
     `may_draft` bool are of all rows: how many drafts were found is written to the former; rows that may not have
-    drafts find none. No row comes twice.
+    drafts find none. No row comes twice. `recent` int32 [texts, length] are texts to look in besides, each up to its
+    first -1.
     """
-    implementation("lookup_drafts", rows.device.type)(states, rows, ready, may_draft, fewest, most, count)
+    implementation("lookup_drafts", rows.device.type)(states, rows, ready, may_draft, fewest, most, count, recent)
 
 
 def adjust_logits(logits: Tensor, rows: Tensor, positions: Tensor, history: Tensor, asked: Adjustments) -> Adjusted:

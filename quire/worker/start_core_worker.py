@@ -18,10 +18,11 @@ _log = logging.getLogger(__name__)
 def start_core_worker(
     path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
 ) -> "CoreWorker | None":
-    """None where no earlier start has kept the model, or where torch is needed: to swap blocks, for a second model that
-    drafts, or for adapters."""
+    """None where no earlier start has kept the model, or where torch is needed: to swap blocks, for adapters, or for
+    drafts of another method than n-grams."""
     record = core.record()
-    if resolved.draft is not None or resolved.lora is not None:
+    drafts_by_torch = resolved.speculation is not None and resolved.speculation.method != "ngram"
+    if drafts_by_torch or resolved.lora is not None:
         return None
     if record is None or core.cache is None or core.cache.file is None or resolved.kv.num_cpu_blocks:
         return None

@@ -317,6 +317,8 @@ class Worker:
             self._readouts.release(row)
             if self._row_adapters is not None:
                 self._row_adapters.release(row)
+            if self._drafting is not None:
+                self._drafting.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)

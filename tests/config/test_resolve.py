@@ -204,6 +204,11 @@ def test_override_is_exact() -> None:
     assert resolved.limits.max_model_len == 6 * 16, "one block is kept for a copy"
 
 
+def test_a_model_that_drafts_is_counted_or_refused() -> None:
+    with pytest.raises(ConfigError, match="names a model that drafts, which this command does not look at"):
+        resolve(asked(speculative_config={"method": "draft_model", "model": "small"}), TINY, H100)
+
+
 def test_drafts_take_room_from_the_context() -> None:
     drafting = {"method": "ngram", "num_speculative_tokens": 5}
     resolved = resolve(asked(num_gpu_blocks_override=7, speculative_config=drafting), TINY, H100)

@@ -18,6 +18,11 @@ from quire.core.errors import ConfigError
         ('{"method": "ngram", "prompt_lookup_max": 1}', Speculation("ngram", 4, 1, 1)),
         ('{"method": "ngram", "prompt_lookup_min": 6}', Speculation("ngram", 4, 6, 6)),
         ('{"method": "ngram", "prompt_lookup_min": 3, "prompt_lookup_max": 4}', Speculation("ngram", 4, 3, 4)),
+        ('{"method": "suffix"}', Speculation("suffix")),
+        (
+            '{"method": "suffix", "suffix_decoding_max_tree_depth": 9}',
+            Speculation("suffix", suffix_decoding_max_tree_depth=9),
+        ),
         ('{"method": "draft_model", "model": "small"}', Speculation("draft_model", model="small")),
     ],
 )
@@ -42,6 +47,8 @@ def test_it_is_read(text: str, expected: Speculation) -> None:
         ('{"method": "ngram", "prompt_lookup_min": 4, "prompt_lookup_max": 3}', "prompt_lookup_min 4; it must be 1 to"),
         ('{"method": "ngram", "prompt_lookup_max": 99}', "must be 1 to 32"),
         ('{"method": "ngram", "model": "x"}', "'model', which the method ngram does not take"),
+        ('{"method": "suffix", "suffix_decoding_max_cached_requests": 0}', "must be 1 to 1024"),
+        ('{"method": "suffix", "suffix_decoding_min_token_prob": 0.1}', "which the method suffix does not take"),
         ('{"method": "draft_model"}', "has the method draft_model and no model"),
         ('{"method": "draft_model", "model": 7}', "model 7; it must be text"),
     ],

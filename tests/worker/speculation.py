@@ -21,6 +21,7 @@ from quire.worker.decode_graphs import DecodeGraphs
 from tests.scheduler.bookkeeping import AlwaysAll
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1}
+SUFFIX = {"method": "suffix", "num_speculative_tokens": 4}
 Answers = dict[tuple[str, int], list[int]]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from quire.core.prompt import Prompt
 from quire.core.request import Request
@@ -14,7 +15,8 @@ from quire.worker import cpu_core
 from quire.worker.core_worker import CoreWorker
 from tests.ops.cpu.machines import needs_core
 from tests.parity.tiny import make_tiny
-from tests.worker.speculation import NGRAM, as_on_a_gpu, requests, run, start
+from tests.tiny_model import make_text_model
+from tests.worker.speculation import NGRAM, SUFFIX, as_on_a_gpu, requests, run, start
 
 PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0},
@@ -69,7 +71,7 @@ def test_every_kind_of_request_is_answered_as_without(path: Path, compute: str, 
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
-@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma3", "llama-rope-dynamic"])
+@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma3", "llama-rope-dynamic", "deepseek_v2"])
 def test_windows_learned_positions_and_angles_that_change(name: str, prepare: Prepare, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path / name)
     asked = requests([{"temperature": 0.0}, {"temperature": 0.4}] * 3, length=90)
@@ -156,3 +158,32 @@ def test_beams_are_searched_token_by_token(path: Path) -> None:
         return [[list(beam.tokens) for beam in of_prompt] for of_prompt in beams]
 
     assert found(NGRAM) == found(None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["ngram", "suffix", "draft_model"])
+def test_on_a_gpu(name: str, tmp_path: Path) -> None:
+    """Graphs, two steps in flight, and sums whose order does not depend on the batch."""
+    path = make_text_model(tmp_path / "model").path
+    methods = {"ngram": NGRAM, "suffix": SUFFIX, "draft_model": {"method": "draft_model", "model": str(path)}}
+    settings = {"dtype": "float32", "cpu_threads": None, "block_size": 16, "max_num_seqs": 8, "batch_invariant": True}
+    plain = run(start(path, None, **settings), requests(PARAMS, length=60))
+    loop = start(path, methods[name], **settings)
+    assert run(loop, requests(PARAMS, length=60)) == plain
+    assert run(loop, requests(PARAMS, length=60)) == plain, "by graphs that are captured now"
+    assert loop.scheduler.drafts.accepted > 20
+
+
+@pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
+def test_what_was_said_before_is_said_again(path: Path, prepare: Prepare) -> None:
+    """The same requests once more have all their drafts from the answers of the first time."""
+    asked = requests(PARAMS[:3])
+    again = [structs.replace(request, id=f"{request.id} again") for request in asked]
+    plain = run(prepare(start(path, None, cpu_compute="exact")), [*asked, *again])
+    loop = prepare(start(path, SUFFIX, cpu_compute="exact"))
+    assert run(loop, asked) == {key: tokens for key, tokens in plain.items() if "again" not in key[0]}
+    first = loop.scheduler.drafts
+    assert run(loop, again) == {key: tokens for key, tokens in plain.items() if "again" in key[0]}
+    second = loop.scheduler.drafts - first
+    assert second.mean_accepted > 2 * first.mean_accepted
+    assert second.share_accepted > 0.5

@@ -1,4 +1,4 @@
-"""lookup_drafts on a GPU, in one launch: a program reads a row from its beginning to its end.
+"""lookup_drafts on a GPU, in one launch: a program reads a row from its beginning to its end, and recent texts too.
 
 Only places that agree so far read on, so that a row costs little more than its tokens once.
 """
@@ -22,6 +22,8 @@ def _lookup_drafts(
     ready_at,
     may_draft_at,
     last_place,
+    recent_at,
+    num_recent,
     fewest: tl.constexpr,
     most: tl.constexpr,
     count: tl.constexpr,
@@ -47,15 +49,49 @@ def _lookup_drafts(
     found = best > 0
     at = best % row_tokens
     period = last - at
+    if recent_at is not None:
+        other = tl.zeros((), tl.int64)
+        enough = tl.maximum(best // row_tokens + 1, fewest)
+        for start in range(0, tl.where(may_draft, num_recent - 1, 0), stretch):
+            place = start + tl.arange(0, stretch).to(tl.int64)
+            agrees = place < num_recent - 1
+            agree = tl.zeros((stretch,), tl.int64)
+            for back in tl.static_range(most):
+                wanted = tl.load(known_at + last - back, mask=last >= back, other=-3)
+                there = tl.load(recent_at + place - back, mask=agrees & (place >= back), other=-2)
+                agrees = agrees & (there == wanted)
+                agree += agrees.to(tl.int64)
+            follows = tl.load(recent_at + place + 1, mask=agree >= enough, other=-1) >= 0
+            score = tl.where(follows, agree * num_recent + place, 0)
+            other = tl.maximum(other, tl.max(score, axis=0))
+        is_other = other > 0
+        begin = other % num_recent + 1
+        drafts = tl.zeros((), tl.int64)
+        goes_on = is_other
+        for number in tl.static_range(count):
+            token = tl.load(recent_at + begin + number, mask=goes_on & (begin + number < num_recent), other=-1)
+            goes_on = goes_on & (token >= 0)
+            tl.store(known_at + last + 1 + number, token, mask=goes_on & (last + 1 + number < row_tokens))
+            drafts += goes_on.to(tl.int64)
+        found = found & (other == 0)
+        tl.store(ready_at + row, tl.where(is_other, drafts, tl.where(found, count, 0).to(tl.int64)))
+    else:
+        tl.store(ready_at + row, tl.where(found, count, 0).to(tl.int64))
     for number in tl.static_range(count):
         source = tl.where(found, at + 1 + number % tl.maximum(period, 1), 0)
         token = tl.load(known_at + source)
         tl.store(known_at + last + 1 + number, token, mask=found & (last + 1 + number < row_tokens))
-    tl.store(ready_at + row, tl.where(found, count, 0).to(tl.int64))
 
 
 def lookup_drafts(
-    states: RowStates, rows: Tensor, ready: Tensor, may_draft: Tensor, fewest: int, most: int, count: int
+    states: RowStates,
+    rows: Tensor,
+    ready: Tensor,
+    may_draft: Tensor,
+    fewest: int,
+    most: int,
+    count: int,
+    recent: Tensor | None = None,
 ) -> None:
     assert rows.is_contiguous(), f"the stride of rows is {rows.stride()}"
     if not len(rows):
@@ -69,6 +105,8 @@ def lookup_drafts(
         ready,
         may_draft,
         row_tokens - 1,
+        recent,
+        0 if recent is None else recent.numel(),
         fewest=fewest,
         most=most,
         count=count,

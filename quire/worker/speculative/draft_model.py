@@ -103,7 +103,7 @@ class DraftModelProposer(Proposer):
         self._catch_up([row for row in plan.rows[: plan.num_sampling] if self._missed[row]])
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
-        computed = self._large.num_computed[rows]
+        computed = self._large.num_computed[rows].clamp(min=1)  # the spare row of a graph has none
         plain = replace(mode, adjusts=False, reported=None, names=False, penalizes=False)
         last = self._tokens.shape[1] - 1
         max_blocks = self._states.tables[0].shape[1]

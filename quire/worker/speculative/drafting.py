@@ -21,6 +21,7 @@ from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.ngram import NgramProposer
 from quire.worker.speculative.proposer import Proposer
+from quire.worker.speculative.suffix import SuffixProposer
 
 
 class Drafting:
@@ -48,11 +49,14 @@ class Drafting:
             if memory is None
             else DraftRows(torch.from_numpy(memory.ready), torch.from_numpy(memory.may_draft))
         )
-        self._proposer: Proposer = (
-            NgramProposer(asked, states, self._rows)
-            if draft is None
-            else DraftModelProposer(draft, limits, states, group, self._rows, sampler, attend)
-        )
+        self._proposer: Proposer
+        if asked.method == "ngram":
+            self._proposer = NgramProposer(asked, states, self._rows)
+        elif asked.method == "suffix":
+            self._proposer = SuffixProposer(asked, states, self._rows)
+        else:
+            assert draft is not None, "there is no model to draft"
+            self._proposer = DraftModelProposer(draft, limits, states, group, self._rows, sampler, attend)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
@@ -65,6 +69,9 @@ class Drafting:
             self._drafting.add(admission.row)
         else:
             self._drafting.discard(admission.row)
+
+    def release(self, row: int) -> None:
+        self._proposer.release(row)
 
     def move(self, plan: StepPlan) -> None:
         """What is kept beside the KV of the large model moves with it."""

@@ -20,6 +20,9 @@ class Proposer:
     def admit(self, admission: Admission) -> None:
         """A row has another sequence."""
 
+    def release(self, row: int) -> None:
+        """A row has lost its sequence."""
+
     def move(self, plan: StepPlan) -> None:
         """Blocks are moved as the plan says."""
 

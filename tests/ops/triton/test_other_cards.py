@@ -35,7 +35,9 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
     assert max(in_fp8.values()) <= SHARED_MEMORY["l4"], f"{in_fp8}"
 
 
-@pytest.mark.parametrize(("kernels", "least"), [("quantized", 50), ("experts", 20), ("latent", 12), ("lora", 32)])
+@pytest.mark.parametrize(
+    ("kernels", "least"), [("quantized", 50), ("experts", 20), ("latent", 12), ("lora", 32), ("drafts", 10)]
+)
 def test_kernels_compile_for_an_h200(kernels: str, least: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", f"tests.ops.triton.compile_{kernels}"]
