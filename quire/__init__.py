@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quire.config.engine import EngineConfig
+    from quire.core.adapter import LoRARequest
     from quire.core.errors import CheckpointError, ConfigError, InvalidRequest, QuireError, RequestTooLarge
     from quire.core.outputs import CompletionOutput, RequestOutput
     from quire.core.reasoning import ReasoningPart
@@ -24,6 +25,7 @@ __all__ = [
     "ConfigError",
     "EngineConfig",
     "InvalidRequest",
+    "LoRARequest",
     "QuireError",
     "ReasoningPart",
     "RequestOutput",
@@ -34,6 +36,7 @@ __all__ = [
 
 _HOMES = {
     "quire.config.engine": ("EngineConfig",),
+    "quire.core.adapter": ("LoRARequest",),
     "quire.core.errors": ("CheckpointError", "ConfigError", "InvalidRequest", "QuireError", "RequestTooLarge"),
     "quire.core.outputs": ("CompletionOutput", "RequestOutput"),
     "quire.core.reasoning": ("ReasoningPart",),

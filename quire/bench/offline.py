@@ -14,6 +14,7 @@ from quire.bench.measure import Measure
 from quire.bench.planned import PlannedRequest
 from quire.bench.vocabulary import Vocabulary
 from quire.config.engine import EngineConfig
+from quire.core.draft_counts import DraftCounts
 from quire.core.errors import QuireError
 from quire.core.outputs import RequestOutput
 from quire.core.sampling_params import SamplingParams
@@ -51,7 +52,7 @@ class OfflineBench:
         for repeat, requests in enumerate(wanted):
             label = f"run {repeat + 1}" if repeats > 1 else ""
             runs.append(self._run(requests, watch(label, len(requests))))
-        return _throughput_measures(runs), [run.seconds for run in runs]
+        return _throughput_measures(runs) + _draft_measures(runs), [run.seconds for run in runs]
 
     def latency(
         self, batch: int, input_len: int, output_len: int, warmups: int, repeats: int, on_repeat: Callable[[], None]
@@ -68,11 +69,12 @@ class OfflineBench:
             if number >= warmups:
                 runs.append(run)
                 on_repeat()
-        return _latency_measures(runs, batch, output_len)
+        return _latency_measures(runs, batch, output_len) + _draft_measures(runs)
 
     def _run(self, requests: Sequence[PlannedRequest], on_done: OnDone) -> "_Run":
         engine = self._engine
         prompts = [self._prompt(request) for request in requests]
+        before = engine.drafts
         begin = time.monotonic()  # the clock of the engine's own times
         for request, prompt in zip(requests, prompts, strict=True):
             engine.add(prompt, _params(request.output_tokens))
@@ -85,7 +87,7 @@ class OfflineBench:
         failed = [output for output in outputs if output.outputs[0].finish_reason == "error"]
         if failed:
             raise QuireError(f"{len(failed)} of {len(outputs)} requests failed in the engine; its log says why.")
-        return _Run(begin, seconds, outputs)
+        return _Run(begin, seconds, outputs, engine.drafts - before)
 
     def _prompt(self, request: PlannedRequest) -> list[int]:
         if request.ids is not None:
@@ -99,7 +101,8 @@ class OfflineBench:
 class _Run:
     """What one repeat gave."""
 
-    def __init__(self, begin: float, seconds: float, outputs: Sequence[RequestOutput]) -> None:
+    def __init__(self, begin: float, seconds: float, outputs: Sequence[RequestOutput], drafts: DraftCounts) -> None:
+        self.drafts = drafts
         self.begin = begin
         self.seconds = seconds
         self.outputs = outputs
@@ -133,6 +136,16 @@ def _throughput_measures(runs: Sequence[_Run]) -> list[Measure]:
         ),
         Measure("ttft", "s", "lower", [run.firsts() for run in runs]),
         Measure("e2e", "s", "lower", [run.ends() for run in runs]),
+    ]
+
+
+def _draft_measures(runs: Sequence[_Run]) -> list[Measure]:
+    """Of speculative decoding, where there is any."""
+    if not all(run.drafts.drafts for run in runs):
+        return []
+    return [
+        Measure("drafts that were right", "%", "higher", [[100 * run.drafts.share_accepted] for run in runs]),
+        Measure("mean accepted length", "tok", "higher", [[run.drafts.mean_accepted] for run in runs]),
     ]
 
 

@@ -6,6 +6,7 @@ from cyclopts import Parameter
 
 from quire.cli.options import (
     CACHE,
+    LORA,
     MODEL,
     OBSERVE,
     PARALLEL,
@@ -13,6 +14,7 @@ from quire.cli.options import (
     SERVER,
     CacheOptions,
     ConfigFile,
+    LoraOptions,
     ModelOptions,
     ObserveOptions,
     ParallelOptions,
@@ -38,6 +40,7 @@ def engine(
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
     observe: ObserveOptions = OBSERVE,
+    lora: LoraOptions = LORA,
     config: ConfigFile = None,
 ) -> int:
     """Run an engine that servers on other hosts use: `quire serve --engines tcp://this-host:port`.
@@ -52,4 +55,4 @@ def engine(
         ssl_keyfile=ssl_keyfile,
         step_timeout=step_timeout,
     )
-    return run_engine(EngineConfig(model, cache, scheduler, parallel, server, observe), listen)
+    return run_engine(EngineConfig(model, cache, scheduler, parallel, server, observe, lora=lora), listen)

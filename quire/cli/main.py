@@ -28,6 +28,7 @@ _COMMANDS = {
 }
 
 _HELP = (*HELP, HELP_ALL)
+LORA_MODULES = "--lora-modules"
 _FAILED = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        tokens = joined_values(tokens, LORA_MODULES)
         app = build_app()
         if _asks_for_help(tokens):
             # straight to the page: parsing would first work out every option of the command twice more
@@ -71,6 +73,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (QuireError, OSError) as error:
         return _fail(str(error))
     return code if isinstance(code, int) else 0
+
+
+def joined_values(tokens: Sequence[str], option: str) -> list[str]:
+    """Several `name=path` behind one option as one value, as users of vLLM write them."""
+    joined: list[str] = []
+    is_open = False
+    for token in tokens:
+        if is_open and "=" in token and not token.startswith("-"):
+            if joined[-1] == option:
+                joined.append(token)
+            else:
+                joined[-1] += f" {token}"
+            continue
+        is_open = token == option
+        joined.append(token)
+    return joined
 
 
 def _asks_for_help(tokens: Sequence[str]) -> bool:

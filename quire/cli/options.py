@@ -18,6 +18,7 @@ from quire.config.bounds import flag
 from quire.config.cache import CacheConfig
 from quire.config.engine import EngineConfig
 from quire.config.fields import field_sections
+from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
@@ -47,9 +48,10 @@ ParallelOptions = Annotated[ParallelConfig, _section("Parallelism", 4)]
 ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
 ParserOptions = Annotated[ParserConfig, _section("Tools and thinking", 1.5)]
+LoraOptions = Annotated[LoraConfig, _section("LoRA adapters", 1.7)]
 # cyclopts wants a default for a section whose fields all have one.
 MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
-SERVER, OBSERVE, PARSERS = ServerConfig(), ObserveConfig(), ParserConfig()
+SERVER, OBSERVE, PARSERS, LORA = ServerConfig(), ObserveConfig(), ParserConfig(), LoraConfig()
 
 ConfigFile = Annotated[
     Path | None,

@@ -64,8 +64,11 @@ def _model_line(plan: MemoryPlan) -> str:
         f"{model.spec.caches[0]}",
         f"context {model.spec.max_position:,}",
     ]
-    if any(model.spec.windows):
-        parts.append(f"{sum(window is not None for window in model.spec.windows)} layers with a sliding window")
+    attentions = [layer.attention for layer in model.spec.layers]
+    windows = sum(each.window is not None for each in attentions)
+    chunks = sum(each.chunk is not None for each in attentions)
+    parts += [f"{windows} layers with a sliding window"] * bool(windows)
+    parts += [f"{chunks} layers with chunked attention"] * bool(chunks)
     return ", ".join(parts)
 
 

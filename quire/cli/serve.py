@@ -2,6 +2,7 @@
 
 from quire.cli.options import (
     CACHE,
+    LORA,
     MODEL,
     OBSERVE,
     PARALLEL,
@@ -10,6 +11,7 @@ from quire.cli.options import (
     SERVER,
     CacheOptions,
     ConfigFile,
+    LoraOptions,
     ModelOptions,
     ObserveOptions,
     ParallelOptions,
@@ -24,6 +26,7 @@ def serve(
     model: ModelOptions = MODEL,
     *,
     parsers: ParserOptions = PARSERS,
+    lora: LoraOptions = LORA,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
@@ -34,4 +37,4 @@ def serve(
     """Serve a model over HTTP, as OpenAI's and Anthropic's clients expect it; the console is at /."""
     from quire.server.run import run_server
 
-    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers))
+    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers, lora))

@@ -30,7 +30,8 @@ class SimulatedModel(ModelConfig):
     """Which model to simulate."""
 
     model: str = "llama-8b"
-    """A built-in shape (llama-8b, llama-70b, qwen3-0.6b, qwen3-30b-a3b), or a checkpoint as for `quire plan`."""
+    """A built-in shape (llama-8b, llama-70b, qwen3-0.6b, qwen3-30b-a3b, deepseek-v2-lite), or a checkpoint as for
+    `quire plan`."""
 
 
 def _section(title: str, order: int) -> Parameter:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from quire.config.engine import EngineConfig
-from quire.config.fields import check_value, field_sections, section_types
+from quire.config.fields import as_text, check_value, field_sections, section_types
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
 
@@ -90,6 +90,7 @@ def _name(key: Any) -> str:
 
 
 def _checked(section: type, name: str, value: Any, source: str) -> Any:
+    value = as_text(section, name, value)
     try:
         check_value(section, name, value)
     except ConfigError as error:

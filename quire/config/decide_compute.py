@@ -4,11 +4,9 @@ from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.kv_layout import stage_layers
-from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.core.errors import ConfigError
-from quire.spec.rank import Place, rank_layer
 
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
@@ -18,8 +16,9 @@ _SMALL_MODEL, _SMALL_MODELS_TOKENS = 2_000_000_000, 16_384
 tokens of 0.6 billion take an H200 22 ms. Steps twice as long are still short for streams that run beside them."""
 
 
-def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
+def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
     """Raise a ConfigError unless the model can be cut this way."""
+    parallel = asked.parallel
     size = parallel.tensor_parallel_size
     heads = model.spec.num_heads
     if heads % size:
@@ -30,14 +29,20 @@ def check_parallel(parallel: ParallelConfig, model: ModelFacts) -> None:
         )
     for cache in dict.fromkeys(model.spec.caches):
         cache.of_rank(size)
-    for layer in model.spec.layers:
-        rank_layer(layer, Place(0, size))
     if parallel.distributed_executor_backend != "auto" and size * parallel.pipeline_parallel_size == 1:
         raise ConfigError(
             f"--distributed-executor-backend is {parallel.distributed_executor_backend}, but the model runs on one "
             "device; leave it out, or give a --tensor-parallel-size."
         )
     stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
+    for flag, is_there in (
+        ("--speculative-config", asked.scheduler.speculative_config is not None),
+        ("--enable-lora", asked.lora.enable_lora),
+    ):
+        if is_there and size > 1:
+            raise ConfigError(
+                f"{flag} is for models on one device so far, but --tensor-parallel-size is {size}; leave one out."
+            )
 
 
 def decide_dtype(

@@ -7,6 +7,7 @@ from quire.core.errors import ConfigError
 from quire.spec.cache import KeyValueCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
+from quire.spec.lora import EXPERTS
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
@@ -45,7 +46,7 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
         return "torch", "the modules of transformers are torch's"
     if asked.parallel.tensor_parallel_size > 1:
         return "torch", "the native core's programs have no exchange between ranks"
-    lacking = what_core_lacks(model.spec)
+    lacking = what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
     if lacking is not None:
         return "torch", f"the native core has no {lacking}"
     return "fast", "the native core, on weights as they are stored"
@@ -55,7 +56,14 @@ def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts
     """What keeps a native core that is there and wanted from running a model of quire's own; None: nothing."""
     is_wanted = device.kind == "cpu" and device.has_cpu_core and asked.model.cpu_compute == "fast"
     is_wanted = is_wanted and asked.parallel.tensor_parallel_size == 1
-    return what_core_lacks(model.spec) if is_wanted and model.spec.is_described else None
+    if not is_wanted or not model.spec.is_described:
+        return None
+    return what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
+
+
+def _lacking_for_adapters(asked: EngineConfig, spec: ModelSpec) -> str | None:
+    has_any = asked.lora.enable_lora and EXPERTS in (asked.lora.targets or ())
+    return "adapters of experts" if has_any and spec.has_experts else None
 
 
 def what_core_lacks(spec: ModelSpec) -> str | None:
@@ -67,6 +75,14 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
+    unusual = {
+        "attention sinks": layer.attention.sinks is not None,
+        "attention in chunks": layer.attention.chunk is not None,
+        "temperature of attention": layer.attention.has_temperature,
+    }
+    lacking = next((name for name, is_there in unusual.items() if is_there), None)
+    if lacking is not None:
+        return lacking
     if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
     if layer.mlp.activation not in CORE_ACTIVATIONS:
@@ -77,6 +93,10 @@ def _lacking_for(layer: LayerSpec) -> str | None:
 def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
     if experts.routing.scores not in CORE_SCORES:
         return f"routing by {experts.routing.scores}"
+    if experts.up.bias or experts.down.bias:
+        return "experts with biases"
+    if experts.weighs_input:
+        return "experts whose inputs are weighted"
     hidden = experts.up.columns
     if experts.size % CORE_PANEL or hidden % CORE_PANEL:
         return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"

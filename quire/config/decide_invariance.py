@@ -5,6 +5,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
+from quire.spec.cache import LatentCache
 
 
 def decide_batch_invariance(
@@ -28,6 +29,8 @@ def decide_batch_invariance(
         f"the model computes in {dtype}; use --dtype bfloat16 or float16": device.kind == "cuda" and dtype == "float32",
         "packed weights are multiplied as they are; use --packed-weights expand": device.kind == "cuda" and keep_packed,
         "experts multiply few tokens in another order than many": device.kind == "cuda" and model.spec.has_experts,
+        "kernels of latent attention change the order of their sums with the batch": device.kind == "cuda"
+        and any(isinstance(cache, LatentCache) for cache in model.spec.caches),
         "KV is stored in fp8; use --kv-cache-dtype auto": kv_dtype in FP8_DTYPES,
         "sums over ranks have an order of their own; use --tensor-parallel-size 1": (
             asked.parallel.tensor_parallel_size > 1

@@ -11,7 +11,7 @@ from quire.config.resolved import Choice
 from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
 from quire.core.kv_bytes import INT8_SCALE
-from quire.spec.cache import CacheSpec, KeyValueCache
+from quire.spec.cache import CacheSpec, KeyValueCache, LatentCache
 
 _FP8 = {"fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 _OF_DEVICES = {"cuda": tuple(_FP8), "cpu": ("int8",)}
@@ -54,11 +54,17 @@ def _check_8_bits(asked: str, model: ModelFacts, device: DeviceFacts) -> None:
     if device.kind == "cuda":
         check_device_dtype("--kv-cache-dtype", asked, "float8_e4m3fn", device)
     for cache in model.spec.caches:
-        if not isinstance(cache, KeyValueCache) or cache.head_dim % 2:
+        if not _fits_8_bits(cache, asked):
             raise ConfigError(
-                f"--kv-cache-dtype is {asked}, but a layer of {model.name} keeps {cache}, and 8 bits are for keys and "
-                "values of heads of an even size; use auto."
+                f"--kv-cache-dtype is {asked}, but a layer of {model.name} keeps {cache}; 8 bits are for keys and "
+                "values of heads of an even size, and fp8 for latents too. Use auto."
             )
+
+
+def _fits_8_bits(cache: CacheSpec, asked: str) -> bool:
+    if isinstance(cache, LatentCache):
+        return asked != "int8"
+    return isinstance(cache, KeyValueCache) and cache.head_dim % 2 == 0
 
 
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:

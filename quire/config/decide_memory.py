@@ -93,16 +93,23 @@ def memory_budget(
     # of the layers in host memory one at a time is on the device, and the next on its way
     away = max(0, offloaded - 2) * _last_layer(asked, model, holding)
     ranks, is_gpu = asked.parallel.tensor_parallel_size, device.kind == "cuda"
+    drawn = max_num_seqs * (1 + asked.scheduler.num_drafts)
     return MemoryBudget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
         weights=weights_on_device(model, holding, asked.parallel) - away,
         activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
-        sampler=sampler_bytes(model, max_num_seqs * (1 + asked.scheduler.num_lookahead_tokens)),
-        rows=row_bytes(max_num_seqs, longest, len(shape.groups), shape.block_size, state=state_bytes(model, ranks)),
+        sampler=sampler_bytes(model, drawn),
+        rows=row_bytes(
+            max_num_seqs,
+            longest + asked.scheduler.num_lookahead_tokens,
+            len(shape.groups),
+            shape.block_size,
+            state=state_bytes(model, ranks),
+        ),
         swap=0 if is_gpu else cpu_blocks * shape.block_bytes,
         runtime=GPU_RUNTIME if is_gpu else 0,
-        graphs=graph_bytes(model, dtype, max_num_seqs, ranks) if is_gpu else 0,
+        graphs=graph_bytes(model, dtype, drawn, ranks) if is_gpu else 0,
     )
 
 
@@ -181,6 +188,7 @@ def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
         "swap space": budget.swap,
         "the driver and libraries": budget.runtime,
         "graphs": budget.graphs,
+        "LoRA adapters": budget.adapters,
     }
     spent = ", ".join(f"{decimal_size(size)} of {name}" for name, size in parts.items() if size)
     return (

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from quire.config.cache import CacheConfig
-from quire.config.fields import check_value, field_sections, section_types
+from quire.config.fields import as_text, check_value, field_sections, section_types
+from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
@@ -26,6 +27,7 @@ class EngineConfig:
     server: ServerConfig = field(default_factory=ServerConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     parsers: ParserConfig = field(default_factory=ParserConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:
@@ -36,6 +38,7 @@ class EngineConfig:
         for name, value in settings.items():
             if name not in known:
                 raise ConfigError(f"unknown setting {name!r}.{did_you_mean(name, known)}")
-            check_value(sections[known[name]], name, value)
-            chosen[known[name]][name] = value
+            section = sections[known[name]]
+            chosen[known[name]][name] = given = as_text(section, name, value)
+            check_value(section, name, given)
         return cls(**{name: section(**chosen[name]) for name, section in sections.items()})

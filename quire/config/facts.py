@@ -30,6 +30,8 @@ class ModelFacts:
     """Bytes of weights that the spec does not describe, by stored dtype."""
     schemes: Mapping[str, WeightScheme] = field(default_factory=dict)
     """Of the parts of matrices that are quantized, by name."""
+    left_out: tuple[str, ...] = ()
+    """Tensors of parts of the model that quire does not run, each with its reason."""
 
     def kind(self, tensor: str) -> str:
         """How a tensor of the spec is stored."""

@@ -3,6 +3,7 @@
 The sections stay the only place where a setting is written down; flags, keys and keyword arguments come from here.
 """
 
+import json
 import types
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -30,6 +31,12 @@ def check_value(section: type, name: str, value: object) -> None:
         secret = any(field.name == name and field.metadata.get("secret") for field in fields(section))
         given = f"a {type(value).__name__}" if secret else f"{value!r} ({type(value).__name__})"
         raise ConfigError(f"{name} is {given}, but it must be {describe(hint)}.")
+
+
+def as_text(section: type, name: str, value: object) -> object:
+    """`value`, or its JSON where field `name` of `section` takes JSON as text and is given what that stands for."""
+    is_json = any(field.name == name and field.metadata.get("json") for field in fields(section))
+    return json.dumps(value) if is_json and isinstance(value, dict) else value
 
 
 def describe(hint: Any) -> str:

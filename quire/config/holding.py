@@ -7,6 +7,7 @@ from itertools import groupby
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.core.ggml_types import PACKED
+from quire.core.quantized import EXPERT_CODES
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import WeightScheme
 
@@ -17,6 +18,9 @@ _EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _I
 """Packed types that a layout of the core holds as they are; all others are converted to 8 bits."""
 _GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34}
 """Bytes of 32 weights with their scale, and in 4 bits a minimum."""
+
+_MXFP4, _MXFP4_BYTES = "MXFP4", 18
+"""Bytes of 32 weights, whose scale becomes a bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Holding:
     cpu_core: bool = False
     """Whether they lie in the layouts of the native core of CPUs."""
     expand_experts: bool = False
-    """Whether experts are held in `dtype` however they are stored: kernels of GPUs multiply by no others."""
+    """Whether experts are held in `dtype` unless they are MXFP4: kernels of GPUs multiply by no others."""
 
     def matrix_bytes(self, model: ModelFacts, matrix: MatrixSpec) -> int:
         """All parts of a matrix and its bias."""
@@ -51,10 +55,13 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
-        if self.expand_experts and matrix.experts > 1:
+        is_mxfp4 = kind == _MXFP4 or (scheme is not None and scheme.codes in EXPERT_CODES)
+        if matrix.plain or (self.expand_experts and matrix.experts > 1 and not is_mxfp4):
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
+        if self.keep_packed and kind == _MXFP4:
+            return num_elements // _GROUP * _MXFP4_BYTES
         if self.keep_packed and kind in PACKED:
             return PACKED[kind].bytes_of(num_elements)
         return num_elements * dtype_bytes(self.dtype)

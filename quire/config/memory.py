@@ -28,6 +28,9 @@ MOST_GRAPHS = 256
 _GRAPH_BYTES_OF_LAYER = 40 << 10
 """What the driver keeps of a layer of each, which an H200 showed to be 36 KiB."""
 
+_FLOAT32 = 4
+"""Bytes of what is neither a matrix nor a norm: corrections of routers, and sinks."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
@@ -45,6 +48,8 @@ class MemoryBudget:
     runtime: int = 0
     graphs: int = 0
     """These two are a GPU's alone."""
+    adapters: int = 0
+    """Pages of LoRA adapters."""
 
     @property
     def share(self) -> int:
@@ -54,7 +59,8 @@ class MemoryBudget:
     @property
     def spent(self) -> int:
         """Everything but KV."""
-        return self.weights + self.activations + self.sampler + self.rows + self.swap + self.runtime + self.graphs
+        step = self.activations + self.sampler + self.rows
+        return self.weights + self.adapters + step + self.swap + self.runtime + self.graphs
 
     @property
     def of_tensors(self) -> int:
@@ -90,7 +96,8 @@ def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) 
         return 0
     described = rank_layer(model.spec.layers[layer], place)
     matrices = sum(holding.matrix_bytes(model, matrix) for matrix in described.matrices())
-    return matrices + sum(_vectors(norm, holding) for norm in described.norms())
+    others = sum(_FLOAT32 * tensor.num_elements for tensor in described.vectors())
+    return matrices + others + sum(_vectors(norm, holding) for norm in described.norms())
 
 
 def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, num_tokens: int) -> int:

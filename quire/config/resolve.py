@@ -1,5 +1,7 @@
 """From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
 
+from dataclasses import replace
+
 from quire.config.cutting import column_grain
 from quire.config.decide_compute import (
     check_parallel,
@@ -11,6 +13,7 @@ from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
+from quire.config.decide_lora import decide_lora, lora_bytes
 from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
@@ -21,12 +24,14 @@ from quire.config.decide_memory import (
 )
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
+from quire.config.decide_speculation import decide_speculation, in_blocks_of, with_draft, without_draft
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape
 from quire.config.resolved import (
     Choice,
+    DraftPlan,
     KVLayout,
     PreemptionCosts,
     PreemptionMode,
@@ -36,12 +41,18 @@ from quire.config.resolved import (
 from quire.config.scheduler import SchedulerConfig
 
 
-def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Resolved:
-    """Decide everything that was left open; a ConfigError says what is impossible and what to change."""
+def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: DraftPlan | None = None) -> Resolved:
+    """Decide everything that was left open; a ConfigError says what is impossible and what to change.
+
+    `draft` is what was decided of the model that drafts for this one.
+    """
     choices: list[Choice] = []
-    check_parallel(asked.parallel, model)
+    if draft is not None:
+        device = without_draft(device, draft)
+    check_parallel(asked, model)
     uses_transformers = decide_impl(asked, model, choices)
     core = decide_cpu_core(asked, model, device, choices)
+    choices.extend(Choice("weights", "in part", f"left out are {reason}") for reason in model.left_out)
     if asked.model.load_format == "dummy":
         choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
     model, quantization = decide_quantization(asked, model, choices, cpu_core=core)
@@ -49,6 +60,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
+    if draft is not None:
+        shape = with_draft(shape, draft)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
     batch_invariant = decide_batch_invariance(
@@ -64,19 +77,29 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
     )
     holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
     offloaded = decide_offload(asked, model, device, holding, choices)
+    lora = decide_lora(
+        *(asked, model, device, dtype, choices),
+        cpu_core=core,
+        uses_transformers=uses_transformers,
+        batch_invariant=batch_invariant,
+    )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
+    budget = replace(budget, adapters=lora_bytes(lora, tokens))
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
+    speculation = decide_speculation(asked.scheduler, choices, draft)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, outgrown)
+    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown)
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
     )
+    layout = _layout(shape, blocks, cpu_blocks, kv_dtype)
     return Resolved(
         dtype=dtype,
-        kv=_layout(shape, blocks, cpu_blocks, kv_dtype),
+        kv=layout,
+        draft=None if draft is None else in_blocks_of(layout, draft),
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
         preemption_costs=_preemption_costs(model, device, shape, asked.parallel.tensor_parallel_size),
@@ -85,6 +108,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
         target_itl_ms=_target_itl(asked.scheduler, choices),
         queue_timeout=decide_queue_timeout(asked.scheduler, choices),
+        speculation=speculation,
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
         choices=tuple(choices),
@@ -100,6 +124,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Reso
         offloaded_layers=offloaded,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         column_grain=column_grain(model),
+        lora=lora,
     )
 
 

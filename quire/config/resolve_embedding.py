@@ -3,6 +3,7 @@
 from quire.config.decide_compute import decide_dtype, decide_step_size
 from quire.config.decide_cpu import check_cpu_settings
 from quire.config.decide_invariance import refuse_batch_invariance
+from quire.config.decide_lora import refuse_lora
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
@@ -21,6 +22,7 @@ def resolve_embedding(
     check_cpu_settings(asked, device)
     _refuse_measuring(asked)
     refuse_batch_invariance(asked, model.name)
+    refuse_lora(asked, model.name)
     ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
     if ranks > 1:
         raise ConfigError(

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from quire.config.dtypes import dtype_bytes
+from quire.config.speculation import Speculation
+from quire.spec.lora import PAGE_RANK, PageLayout
 from quire.spec.quantization import Online
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
@@ -67,7 +70,10 @@ class StepLimits:
     long_prefill_token_threshold: int = 0
     """At most this many tokens of one prompt a step; 0 leaves it to the budget."""
     num_lookahead_tokens: int = 0
-    """Slots kept ready beyond a sequence's tokens, for drafts."""
+    """Slots kept ready beyond a sequence's tokens, for drafts: of the step that is planned and of the one before, of
+    which nobody knows yet how many were right."""
+    num_drafts: int = 0
+    """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
     whole_prompts: bool = False
@@ -92,6 +98,31 @@ class PolicySettings:
     """Tokens a sequence generates before its turn ends."""
     priority_ageing: float = 30.0
     """Seconds of waiting worth one step of priority; 0: waiting counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraRoom:
+    """What is kept for LoRA adapters."""
+
+    max_loras: int
+    """Adapters that may be used in one step."""
+    max_rank: int
+    on_host: int
+    """Adapters kept in host memory."""
+    num_pages: int
+    """On the device; an adapter takes one for each 16 ranks."""
+    page: PageLayout
+    dtype: str
+
+    @property
+    def pages_each(self) -> int:
+        """Of an adapter of the largest rank."""
+        return -(-self.max_rank // PAGE_RANK)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all pages on the device."""
+        return self.num_pages * self.page.elements * dtype_bytes(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +166,21 @@ class Resolved:
     """Ranks that share every layer."""
     column_grain: int = 1
     """Columns of stored matrices that ranks cannot take apart."""
+    lora: LoraRoom | None = None
+    """None: there are no adapters."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""
+    speculation: Speculation | None = None
+    """Which drafts are verified; None: none are."""
+    draft: "DraftPlan | None" = None
+    """The model that drafts, where one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """A model that drafts for a larger one. Its KV lies in the same blocks, beside that of the large one."""
+
+    path: str
+    resolved: Resolved
+    """As for a model alone, but for the blocks."""

@@ -1,10 +1,11 @@
 """Who runs in a step, in which order, and what happens when memory runs out."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from quire.config.bounds import check, flag
+from quire.config.speculation import Speculation, read_speculation
 from quire.core.errors import ConfigError
 
 Policy = Literal["fcfs", "sjf", "round-robin", "priority", "fair"]
@@ -31,17 +32,34 @@ class SchedulerConfig:
     """Seconds a request may wait before it is given up as expired. Unset: as long as it takes."""
     long_prefill_token_threshold: int = 0
     """Tokens of one prompt in one step at most. 0: as many as the step has room for."""
-    num_lookahead_tokens: int = 0
-    """Slots kept ready beyond a sequence's own tokens, for drafted ones."""
+    speculative_config: str | None = field(default=None, metadata={"json": True})
+    """Speculative decoding, as a JSON object in vLLM's words, such as {"method": "ngram", "num_speculative_tokens": 4}:
+    tokens are drafted, and several verified in one step. Answers stay the same. Unset: one token a step."""
     round_robin_slice: int | None = None
     """Tokens a sequence generates before its turn ends, under round-robin. Unset: 64."""
     priority_ageing: float | None = None
     """Seconds of waiting worth one step of priority, under priority. Unset: 30; 0: waiting counts for nothing."""
 
     def __post_init__(self) -> None:
+        self.speculation()  # refuses what it cannot be
         self._check_counts()
         self._check_times()
         self._check_policy_settings()
+
+    def speculation(self) -> Speculation | None:
+        """What `speculative_config` says."""
+        return None if self.speculative_config is None else read_speculation(self.speculative_config)
+
+    @property
+    def num_drafts(self) -> int:
+        """Drafts of a sequence that one step verifies at most."""
+        asked = self.speculation()
+        return 0 if asked is None else asked.num_speculative_tokens
+
+    @property
+    def num_lookahead_tokens(self) -> int:
+        """Slots kept ready beyond a sequence's own tokens: for the drafts of two steps in flight."""
+        return 2 * self.num_drafts
 
     def _check_counts(self) -> None:
         leave = "leave it out to have it decided"
@@ -49,8 +67,8 @@ class SchedulerConfig:
             value = getattr(self, name)
             if value is not None:
                 check(value >= 1, name, value, "1 or more", leave)
-        for name in ("long_prefill_token_threshold", "num_lookahead_tokens"):
-            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more", "0 turns it off")
+        threshold = self.long_prefill_token_threshold
+        check(threshold >= 0, "long_prefill_token_threshold", threshold, "0 or more", "0 turns it off")
         if self.max_num_seqs and self.max_num_batched_tokens and self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigError(
                 f"--max-num-batched-tokens is {self.max_num_batched_tokens} and --max-num-seqs is {self.max_num_seqs}, "

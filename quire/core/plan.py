@@ -37,6 +37,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     """A model whose position angles depend on the length takes the longer of this and a token's own position."""
     pooling: PoolingParams | None = None
     """What is read off its prompt; it samples nothing then."""
+    adapter: int = -1
+    """The slot of its LoRA adapter on the device; -1: it has none."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):
@@ -66,11 +68,15 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     released: list[int] = []
     admitted: list[Admission] = []
     table_deltas: list[TableDelta] = []
-    drafts: dict[int, list[int]] = {}
-    """Proposed tokens by row; they are the last of the row's `counts`."""
     rows: list[int] = []
     counts: list[int] = []
     num_sampling: int = 0
+    num_drafts: list[int] = []
+    """By sampling row: how many of its `counts`, the last ones, are drafts that the device has behind the known tokens.
+    Nothing is here where there are none in the step."""
+
+    num_wanted: int = 0
+    """Drafts that each sampling row should have for the next step."""
 
     @property
     def num_tokens(self) -> int:
@@ -80,6 +86,14 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def only_decodes(self) -> bool:
         """Whether the step is one token more for each of its rows, each followed by a sampled one."""
         return self.num_sampling == len(self.rows) == self.num_tokens
+
+    @property
+    def drafts_of_each(self) -> int | None:
+        """Where every row verifies equally many drafts behind one known token: how many; None in any other step."""
+        if self.num_sampling != len(self.rows) or not self.num_drafts:
+            return None
+        [most, *others] = set(self.num_drafts)
+        return most if not others and self.num_tokens == len(self.rows) * (1 + most) else None
 
     @property
     def is_empty(self) -> bool:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 
 
@@ -17,8 +18,8 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
 
     tokens: tuple[int, ...]
     media: tuple[MediaKey, ...] = ()
-    adapter: str | None = None
-    """By name; None is the model as it is."""
+    adapter: AdapterRef | None = None
+    """None is the model as it is."""
 
     def __post_init__(self) -> None:
         if not self.tokens:

@@ -14,8 +14,10 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One token per sampling row, or, where `counts` is given, that many per row one after the other."""
     counts: list[int] | None = None
     """Tokens per sampling row when drafts were verified: accepted drafts and one more."""
-    drafts: dict[int, list[int]] = {}
-    """Proposals for the next step, by row."""
+    num_drafted: int = 0
+    """Drafts that were verified; rows may have had fewer ready than they were granted."""
+    num_proposed: list[int] | None = None
+    """By sampling row: drafts that are ready for the next step, where the host can know that in time."""
     invalid: list[int] = []
     """Places among the sampling rows whose logits were no numbers; their tokens mean nothing."""
     failures: dict[int, str] = {}
@@ -24,8 +26,8 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By place among the sampling rows: tokens that must follow the drawn one. They are known, and not computed yet."""
     ended: list[int] = []
     """Places among the sampling rows whose grammar is satisfied with what they have now, and admits nothing more."""
-    logprobs: dict[int, PositionLogprobs] = {}
-    """By place among the sampling rows, where they were asked for."""
+    logprobs: dict[int, list[PositionLogprobs]] = {}
+    """By place among the sampling rows, where they were asked for: of each of the row's tokens."""
     prompt_logprobs: dict[int, PromptSpan] = {}
     """By place in the batch, where they were asked for."""
     pooled: dict[int, Rows] = {}

@@ -21,7 +21,6 @@ class Sequence:
     __slots__ = (
         "arrival",
         "block_names",
-        "drafts",
         "failure",
         "first_granted",
         "id",
@@ -35,7 +34,9 @@ class Sequence:
         "num_pending",
         "num_preemptions",
         "num_prompt",
+        "num_proposed",
         "num_slots",
+        "num_unverified",
         "register_at",
         "request",
         "row",
@@ -61,11 +62,13 @@ class Sequence:
         """Tokens, prompt included, before which a stop token does not end it."""
         self.stop_ids = request.stop_ids()
         self.num_pending = 0
-        """Placeholders: tokens sampled by steps whose results have not been read yet."""
-        self.drafts: list[int] = []
-        """Proposed tokens that the next step verifies behind the known ones."""
+        """Placeholders: tokens that steps whose results have not been read yet may yield, if all drafts are right."""
+        self.num_unverified = 0
+        """Of those, drafts: they may be wrong, and then these tokens do not come."""
+        self.num_proposed = 0
+        """Drafts that the device has ready behind its last token, at most."""
         self.num_computed = 0
-        """Tokens whose KV is in the cache once every step planned so far has run."""
+        """Tokens whose KV is in the cache once every step planned so far has run, if all drafts are right."""
         self.num_slots = 0
         """Tokens its blocks can hold; writing beyond them (or into a shared block) asks the KV manager first."""
         self.register_at = 0
@@ -86,8 +89,13 @@ class Sequence:
 
     @property
     def num_tokens(self) -> int:
-        """Known tokens and placeholders."""
+        """Known tokens and placeholders: no more than these can there be."""
         return len(self.tokens) + self.num_pending
+
+    @property
+    def fewest_tokens(self) -> int:
+        """Known tokens and placeholders, if all drafts are wrong."""
+        return len(self.tokens) + self.num_pending - self.num_unverified
 
     @property
     def num_output(self) -> int:
@@ -98,12 +106,21 @@ class Sequence:
         return self.status >= Status.STOPPED
 
     def grant(self, until: int) -> None:
-        """A step computes its tokens, and drafts behind them, up to `until`; from now on they count as computed."""
+        """A step computes its tokens up to `until`; from now on they count as computed."""
         self.num_computed = until
 
-    def reject(self, num_drafts: int) -> None:
-        """The last so many of the drafts that were granted are not its tokens."""
-        self.num_computed -= num_drafts
+    def grant_drafts(self, num_drafts: int) -> None:
+        """Behind its last token, which a step computes, so many drafts are computed and verified."""
+        self.num_computed += num_drafts
+        self.num_pending += num_drafts
+        self.num_unverified += num_drafts
+
+    def verified(self, num_drafts: int, num_accepted: int) -> None:
+        """Of so many drafts that it was granted, the first few are its tokens."""
+        self.num_unverified -= num_drafts
+        self.num_pending -= num_drafts - num_accepted
+        if self.num_computed:  # else its blocks were lost meanwhile
+            self.num_computed -= num_drafts - num_accepted
 
     def find_cached(self, num_tokens: int) -> None:
         """The prefix cache holds so many of its first tokens."""

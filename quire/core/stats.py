@@ -35,6 +35,22 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_steps_failed: int = 0
     total_out_of_memory: int = 0
     """Of those, steps for which the device had not enough memory."""
+    adapters: int = 0
+    """LoRA adapters on the device."""
+    host_adapters: int = 0
+    waiting_adapters: int = 0
+    """Those that requests wait for because the device has no room."""
+    total_adapter_hits: int = 0
+    """Requests whose adapter was on the device."""
+    total_adapter_loads: int = 0
+    total_adapter_evictions: int = 0
+    draft_method: str = ""
+    """How tokens are drafted, where they are."""
+    total_drafts: int = 0
+    """Times a sequence had drafts verified."""
+    total_draft_tokens: int = 0
+    total_accepted_tokens: int = 0
+    """Of those drafts, the ones that were right."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

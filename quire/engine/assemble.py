@@ -5,6 +5,8 @@ from typing import Any
 
 from quire.config.resolved import Resolved
 from quire.kvcache.manager import KVManager
+from quire.scheduler.adapter_room import AdapterRoom
+from quire.scheduler.draft_length import DraftLength
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.base import Policy
 from quire.scheduler.policies.choose import make_policy
@@ -20,7 +22,7 @@ _NO_AGEING = 1e12
 
 def make_scheduler(resolved: Resolved, tenant_weights: Mapping[str, float] | None = None) -> Scheduler:
     """A scheduler with a KV cache of its own, all as `resolved` says; tenants without a weight weigh 1."""
-    target = resolved.target_itl_ms
+    target, lora, drafting = resolved.target_itl_ms, resolved.lora, resolved.speculation
     return Scheduler(
         resolved.limits,
         KVManager(resolved.kv, resolved.enable_prefix_caching),
@@ -29,6 +31,8 @@ def make_scheduler(resolved: Resolved, tenant_weights: Mapping[str, float] | Non
         resolved.preemption_costs,
         None if target is None else Pacer(target / 1e3),
         resolved.queue_timeout,
+        None if drafting is None else DraftLength(drafting.num_speculative_tokens, drafting.method),
+        adapters=None if lora is None else AdapterRoom(lora.num_pages, lora.max_loras),
     )
 
 

@@ -50,7 +50,7 @@ def beam_search(
         while any(not search.beams.is_done for search in searches):
             update, _ = loop.step()
             for seq in update.sequences:
-                found = update.logprobs[seq.id]
+                [found] = update.logprobs[seq.id]
                 by_request[seq.request.id].offers[seq.id] = found.top
             for search in searches:
                 if search.sequences and all(seq.id in search.offers for seq in search.sequences):

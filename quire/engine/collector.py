@@ -1,6 +1,6 @@
 """Collector: from sampled tokens to the outputs that callers read: text, stop strings, logprobs, reasons."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
@@ -15,6 +15,8 @@ from quire.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from quire.scheduler.intake import StepUpdate
+
+_NO_LOGPROBS: Iterator[PositionLogprobs] = iter(())
 
 
 class SequenceText:
@@ -120,6 +122,7 @@ class Collector:
     def take(self, update: "StepUpdate", now: float) -> list[Sequence]:
         """Take in a step's tokens; returns sequences that have said a stop string and must end."""
         stopped: list[Sequence] = []
+        logprobs = {sequence: iter(found) for sequence, found in update.logprobs.items()}
         for seq, token in zip(update.sequences, update.tokens, strict=True):
             record = self._records[seq.request.id]
             metrics = record.metrics
@@ -128,7 +131,7 @@ class Collector:
             if seq in stopped:  # an earlier token of this step ended it
                 continue
             ends_here = seq.status is Status.STOPPED and token in seq.stop_ids
-            if record.sequences[seq.index].add(token, ends_here, update.logprobs.get(seq.id)):
+            if record.sequences[seq.index].add(token, ends_here, next(logprobs.get(seq.id, _NO_LOGPROBS), None)):
                 stopped.append(seq)
         for seq, span in update.prompt_logprobs:
             if seq.request.id in self._records:

@@ -9,6 +9,8 @@ from pathlib import Path
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
+from quire.core.adapter import AdapterRef, LoRARequest
+from quire.core.draft_counts import DraftCounts
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Rows
@@ -22,6 +24,7 @@ from quire.engine.embedding import Embeddings
 from quire.engine.loop import EngineLoop
 from quire.engine.requests import RequestMaker
 from quire.engine.start import start_loop
+from quire.lora.registry import AdapterRegistry, open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -45,8 +48,10 @@ class Engine:
         resolved: Resolved,
         model: ModelFacts,
         clock: StartClock | None = None,
+        adapters: AdapterRegistry | None = None,
     ) -> None:
-        """`clock` knows what the start took."""
+        """`clock` knows what the start took; `adapters` are the LoRA adapters that can be named."""
+        self._adapters = adapters
         self.clock = clock or StartClock()
         self.tokenizer = tokenizer
         self.resolved = resolved
@@ -64,11 +69,24 @@ class Engine:
     def has_work(self) -> bool:
         return self.loop.has_work or bool(self._early)
 
-    def add(self, prompt: str | list[int], params: SamplingParams, *, request_id: str | None = None) -> str:
+    @property
+    def drafts(self) -> DraftCounts:
+        """How speculative decoding has fared since the start."""
+        return self.loop.scheduler.drafts
+
+    def add(
+        self,
+        prompt: str | list[int],
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        adapter: LoRARequest | None = None,
+    ) -> str:
         """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run."""
         text = prompt if isinstance(prompt, str) else None
         tokens = self.encode(prompt)
-        request = self._requests.make(request_id or self._next_id(), tokens, params)
+        ref = None if adapter is None else self._adapter(adapter)
+        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref)
         self.loop.add(request)
         self._collector.open(request, text)
         return request.id
@@ -124,6 +142,15 @@ class Engine:
         self._requests.close()
         self.loop.close()
 
+    def _adapter(self, asked: LoRARequest) -> AdapterRef:
+        """The adapter that a caller names, checked when it is first named."""
+        if self._adapters is None:
+            raise InvalidRequest(
+                f"lora_request names {asked.lora_name!r}, but the model was started without enable_lora",
+                field="lora_request",
+            )
+        return self._adapters.asked(asked)
+
     def _next_id(self) -> str:
         return str(next(self._numbers))
 
@@ -132,7 +159,7 @@ class Engine:
         now = time.monotonic()
         for seq in self._collector.take(update, now):
             self.loop.end(seq, Status.STOPPED)
-        finished += self.loop.scheduler.take_finished()
+        finished += self.loop.take_finished()
         answers: list[Sequence] = []
         for seq in finished:
             if seq.request.pooling is None:
@@ -166,6 +193,7 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
     if not asked.model.skip_tokenizer:
         tokenizer = load_tokenizer(path)
         clock.done("reading the tokenizer")
-    engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock)
+    adapters = open_registry(asked.lora, started.facts.spec) if asked.lora.enable_lora else None
+    engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock, adapters)
     _log.info("ready after %.2f s\n%s", clock.total, parts_table({"engine": clock.parts}))
     return engine, path

@@ -7,6 +7,7 @@ from typing import Any
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
+from quire.core.adapter import LoRARequest
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import (
     BeamSearchOutput,
@@ -68,14 +69,20 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = True,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answers in the order of the prompts. One set of parameters serves all; a list gives each its own."""
+        """Answers in the order of the prompts. One set of parameters serves all; a list gives each its own.
+
+        So it is with `lora_request`, the LoRA adapters to answer with; None is the model as it is.
+        """
         several = _as_list(prompts)
         chosen = _for_each(sampling_params, len(several))
+        adapters = _adapter_for_each(lora_request, len(several))
         # all or nothing: a bad prompt in a list must not leave the others running
         ids: list[str] = []
         try:
-            ids.extend(self._engine.add(_plain(prompt), params) for prompt, params in zip(several, chosen, strict=True))
+            for prompt, params, adapter in zip(several, chosen, adapters, strict=True):
+                ids.append(self._engine.add(_plain(prompt), params, adapter=adapter))
         except BaseException:
             for request_id in ids:
                 self._engine.abort(request_id)
@@ -99,6 +106,7 @@ class LLM:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
     ) -> list[RequestOutput]:
         """Like `generate`, for conversations. Each output's `message` has its thinking, content and tool calls.
 
@@ -134,7 +142,8 @@ class LLM:
             self.answer_style().prepare(prompt, params, offered, reasoning_options)
             for prompt, params in zip(prompts, _for_each(sampling_params, len(prompts)), strict=True)
         ]
-        outputs = self.generate(tokens, [params for _, params in prepared], use_tqdm=use_tqdm)
+        chosen = [params for _, params in prepared]
+        outputs = self.generate(tokens, chosen, use_tqdm=use_tqdm, lora_request=lora_request)
         for (reading, _), output in zip(prepared, outputs, strict=True):
             for sequence in output.outputs:
                 sequence.message = reading.message(sequence.index, sequence.text, sequence.finish_reason)
@@ -313,6 +322,16 @@ def _plain(prompt: Prompt) -> str | list[int]:
         f"a prompt has the keys {', '.join(map(str, prompt)) or 'none'}; it needs prompt or prompt_token_ids",
         field="prompt",
     )
+
+
+def _adapter_for_each(asked: LoRARequest | Sequence[LoRARequest | None] | None, count: int) -> list[LoRARequest | None]:
+    if asked is None or isinstance(asked, LoRARequest):
+        return [asked] * count
+    if len(asked) != count:
+        raise InvalidRequest(
+            f"{len(asked)} adapters were given for {count} prompts; give one, or one each", field="lora_request"
+        )
+    return list(asked)
 
 
 def _for_each(params: SamplingParams | Sequence[SamplingParams] | None, number: int) -> list[SamplingParams]:

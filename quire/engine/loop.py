@@ -12,6 +12,7 @@ from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.sequence import Sequence
 from quire.core.status import Status
+from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.blame import Blame
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
@@ -52,7 +53,8 @@ class EngineLoop:
         self.holds = Holds(scheduler)
         self._blame = Blame(scheduler, self.holds)
         self._oom_backoff = OomBackoff(scheduler)
-        self._preparing = Preparing(scheduler, self.holds, executor, grammars)
+        self.adapters = AdapterLoads(scheduler.adapters, executor)
+        self._preparing = Preparing(scheduler, self.holds, executor, grammars, self.adapters)
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
@@ -75,8 +77,12 @@ class EngineLoop:
         return self._preparing.is_busy
 
     def add(self, request: Request) -> list[Sequence]:
-        needed = self._preparing.begin(request)
-        sequences = self._scheduler.add(request)
+        try:
+            needed = self._preparing.begin(request)
+            sequences = self._scheduler.add(request)
+        except BaseException:
+            self.adapters.forget(request.id)
+            raise
         self._preparing.wait_for(request, needed)
         self._blame.arrived(request.id)
         return sequences
@@ -92,6 +98,7 @@ class EngineLoop:
 
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
+        self.adapters.advance()
         self._preparing.resume()
         plan = self._scheduler.schedule(time.monotonic())
         due, update = plan, StepUpdate([], [])
@@ -106,10 +113,16 @@ class EngineLoop:
                 update = self._read(started)
         except Exception as error:  # whatever a step raises is the fault of a request in it, or of the device
             update = self._step_threw(due, error)
+        return update, self.take_finished()
+
+    def take_finished(self) -> list[Sequence]:
+        """Sequences that ended since the last call, each exactly once; what was kept for them is free."""
         finished = self._scheduler.take_finished()
         for seq in finished:
             self.holds.forget(seq.request.id)
-        return update, finished
+            if not self._scheduler.sequences_of(seq.request.id):
+                self.adapters.forget(seq.request.id)
+        return finished
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
@@ -122,12 +135,17 @@ class EngineLoop:
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
-        """Within, every step is read before the next is planned. The engine must have no work when it begins."""
+        """Within, every step is read before the next is planned, and yields one token of a sequence.
+
+        The engine must have no work when it begins.
+        """
         self._most_in_flight = 1
+        self._scheduler.drafts_are_off = True
         try:
             yield
         finally:
             self._most_in_flight = self._executor.max_in_flight
+            self._scheduler.drafts_are_off = False
 
     def close(self) -> None:
         self._executor.close()

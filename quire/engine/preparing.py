@@ -1,4 +1,5 @@
-"""Preparing: requests wait outside every step for what they need first: a grammar, or code that is not loaded yet."""
+"""Preparing: requests wait outside every step for what they need first: a grammar, an adapter, or code that is not
+loaded yet."""
 
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 from quire.core.errors import InvalidRequest
 from quire.core.request import Request
 from quire.core.status import Status
+from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.holds import Holds
 from quire.executor.base import Executor
 from quire.sampling.grammar.cache import GrammarCache
@@ -21,12 +23,18 @@ class Preparing:
     """The waiting requests of one engine."""
 
     def __init__(
-        self, scheduler: Scheduler, holds: Holds, executor: Executor, grammar_cache: GrammarCache | None
+        self,
+        scheduler: Scheduler,
+        holds: Holds,
+        executor: Executor,
+        grammar_cache: GrammarCache | None,
+        adapters: AdapterLoads,
     ) -> None:
         self._scheduler = scheduler
         self._holds = holds
         self._executor = executor
         self._grammar_cache = grammar_cache
+        self._adapters = adapters
         self._waiting: dict[str, list[Future[Any]]] = {}
 
     @property
@@ -35,7 +43,7 @@ class Preparing:
 
     def begin(self, request: Request) -> "list[Future[Any]]":
         """Start what a request needs first; raises what is known to be wrong."""
-        found = (self._grammar(request), self._executor.prepare(request))
+        found = (self._grammar(request), self._executor.prepare(request), self._adapters.begin(request))
         return [each for each in found if each is not None]
 
     def _grammar(self, request: Request) -> "Future[Any] | None":

@@ -5,6 +5,7 @@ import time
 import msgspec
 
 from quire.config.facts import ModelFacts
+from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
@@ -35,6 +36,7 @@ class RequestMaker:
         *,
         pooling: PoolingParams | None = None,
         tenant: str = DEFAULT_TENANT,
+        adapter: AdapterRef | None = None,
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
@@ -42,7 +44,7 @@ class RequestMaker:
         """
         request = Request(
             id=request_id,
-            prompt=Prompt(tuple(tokens)),
+            prompt=Prompt(tuple(tokens), adapter=adapter),
             params=params,
             pooling=pooling,
             arrival=time.monotonic(),

@@ -14,10 +14,12 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
+from quire.engine.draft_plan import plan_draft
 from quire.engine.loop import EngineLoop
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.process import start_processes
+from quire.lora.registry import with_targets
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
@@ -70,10 +72,11 @@ def start_loop(
             "may be incomplete."
         )
     clock.done("reading the model's header")
+    asked = with_targets(asked, facts.spec)
     device = _device_of_a_rank(asked, memory_share)
     clock.done("finding the device")
     try:
-        resolved = resolve(asked, facts, device)
+        resolved = resolve(asked, facts, device, plan_draft(asked, path, facts, device))
     except DoesNotFit as error:
         raise advised(error, asked, facts, device) from None
     lacking = slow_for_lack_of(asked, facts, device)
@@ -129,6 +132,10 @@ def _start_reading(
     clock: StartClock,
 ) -> StartedLoop:
     """A model that reads texts and generates none: no KV, no sampler, and whole prompts in every step."""
+    if asked.scheduler.speculative_config is not None:
+        raise ConfigError(
+            f"--speculative-config is for models that generate, and {facts.name} only reads; leave it out."
+        )
     if facts.spec.architecture.endswith(_CLASSIFIER) and not facts.labels:
         raise CheckpointError(
             f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
@@ -155,5 +162,3 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
             "--distributed-executor-backend is ray, which is not built yet; use process, which runs the workers of one "
             "host"
         )
-    if asked.scheduler.num_lookahead_tokens:
-        raise ConfigError("--num-lookahead-tokens is for speculative decoding, which is not built yet; leave it out")

@@ -2,7 +2,9 @@
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
+from typing import Any, Protocol
 
+from quire.core.adapter import AdapterRef
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -14,6 +16,13 @@ class StepHandle(ABC):
     @abstractmethod
     def result(self) -> StepResult:
         """Wait for the step and return its result; raises what the step raised."""
+
+
+class HostedAdapter(Protocol):
+    """A LoRA adapter in host memory, checked and ready to be copied to the device."""
+
+    @property
+    def num_pages(self) -> int: ...
 
 
 class Executor(ABC):
@@ -29,6 +38,19 @@ class Executor(ABC):
     def prepare(self, request: Request) -> "Future[None] | None":
         """Begin to load what this request needs and others do not; None: it can run at once."""
         return None
+
+    def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
+        """Begin to read an adapter into host memory, unless it is there. The future has a HostedAdapter, or fails with
+        what is wrong with it."""
+        raise NotImplementedError("this executor has no adapters")  # abstract
+
+    def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
+        """Begin to copy it to these pages, beside steps that use others. Nobody uses them until the future is done."""
+        raise NotImplementedError("this executor has no adapters")  # abstract
+
+    def hosted_adapters(self) -> int:
+        """Adapters in host memory."""
+        return 0
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""

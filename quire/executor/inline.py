@@ -2,14 +2,15 @@
 
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
+from quire.core.adapter import AdapterRef
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
-from quire.executor.base import Executor, StepHandle
+from quire.executor.base import Executor, HostedAdapter, StepHandle
 from quire.observe.start_clock import StartClock
 from quire.worker.cpu_core import start_core
 from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
@@ -17,6 +18,7 @@ from quire.worker.out_of_memory import telling_out_of_memory
 from quire.worker.start_core_worker import start_core_worker
 
 if TYPE_CHECKING:
+    from quire.worker.adapter_store import AdapterStore
     from quire.worker.core_worker import CoreStepDone, CoreWorker
     from quire.worker.pooling_worker import PoolingWorker
     from quire.worker.running_step import RunningStep
@@ -49,6 +51,21 @@ class InlineExecutor(Executor):
     def prepare(self, request: Request) -> "Future[None] | None":
         assert self._worker is not None, "the executor is closed"
         return self._worker.prepare(request)
+
+    def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
+        return self._adapters.fetch(ref)
+
+    def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
+        return self._adapters.place(hosted, slot, pages)
+
+    def hosted_adapters(self) -> int:
+        return 0 if self._worker is None or self._worker.adapters is None else self._worker.adapters.num_hosted
+
+    @property
+    def _adapters(self) -> "AdapterStore":
+        assert self._worker is not None, "the executor is closed"
+        assert self._worker.adapters is not None, "the worker was started without adapters"
+        return self._worker.adapters
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"

@@ -180,9 +180,7 @@ def start_processes(
             for rank in range(1, ranks):
                 settings = RankSettings(rank, str(path), resolved, meeting, seed, observe)
                 others.append(RankProcess(settings))
-            first = start_rank(
-                path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
-            )
+            first = start_rank(path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock)
             for other in others:
                 ready = other.wait_until_ready()
                 _log.info("rank %d is process %d, with %d bytes of weights", other.rank, other.pid, ready.weight_bytes)

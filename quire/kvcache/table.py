@@ -5,6 +5,11 @@ from quire.kvcache.blocks import NULL_BLOCK
 from quire.kvcache.chain import TOKEN_BYTES, chain_name, chain_root, media_in_block, token_bytes
 
 
+def _adapter_key(seq: Sequence) -> str | None:
+    adapter = seq.request.prompt.adapter
+    return None if adapter is None else adapter.key
+
+
 class BlockTable:
     """Physical blocks by KV group and logical position, equally many in every group."""
 
@@ -16,7 +21,7 @@ class BlockTable:
         """Logical blocks at the start of each group that fell out of its window; they are null."""
         self.caches = caches
         """Whether this sequence reads and fills the prefix cache."""
-        self.root = chain_root(seq.request.prompt.adapter, seq.request.params.cache_salt, seq.kv_variant)
+        self.root = chain_root(_adapter_key(seq), seq.request.params.cache_salt, seq.kv_variant)
         self.names = seq.block_names
         """Chain names of full blocks, as far as they were needed; the sequence's own list."""
         self.num_registered = 0

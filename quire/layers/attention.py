@@ -21,6 +21,8 @@ class PagedAttention(nn.Module):
         *,
         window: int | None = None,
         softcap: float | None = None,
+        chunk: int | None = None,
+        has_temperature: bool = False,
     ) -> None:
         super().__init__()
         self._layer = layer
@@ -28,12 +30,24 @@ class PagedAttention(nn.Module):
         self.scale = scale
         self.window = window
         self.softcap = softcap
+        self.chunk = chunk
+        self._has_temperature = has_temperature
 
-    def forward(self, heads: Tensor, norms: HeadNorms | None, angles: Angles | None, batch: Batch) -> Tensor:
+    def forward(
+        self,
+        heads: Tensor,
+        norms: HeadNorms | None,
+        angles: Angles | None,
+        batch: Batch,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """heads: [tokens, those of queries, keys and values, head_dim], as the layer's projection gives them."""
         cache = batch.kv[self._layer]
         slots = batch.slots[cache.group]
         query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots, cache.scales)
+        if self._has_temperature:
+            assert batch.temperatures is not None, "the model gives them to its batches"
+            query = (query * batch.temperatures[:, None, None]).to(query.dtype)
         return batch.attend(
             query,
             cache.keys,
@@ -45,6 +59,8 @@ class PagedAttention(nn.Module):
             window=self.window,
             softcap=self.softcap,
             scales=cache.scales,
+            sinks=sinks,
+            chunk=self.chunk,
         )
 
 

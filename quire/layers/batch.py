@@ -4,15 +4,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.ops.functional import Attend, paged_attention
+from quire.ops.lora_tensors import AdapterRows
 
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
-    """Where one layer keeps keys and values."""
+    """Where one layer keeps keys and values, or the latents that both are made of."""
 
-    keys: Tensor  # [blocks, block_size, kv_heads, head_dim]
-    values: Tensor
+    keys: Tensor  # [blocks, block_size, kv_heads, head_dim]; latents: [blocks, block_size, latent_dim + rope_dim]
+    values: Tensor  # those of latents are the keys
     group: int
     """Which of the batch's tables and slots are this layer's."""
     scales: Tensor | None = None  # float32 [2]: what keys and values in fp8 are divided by; None: nothing
@@ -41,9 +43,15 @@ class Batch:
     prompts: range = range(0)
     """Tokens of prompts, in one stretch; all others continue answers. Devices that compute many tokens otherwise than
     few go by this: what a token is does not depend on what it is computed with."""
+    pasts: Pasts | None = None
+    """Which sequences look back at tokens of earlier steps, where that makes a difference to how they are computed."""
     attend: Attend = paged_attention
     """What attends in this step."""
     types: Tensor | None = None  # [tokens]: of pairs of texts, 1 in the second; None: 0 everywhere
     score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
+    temperatures: Tensor | None = None  # float32 [tokens]: what some layers multiply queries by
     embeddings: Embeddings | None = None
-    adapters: Tensor | None = None  # [tokens]: the LoRA adapter of each, -1: none
+    adapters: AdapterRows | None = None
+    """The LoRA adapter of each token; None where no token has one."""
+    output_adapters: AdapterRows | None = None
+    """The same of `output_rows`."""

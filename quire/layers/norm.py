@@ -21,9 +21,9 @@ class Norm(nn.Module):
     def __init__(self, spec: NormSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self.spec = spec
-        empty = torch.empty(spec.shape, dtype=policy.dtype, device=policy.device)
-        self.register_buffer("weight", empty, persistent=False)
-        self.register_buffer("bias", torch.empty_like(empty) if spec.bias else None, persistent=False)
+        ones = torch.ones(spec.shape, dtype=policy.dtype, device=policy.device)
+        self.register_buffer("weight", ones, persistent=False)
+        self.register_buffer("bias", torch.empty_like(ones) if spec.bias else None, persistent=False)
 
     def expected(self) -> ExpectedTensors:
         for number, tensor in enumerate(self.spec.tensors()):

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from quire.layers.policy import WeightPolicy
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors, dense
-from quire.ops.functional import route_tokens
+from quire.ops.functional import add_lora, route_tokens
+from quire.ops.lora_tensors import AdapterRows, LoraMatrix
 from quire.spec.experts import ExpertsSpec
 
 
@@ -19,6 +20,9 @@ class Router(nn.Module):
         super().__init__()
         self._spec = spec
         self._weight = policy.weight(spec.router)
+        self.matrix = spec.router
+        self.lora: LoraMatrix | None = None
+        """What adapters add to the matrix; None: nothing ever."""
         empty = torch.empty(spec.num_experts, dtype=torch.float32, device=policy.device)
         self.register_buffer("correction", None if spec.correction is None else empty, persistent=False)
 
@@ -27,9 +31,17 @@ class Router(nn.Module):
         if self._spec.correction is not None:
             yield Expected(self._spec.correction.name, self._spec.correction.shape, self._take_correction)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> tuple[Tensor, Tensor]:
         """The experts of each token and their weights: [tokens, top_k]."""
-        return route_tokens(self._weight(x), self.correction, self._spec.routing)
+        logits: Tensor = self._weight(x)
+        if adapters is not None and self.lora is not None:
+            logits = add_lora(logits, x, self.lora, adapters)
+        return route_tokens(logits, self.correction, self._spec.routing)
+
+    def base(self, x: Tensor) -> Tensor:
+        """Logits in float32, without adapters."""
+        logits: Tensor = self._weight(x)
+        return logits.float()
 
     def _take_correction(self, stored: StoredTensor) -> None:
         assert self.correction is not None

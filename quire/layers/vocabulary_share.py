@@ -5,6 +5,7 @@ from torch import Tensor
 
 from quire.layers.embedding import Embedding
 from quire.layers.policy import WeightPolicy
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.matrix import MatrixSpec
 
 
@@ -19,7 +20,8 @@ class VocabularyShare(Embedding):
         self._group = policy.group
         (self._taken,) = share.ranges
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        assert adapters is None, "adapters are for models on one device"
         place = ids - self._taken.start
         is_here = (place >= 0) & (place < len(self._taken))
         found = super().forward(torch.where(is_here, place, 0))

@@ -18,6 +18,7 @@ from quire.models.gate import LayerGate
 from quire.models.layer import make_layer
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.model import ModelSpec
 
 
@@ -45,7 +46,7 @@ class LanguageModel(nn.Module):
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
         x = self.embed(input_ids, positions, batch)
-        batch = self.with_score_bias(batch)
+        batch = self._with_temperatures(self.with_score_bias(batch), positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
@@ -58,6 +59,14 @@ class LanguageModel(nn.Module):
         if self._relative_bias is None:
             return batch
         return replace(batch, score_bias=self._relative_bias(batch.lengths))
+
+    def _with_temperatures(self, batch: Batch, positions: Tensor) -> Batch:
+        """The batch with what Llama 4 multiplies the queries of some layers by."""
+        spec = self.spec.temperature
+        if spec is None:
+            return batch
+        stretches = ((positions + 1) // spec.stretch).float()
+        return replace(batch, temperatures=torch.log1p(stretches) * spec.scale + 1.0)
 
     @property
     def words_alone(self) -> Embedding | None:
@@ -81,18 +90,19 @@ class LanguageModel(nn.Module):
         normed: Tensor = self._norm(x) if added is None else self._norm.add(x, added)[1]
         return normed
 
-    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+    def logits(self, hidden: Tensor, prompts: range = range(0), adapters: AdapterRows | None = None) -> Tensor:
         """[rows, vocabulary], in the type of the head's matmul: who draws from them widens what it must.
 
         Which rows are of `prompts` makes a difference only to a recorded model.
         """
-        return self.finish_logits(self.project(hidden))
+        return self.finish_logits(self.project(hidden, adapters))
 
-    def project(self, hidden: Tensor) -> Tensor:
+    def project(self, hidden: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """What the output head makes of hidden states: as `body`, something to record."""
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
-        output: Tensor = self._embedding.project(hidden) if self._head is None else self._head(hidden)
+        head = self._embedding.project if self._head is None else self._head
+        output: Tensor = head(hidden, adapters)
         return output if self._group is None else self._group.gather_columns(output, self.spec.vocab_size)
 
     def finish_logits(self, logits: Tensor) -> Tensor:

@@ -7,12 +7,17 @@ from quire.layers.batch import Batch
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.experts_mlp import ExpertsMlp
+from quire.models.latent_attention import LatentAttention
 from quire.models.mlp import Mlp
 from quire.models.self_attention import SelfAttention
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.experts import ExpertsSpec
-from quire.spec.layer import LayerSpec
+from quire.spec.latent import LatentAttentionSpec
+from quire.spec.layer import AttentionSpec, LayerSpec
 from quire.spec.norm import NormSpec
 
+Heads = Tensor | tuple[Tensor, Tensor]
+"""What attention makes of a layer's input before it looks at other tokens."""
 Stream = tuple[Tensor, Tensor | None]
 """The residual stream, and what is still to be added to it: that joins with the norm that reads their sum."""
 
@@ -22,7 +27,7 @@ class Layer(nn.Module):
 
     def __init__(self, spec: LayerSpec, index: int, policy: WeightPolicy) -> None:
         super().__init__()
-        self._attention = SelfAttention(spec.attention, index, policy)
+        self._attention = _attention(spec.attention, index, policy)
         kind = ExpertsMlp if isinstance(spec.mlp, ExpertsSpec) else Mlp
         self._mlp = kind(spec.mlp, policy)  # type: ignore[arg-type]
         self._attention_norm = _norm(spec.attention_norm, policy)
@@ -38,20 +43,26 @@ class Layer(nn.Module):
         self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, output_rows: Tensor | None = None
     ) -> Stream:
         """All tokens' keys and values go to the cache; what follows attention is computed for `output_rows` alone."""
-        x, read, heads = self.before_attention(x, added)
-        mixed = self._attention.attend(heads, angles, batch)
+        adapters = batch.adapters
+        x, read, heads = self.before_attention(x, added, adapters)
+        mixed = self._attention.attend(heads, angles, batch)  # type: ignore[arg-type]
         if output_rows is not None:
             x, mixed = x.index_select(0, output_rows), mixed.index_select(0, output_rows)
             read = None if read is None else read.index_select(0, output_rows)
-        return self.after_attention(x, read, mixed)
+            adapters = batch.output_adapters
+        return self.after_attention(x, read, mixed, adapters)
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(
+        self, x: Tensor, added: Tensor | None, adapters: AdapterRows | None = None
+    ) -> tuple[Tensor, Tensor | None, Heads]:
         """The residual stream; what the MLP reads where that is known by now; and the heads. With its counterpart, what
         can be compiled.
         """
         raise NotImplementedError("each wiring has its own")  # abstract
 
-    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+    def after_attention(
+        self, x: Tensor, read: Tensor | None, mixed: Tensor, adapters: AdapterRows | None = None
+    ) -> Stream:
         """The residual stream, and what this layer adds to it last."""
         raise NotImplementedError("each wiring has its own")  # abstract
 
@@ -66,39 +77,51 @@ class Layer(nn.Module):
 class SequentialLayer(Layer):
     """x + attention(norm(x)), then x + mlp(norm(x)); some families also norm what they add, or nothing else."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(
+        self, x: Tensor, added: Tensor | None, adapters: AdapterRows | None = None
+    ) -> tuple[Tensor, Tensor | None, Heads]:
         x, read = _join(x, added, self._attention_norm)
-        return x, None, self._attention.project(read)
+        return x, None, self._attention.project(read, adapters)
 
-    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
-        added = _normed(self._summed(self._attention.output(mixed)), self._added_attention_norm)
+    def after_attention(
+        self, x: Tensor, read: Tensor | None, mixed: Tensor, adapters: AdapterRows | None = None
+    ) -> Stream:
+        added = _normed(self._summed(self._attention.output(mixed, adapters)), self._added_attention_norm)
         x, normed = _join(x, self._scaled(added), self._mlp_norm)
-        return x, self._scaled(_normed(self._summed(self._mlp(normed)), self._added_mlp_norm))
+        return x, self._scaled(_normed(self._summed(self._mlp(normed, adapters)), self._added_mlp_norm))
 
 
 class ParallelLayer(Layer):
     """x + attention(norm(x)) + mlp(norm(x)), with one norm for both or two."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(
+        self, x: Tensor, added: Tensor | None, adapters: AdapterRows | None = None
+    ) -> tuple[Tensor, Tensor | None, Heads]:
         x, normed = _join(x, added, self._attention_norm)
         read = normed if self._mlp_norm is None else self._mlp_norm(x)
-        return x, read, self._attention.project(normed)
+        return x, read, self._attention.project(normed, adapters)
 
-    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
+    def after_attention(
+        self, x: Tensor, read: Tensor | None, mixed: Tensor, adapters: AdapterRows | None = None
+    ) -> Stream:
         assert read is not None
-        return x, self._scaled(self._summed(self._attention.output(mixed) + self._mlp(read)))
+        return x, self._scaled(self._summed(self._attention.output(mixed, adapters) + self._mlp(read, adapters)))
 
 
 class PostNormLayer(Layer):
     """norm(x + attention(x)), then norm(x + mlp(x)): the norms come after what they follow."""
 
-    def before_attention(self, x: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    def before_attention(
+        self, x: Tensor, added: Tensor | None, adapters: AdapterRows | None = None
+    ) -> tuple[Tensor, Tensor | None, Heads]:
         assert added is None, "a layer of this kind leaves nothing to add"
-        return x, None, self._attention.project(x)
+        return x, None, self._attention.project(x, adapters)
 
-    def after_attention(self, x: Tensor, read: Tensor | None, mixed: Tensor) -> Stream:
-        x = _join(x, self._summed(self._attention.output(mixed)), self._attention_norm)[1]
-        return _join(x, self._summed(self._mlp(x)), self._mlp_norm)[1], None
+    def after_attention(
+        self, x: Tensor, read: Tensor | None, mixed: Tensor, adapters: AdapterRows | None = None
+    ) -> Stream:
+        x = _join(x, self._summed(self._attention.output(mixed, adapters)), self._attention_norm)[1]
+        return _join(x, self._summed(self._mlp(x, adapters)), self._mlp_norm)[1], None
 
 
 _WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": ParallelLayer, "post": PostNormLayer}
@@ -107,6 +130,14 @@ _WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": P
 def make_layer(spec: LayerSpec, index: int, policy: WeightPolicy) -> Layer:
     """The layer of a spec, without weights."""
     return _WIRINGS[spec.wiring](spec, index, policy)
+
+
+def _attention(
+    spec: AttentionSpec | LatentAttentionSpec, index: int, policy: WeightPolicy
+) -> SelfAttention | LatentAttention:
+    if isinstance(spec, LatentAttentionSpec):
+        return LatentAttention(spec, index, policy)
+    return SelfAttention(spec, index, policy)
 
 
 def _norm(spec: NormSpec | None, policy: WeightPolicy) -> Norm | None:

@@ -11,6 +11,7 @@ from quire.layers.experts import Experts
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.router import Router
+from quire.layers.sinks import Sinks
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected
 from quire.models.language_model import LanguageModel
@@ -38,7 +39,7 @@ def expected_tensors(module: nn.Module) -> dict[str, Expected]:
     return {
         tensor.name: tensor
         for part in module.modules()
-        if isinstance(part, Linear | Embedding | Norm | Experts | Router)
+        if isinstance(part, Linear | Embedding | Norm | Experts | Router | Sinks)
         for tensor in part.expected()
     }
 

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from quire.layers.linear import Linear
 from quire.layers.policy import WeightPolicy
 from quire.ops.functional import activate, gated_activation
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.mlp import MlpSpec
 
 
@@ -18,6 +19,6 @@ class Mlp(nn.Module):
         self._activation = spec.activation
         self._activate = gated_activation if spec.gated else activate
 
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self._down(self._activate(self._up(x), self._activation))
+    def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        output: Tensor = self._down(self._activate(self._up(x, adapters), self._activation), adapters)
         return output

@@ -50,6 +50,10 @@ ROWS = (
     Row("granite_moe:FAMILY", ("granitemoe",)),
     Row("glm4_moe:FAMILY", ("glm4_moe",)),
     Row("phimoe:FAMILY", ("phimoe",), ("phimoe",)),
+    Row("deepseek:V2", ("deepseek_v2",), ("deepseek2",)),
+    Row("deepseek:V3", ("deepseek_v3",)),
+    Row("gpt_oss:FAMILY", ("gpt_oss",), ("gpt-oss",)),
+    Row("llama4:FAMILY", ("llama4_text", "llama4"), ("llama4",)),
     Row("bert:BERT", ("bert",), ("bert",)),
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),
@@ -62,8 +66,8 @@ FAMILIES: Registry[ModelSpec] = Registry(
 )
 GGUF_ARCHITECTURES: dict[str, str] = {name: row.model_types[0] for row in ROWS for name in row.gguf}
 """The `model_type` that each architecture of GGUF stands for."""
-OF_LLAMA_FILES = "mixtral"
-"""GGUF files call it `llama` too; its experts tell it apart."""
+TOLD_APART = ("mixtral", "deepseek_v3")
+"""Types that GGUF files call by the name of another, `llama` and `deepseek2`; that one's family tells them apart."""
 
 
 def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") -> ModelSpec:
@@ -88,7 +92,7 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
     """The model of a GGUF file, by the config.json that it stands for."""
     model_type = str(config.get("model_type", ""))
-    if model_type not in {*GGUF_ARCHITECTURES.values(), OF_LLAMA_FILES}:
+    if model_type not in {*GGUF_ARCHITECTURES.values(), *TOLD_APART}:
         raise CheckpointError(
             f"{source} holds a model of architecture {model_type!r}; of GGUF quire runs "
             f"{', '.join(GGUF_ARCHITECTURES)}."

@@ -8,7 +8,9 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.norm_over_ranks import NormOverRanks
 from quire.layers.policy import WeightPolicy
+from quire.layers.sinks import Sinks
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.layer import AttentionSpec
 
 
@@ -21,6 +23,7 @@ class SelfAttention(nn.Module):
         self._projection = Linear(spec.qkv, policy)
         self._output = Linear(spec.out, policy)
         self._attention = _attention(spec, layer)
+        self._sinks = None if spec.sinks is None else Sinks(spec.sinks, policy)
         self._query_norm: Norm | None = None
         self._key_norm: Norm | None = None
         if spec.head_norms is not None:
@@ -30,9 +33,9 @@ class SelfAttention(nn.Module):
         if policy.group is not None and spec.head_norms is not None and spec.head_norms.span == "all":
             self._norm_over_ranks = NormOverRanks(spec.head_norms, policy.group)
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """All heads: queries, keys and values."""
-        heads: Tensor = self._projection(x)
+        heads: Tensor = self._projection(x, adapters)
         return heads
 
     def attend(self, heads: Tensor, angles: Angles | None, batch: Batch) -> Tensor:
@@ -43,11 +46,12 @@ class SelfAttention(nn.Module):
             assert self._key_norm is not None
             heads = self._norm_over_ranks(heads, self._query_norm.weight, self._key_norm.weight)
         heads = heads.view(tokens, -1, self._spec.head_dim)
-        mixed: Tensor = self._attention(heads, self._norms(), angles, batch)
+        sinks = () if self._sinks is None else (self._sinks.values,)
+        mixed: Tensor = self._attention(heads, self._norms(), angles, batch, *sinks)
         return mixed.reshape(tokens, -1)
 
-    def output(self, mixed: Tensor) -> Tensor:
-        output: Tensor = self._output(mixed)
+    def output(self, mixed: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        output: Tensor = self._output(mixed, adapters)
         return output
 
     def _norms(self) -> HeadNorms | None:
@@ -61,4 +65,12 @@ class SelfAttention(nn.Module):
 def _attention(spec: AttentionSpec, layer: int) -> PagedAttention | BidirectionalAttention:
     if not spec.causal:
         return BidirectionalAttention(spec)
-    return PagedAttention(layer, spec.num_kv_heads, spec.scale, window=spec.window, softcap=spec.softcap)
+    return PagedAttention(
+        layer,
+        spec.num_kv_heads,
+        spec.scale,
+        window=spec.window,
+        softcap=spec.softcap,
+        chunk=spec.chunk,
+        has_temperature=spec.has_temperature,
+    )

@@ -9,6 +9,7 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.vocabulary_share import VocabularyShare
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.matrix import MatrixSpec
 from quire.spec.model import EmbeddingSpec
 
@@ -31,7 +32,7 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """[tokens, hidden]."""
-        x: Tensor = self._words(input_ids)
+        x: Tensor = self._words(input_ids, batch.adapters)
         if self._spec.scale is not None:
             # rounded to the model's dtype first, as the checkpoints were trained
             x = x * torch.tensor(self._spec.scale, dtype=x.dtype)
@@ -54,6 +55,6 @@ class TokenEmbedding(nn.Module):
         others = (self._projection, self._positions, self._types, self._norm)
         return self._words if all(other is None for other in others) else None
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """By the transpose of the words: a tied output head."""
-        return self._words.project(x)
+        return self._words.project(x, adapters)

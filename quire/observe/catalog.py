@@ -61,6 +61,11 @@ DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has
 ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
 ENGINE_GIVEN_UP = _gauge("engine_given_up", "1 while the engine was lost too often in a row to count on it.", *_ENGINE)
 ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
+ADAPTERS = _gauge("lora_adapters", "LoRA adapters, by where they are.", "engine", "place")
+ADAPTERS_WAITING = _gauge("lora_adapters_waiting", "LoRA adapters that wait for room on the device.", *_ENGINE)
+ADAPTER_HITS = _counter("lora_adapter_hits", "Requests whose LoRA adapter was on the device.", *_ENGINE)
+ADAPTER_LOADS = _counter("lora_adapter_loads", "LoRA adapters that were copied to the device.", *_ENGINE)
+ADAPTER_EVICTIONS = _counter("lora_adapter_evictions", "LoRA adapters that made way for others.", *_ENGINE)
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
@@ -69,6 +74,10 @@ STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed
 OUT_OF_MEMORY = _counter("engine_out_of_memory", "Steps that ran out of device memory and were rolled back.", *_ENGINE)
 BUSY_SECONDS = _counter("engine_busy_seconds", "Seconds inside steps; its rate is how busy the engine is.", *_ENGINE)
 LOST = _counter("engine_restarts", "Engines that died or stalled and were replaced.", "engine", "reason", limit=16)
+DRAFTS = _counter("spec_decode_num_drafts", "Times a sequence had drafted tokens verified.", "engine", "method")
+DRAFT_TOKENS = _counter("spec_decode_num_draft_tokens", "Drafted tokens that were verified.", "engine", "method")
+ACCEPTED_TOKENS = _counter("spec_decode_num_accepted_tokens", "Drafted tokens that were right; over the number of "
+                           "drafts, the mean accepted length.", "engine", "method")  # fmt: skip
 STEP_TOKENS = _histogram("iteration_tokens", "Tokens computed in a step, prompts and answers together.",
                          (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384), *_ENGINE)  # fmt: skip
 BATCH_SIZE = _histogram("batch_size", "Sequences computed in a step.", _DOUBLING, *_ENGINE)
@@ -112,6 +121,9 @@ ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
+    *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
+    *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
+    *(STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (
     *(PROMPT_TOKENS, PROMPT_CACHED, OUTPUT_TOKENS, FINISHED, MOVED, TTFT, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),

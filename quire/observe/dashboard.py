@@ -105,7 +105,7 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _front())
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _front())
 
 
 def _service() -> Row:
@@ -162,6 +162,22 @@ def _requests() -> Row:
     )
 
 
+def _adapters() -> Row:
+    moved = (
+        _rate(catalog.ADAPTER_HITS, legend="requests whose adapter was there"),
+        _rate(catalog.ADAPTER_LOADS, legend="loads"),
+        _rate(catalog.ADAPTER_EVICTIONS, legend="evictions"),
+    )
+    return Row(
+        "LoRA adapters",
+        (
+            Panel("Where they are", "short", (_now(catalog.ADAPTERS, "engine", "place"),)),
+            Panel("Waiting for room", "short", (_now(catalog.ADAPTERS_WAITING, "engine"),)),
+            Panel("Loads and hits a second", "short", moved),
+        ),
+    )
+
+
 def _engine() -> Row:
     busy = (_rate(catalog.BUSY_SECONDS, "engine"),)
     failed = (_rate(catalog.STEPS_FAILED, legend="all"), _rate(catalog.OUT_OF_MEMORY, legend="out of memory"))
@@ -201,6 +217,18 @@ def _memory() -> Row:
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Device memory", "bytes", device),
             Panel("Memory of processes", "bytes", processes),
+        ),
+    )
+
+
+def _drafts() -> Row:
+    right = _share(catalog.ACCEPTED_TOKENS, catalog.DRAFT_TOKENS, "drafts that were right")
+    mean = _share(catalog.ACCEPTED_TOKENS, catalog.DRAFTS, "mean accepted length")
+    return Row(
+        "Speculative decoding",
+        (
+            Panel("Drafts that were right", "percentunit", (right,), top=1),
+            Panel("Mean accepted length", "short", (mean,), catalog.ACCEPTED_TOKENS.help),
         ),
     )
 

@@ -15,6 +15,7 @@ _GAUGES = {
     catalog.DEVICE_MEMORY: "device_memory_bytes",
     catalog.DEVICE_MEMORY_TOTAL: "device_memory_total",
     catalog.ENGINE_MEMORY: "memory_bytes",
+    catalog.ADAPTERS_WAITING: "waiting_adapters",
 }
 _TOTALS = {
     catalog.STEPS: "step",
@@ -22,9 +23,18 @@ _TOTALS = {
     catalog.PREFIX_HITS: "total_prefix_hits",
     catalog.STEPS_FAILED: "total_steps_failed",
     catalog.OUT_OF_MEMORY: "total_out_of_memory",
+    catalog.ADAPTER_HITS: "total_adapter_hits",
+    catalog.ADAPTER_LOADS: "total_adapter_loads",
+    catalog.ADAPTER_EVICTIONS: "total_adapter_evictions",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
-_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values())
+_DRAFTS = {
+    catalog.DRAFTS: "total_drafts",
+    catalog.DRAFT_TOKENS: "total_draft_tokens",
+    catalog.ACCEPTED_TOKENS: "total_accepted_tokens",
+}
+"""Told where tokens are drafted."""
+_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_DRAFTS.values())
 """Counts that an engine's replacement starts again from 0."""
 _HISTOGRAMS = {
     catalog.STEP_TOKENS: "step_tokens",
@@ -36,12 +46,16 @@ _HISTOGRAMS = {
 class _Engine:
     """One replica: the engine it has now, and what those before it left."""
 
-    __slots__ = ("batch_size", "before", "busy", "given_up", "lost", "stats", "step_seconds", "step_tokens", "up")
+    __slots__ = (
+        *("batch_size", "before", "busy", "draft_method", "given_up", "lost", "stats", "step_seconds", "step_tokens"),
+        "up",
+    )
 
     def __init__(self) -> None:
         self.stats = EngineStats()
         self.before = dict.fromkeys(_RESTARTED, 0)
         self.busy = 0.0
+        self.draft_method = ""
         self.lost: dict[Labels, float] = {}
         self.up = False
         self.given_up = False
@@ -76,6 +90,7 @@ class EngineMetrics:
             engine.step_seconds.observe(catalog.STEP_SECONDS.buckets, stats.step_seconds)
             engine.busy += stats.step_seconds
         engine.stats = stats
+        engine.draft_method = stats.draft_method or engine.draft_method
         engine.up, engine.given_up = True, False
 
     def lost(self, replica: int, reason: str, *, given_up: bool) -> None:
@@ -113,7 +128,12 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     yield catalog.ENGINE_GIVEN_UP, (replica,), int(engine.given_up)
     yield catalog.BUSY_SECONDS, (replica,), engine.busy
     yield from ((catalog.PREEMPTIONS, (replica, mode), engine.total(name)) for mode, name in _PREEMPTIONS.items())
+    if engine.draft_method:
+        labels = (replica, engine.draft_method)
+        yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
+    yield catalog.ADAPTERS, (replica, "device"), stats.adapters
+    yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
     yield from _blocks(replica, stats)
 
 

@@ -7,6 +7,8 @@ NF4 = (
     *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+FP4 = (*_E2M1, *(-size for size in _E2M1))
 
-TABLES: dict[str, tuple[float, ...]] = {"nf4": NF4, "iq4": IQ4}
-"""By the codes of a QuantizedMatrix: bitsandbytes' NF4, ggml's IQ4_NL and IQ4_XS."""
+TABLES: dict[str, tuple[float, ...]] = {"nf4": NF4, "iq4": IQ4, "fp4": FP4}
+"""By the codes of a QuantizedMatrix: bitsandbytes' NF4, ggml's IQ4_NL and IQ4_XS, and MXFP4."""

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.routing import Routing
 from quire.ops.adjustments import Adjusted, Adjustments
 from quire.ops.dispatch import implementation
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
@@ -17,7 +19,7 @@ from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -84,13 +86,43 @@ def experts_mlp(
     up: "Tensor | QuantizedMatrix | PackedLinear",
     down: "Tensor | QuantizedMatrix | PackedLinear",
     activation: Activation,
+    *,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    weighs_input: bool = False,
+    lora: ExpertLora | None = None,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
-    their ups; down: [experts * hidden, size]. A token's sum has an order of its own, whatever else is in the batch.
+    their ups; down: [experts * hidden, size]; biases are in the order of rows. With `weighs_input` an expert reads
+    weight * x instead, and its output counts as it is. A token's sum has an order of its own, whatever else is in the
+    batch. `lora` is what adapters add to the experts' matrices.
     """
-    result: Tensor = implementation("experts_mlp", x.device.type)(x, ids, weights, up, down, activation)
+    result: Tensor = implementation("experts_mlp", x.device.type)(
+        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input, lora
+    )
+    return result
+
+
+def group_adapters(slots: Tensor, num_slots: int, experts: Tensor | None = None, num_experts: int = 1) -> AdapterRows:
+    """Rows by their LoRA adapter, int32 [rows], -1: none; and by their expert, int64 [rows], where they have one."""
+    result: AdapterRows = implementation("group_adapters", slots.device.type)(slots, num_slots, experts, num_experts)
+    return result
+
+
+def add_lora(y: Tensor, x: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None = None) -> Tensor:
+    """y + B A x for each row's adapter, part by part; rows without one stay. y: [rows, out], x: [rows, in].
+
+    y is x Wᵀ + `bias`, and may be overwritten. An adapter with magnitudes (DoRA) multiplies all but the bias.
+    """
+    result: Tensor = implementation("add_lora", y.device.type)(y, x, matrix, rows, bias)
+    return result
+
+
+def embed_lora(x: Tensor, ids: Tensor, matrix: LoraMatrix, rows: AdapterRows) -> Tensor:
+    """x + B A[token] for each row's adapter. x: [rows, hidden], ids: int64 [rows]; x may be overwritten."""
+    result: Tensor = implementation("embed_lora", x.device.type)(x, ids, matrix, rows)
     return result
 
 
@@ -162,17 +194,20 @@ def paged_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """Causal attention of each sequence's new tokens over its paged KV, the new tokens included.
 
     query: [tokens, heads, head_dim], sequence after sequence; `query_starts` [sequences + 1] says where each
     begins. keys and values: [blocks, block_size, kv_heads, head_dim]; `tables` [sequences, blocks] and `lengths`
     [sequences] say where a sequence's KV is and how much there is. The last query of a sequence stands at its
-    last position. A window of w sees the w latest positions, itself included. `scales` are those that `write_kv` was
-    given.
+    last position. A window of w sees the w latest positions, itself included; with a chunk of c instead a token sees
+    those of its own stretch of c positions, which begin at multiples of c. `scales` are those of `write_kv`. `sinks`
+    float32 [heads] are scores of a key whose value is 0, which every token sees beside the others.
     """
     result: Tensor = implementation("paged_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales, sinks, chunk
     )
     return result
 
@@ -189,13 +224,16 @@ def batch_invariant_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """`paged_attention` whose result for a token depends on its own sequence alone, bit for bit.
 
-    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step. KV is not in 8 bits.
+    Not on the rest of the batch, nor on which of the sequence's tokens are new in this step. KV is not in 8 bits; sinks
+    and chunks are for models with experts, which are never computed so.
     """
     result: Tensor = implementation("batch_invariant_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales, sinks, chunk
     )
     return result
 
@@ -216,6 +254,8 @@ class Attend(Protocol):
         window: int | None = None,
         softcap: float | None = None,
         scales: Tensor | None = None,
+        sinks: Tensor | None = None,
+        chunk: int | None = None,
     ) -> Tensor: ...
 
 
@@ -232,10 +272,61 @@ def shared_prefix_attention(
     window: int | None = None,
     softcap: float | None = None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """`paged_attention` in a step of decodes that reads the prefix of each tile of sequences once for all of them."""
     result: Tensor = implementation("shared_prefix_attention", query.device.type)(
-        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales
+        query, keys, values, tables, query_starts, lengths, tiles, scale, window, softcap, scales, sinks, chunk
+    )
+    return result
+
+
+def prepare_latent(
+    query: Tensor,
+    compressed: Tensor,
+    weight: Tensor,
+    eps: float,
+    angles: tuple[Tensor, Tensor],
+    cache: Tensor,
+    slots: Tensor,
+    scales: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Queries whose last part is turned, and latents [tokens, latent_dim + rope_dim], which also go to `slots`.
+
+    query: [tokens, heads, nope_dim + rope_dim]; compressed: [tokens, latent_dim + rope_dim], of which the latent is
+    normed (`weight` [latent_dim]) and the rest is turned. cache: [blocks, block_size, latent_dim + rope_dim], of which
+    one in fp8 is divided by the first of `scales`. What `query` and `compressed` hold afterwards is undefined.
+    """
+    result: tuple[Tensor, Tensor] = implementation("prepare_latent", query.device.type)(
+        query, compressed, weight, eps, angles, cache, slots, scales
+    )
+    return result
+
+
+def latent_attention(
+    query: Tensor,
+    latents: Tensor,
+    up: Tensor,
+    cache: Tensor,
+    tables: Tensor,
+    query_starts: Tensor,
+    lengths: Tensor,
+    *,
+    nope_dim: int,
+    scale: float,
+    scales: Tensor | None = None,
+    pasts: Pasts | None = None,
+) -> Tensor:
+    """Causal attention of each sequence's new tokens over its latents: [tokens, heads, value_dim].
+
+    query, `latents` of the new tokens and the cache are as `prepare_latent` leaves them; tables, starts and lengths as
+    `paged_attention` takes them. A head's key is its rows of `up` [heads * nope_dim + heads * value_dim, latent_dim]
+    times the latent, then the latent's rotary part; its value is its later rows of `up` times the latent. What
+    `pasts` says changes no result, but how it is computed; None says nothing.
+    """
+    result: Tensor = implementation("latent_attention", query.device.type)(
+        query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, pasts
     )
     return result
 
@@ -284,12 +375,12 @@ def step_inputs(
     return result
 
 
-def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int) -> StepTensors:
-    """What a step reads that computes one more token of each of `rows`, int64 [sequences] on the device.
+def decode_inputs(rows: Tensor, states: RowStates, *, block_size: int, max_blocks: int, count: int = 1) -> StepTensors:
+    """What a step reads that computes `count` more tokens of each of `rows`, int64 [sequences] on the device.
 
     As `step_inputs`, but with nothing that the host would have to know.
     """
-    result: StepTensors = implementation("decode_inputs", rows.device.type)(rows, states, block_size, max_blocks)
+    result: StepTensors = implementation("decode_inputs", rows.device.type)(rows, states, block_size, max_blocks, count)
     return result
 
 
@@ -299,6 +390,42 @@ def finish_step(states: RowStates, rows: Tensor, lengths: Tensor, tokens: Tensor
     All: int64 [sequences], but for the tokens, which may be fewer. No row comes twice.
     """
     implementation("finish_step", rows.device.type)(states, rows, lengths, tokens)
+
+
+def accept_drafts(
+    states: RowStates, rows: Tensor, lengths: Tensor, granted: Tensor, drawn: Tensor, ready: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`rows` have computed their tokens up to `lengths`, of which the last `granted` were drafts: those that are right,
+    and one token more, are theirs. Returns how many that is of each, at least 1, and how many drafts it was of.
+
+    All int64 [sequences], but for `drawn` [sequences, most]: by place, from that behind the last known token on, what
+    was drawn there. `ready` [all rows] is how many drafts a row has behind its last token: no more are looked at.
+    """
+    result: tuple[Tensor, Tensor] = implementation("accept_drafts", rows.device.type)(
+        states, rows, lengths, granted, drawn, ready
+    )
+    return result
+
+
+def lookup_drafts(
+    states: RowStates,
+    rows: Tensor,
+    ready: Tensor,
+    may_draft: Tensor,
+    *,
+    fewest: int,
+    most: int,
+    count: int,
+    recent: Tensor | None = None,
+) -> None:
+    """Write `count` drafts behind the last token of each of `rows`, which stands where it is computed up to.
+
+    They are what followed when the row's last tokens, `fewest` to `most` of them, stood there before. `ready` int64 and
+    `may_draft` bool are of all rows: how many drafts were found is written to the former; rows that may not have
+    drafts find none. No row comes twice. `recent` int32 [texts, length] are texts to look in besides, each up to its
+    first -1.
+    """
+    implementation("lookup_drafts", rows.device.type)(states, rows, ready, may_draft, fewest, most, count, recent)
 
 
 def adjust_logits(logits: Tensor, rows: Tensor, positions: Tensor, history: Tensor, asked: Adjustments) -> Adjusted:

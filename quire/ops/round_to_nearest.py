@@ -6,10 +6,10 @@ from torch.nn import functional
 
 from quire.core.quantized import Activations, Codes
 from quire.ops.bit_planes import pack_bits
-from quire.ops.code_tables import NF4
+from quire.ops.code_tables import FP4, NF4
 from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
 
-_LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "int8": 127.0, "int4": 7.0, "nf4": 1.0}
+_LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "int8": 127.0, "int4": 7.0, "nf4": 1.0, "fp4": 6.0}
 _FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 _UNSIGNED = {"int8": 255, "int4": 15}
 _TINIEST = 1e-12
@@ -37,7 +37,7 @@ def round_to_nearest(
     spread = scales.float().unsqueeze(-1)
     rounded = _nearest(groups / spread if zeros is None else groups / spread + zeros.unsqueeze(-1), codes, zeros)
     values = rounded.flatten(1)[:, :columns]
-    if codes in ("int4", "nf4"):
+    if codes in ("int4", "nf4", "fp4"):
         values = pack_bits(values, 4, chunk_columns(size, columns))
     held = None if zeros is None else zeros.to(torch.uint8)
     return QuantizedMatrix(codes, values.contiguous(), scales, held, columns, size, activations=activations)
@@ -49,7 +49,8 @@ def _in_groups(weight: Tensor, size: int) -> Tensor:
 
 
 def _symmetric(groups: Tensor, codes: Codes) -> Tensor:
-    return (groups.abs().amax(dim=-1) / _LARGEST[codes]).clamp_min(_TINIEST)
+    scales = (groups.abs().amax(dim=-1) / _LARGEST[codes]).clamp_min(_TINIEST)
+    return scales.log2().ceil().exp2() if codes == "fp4" else scales
 
 
 def _asymmetric(groups: Tensor, codes: Codes) -> tuple[Tensor, Tensor]:
@@ -65,6 +66,10 @@ def _nearest(values: Tensor, codes: Codes, zeros: Tensor | None) -> Tensor:
     if codes == "nf4":
         table = torch.tensor(NF4, device=values.device)
         return torch.bucketize(values, (table[1:] + table[:-1]) / 2).to(torch.uint8)
+    if codes == "fp4":
+        sizes = torch.tensor(FP4[:8], device=values.device)
+        nearest = torch.bucketize(values.abs(), (sizes[1:] + sizes[:-1]) / 2).to(torch.uint8)
+        return torch.where(values < 0, nearest | 8, nearest)
     if zeros is not None:
         return values.round().clamp(0, _UNSIGNED[codes]).to(torch.uint8)
     if codes == "int4":

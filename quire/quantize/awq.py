@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quire.quantize.grid import Grid, in_groups, widest
 from quire.quantize.inputs import Inputs
-from quire.spec.layer import LayerSpec
+from quire.spec.layer import AttentionSpec, LayerSpec
 from quire.spec.layout import Transposed
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import MlpSpec
@@ -105,6 +105,7 @@ def _pairs(layer: LayerSpec) -> Iterator[_Pair]:
     """What feeds what. Where nothing linear lies between, or it feeds more than the matrices, there is no pair."""
     attention, mlp = layer.attention, layer.mlp
     assert isinstance(mlp, MlpSpec), "models with experts are refused before"
+    assert isinstance(attention, AttentionSpec), "and so are those with latents"
     if layer.wiring == "sequential":
         if layer.attention_norm is not None:
             yield _Pair(attention.qkv, _dividing_norm(layer.attention_norm))
@@ -139,6 +140,7 @@ def _dividing_rows(name: str) -> Callable[[Weights, Tensor], None]:
 
 def _dividing_values(layer: LayerSpec) -> Callable[[Weights, Tensor], None]:
     attention = layer.attention
+    assert isinstance(attention, AttentionSpec), "models with latents are refused before"
     count = attention.num_heads // attention.num_kv_heads
 
     def divide(weights: Weights, factors: Tensor) -> None:

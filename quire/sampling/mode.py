@@ -39,6 +39,8 @@ class SamplingMode:
     """Logprobs of so many of the most likely tokens are reported, beside those of what was drawn."""
     names: bool = False
     """Some sequence names tokens whose logprobs it wants."""
+    penalizes: bool = False
+    """Drafts are verified, and some sequence has penalties: what it draws depends on every token before."""
 
     def of_graph(self) -> "SamplingMode":
         """The mode of the graph that serves this one, of few there are: rows that ask for nothing cost it nothing."""
@@ -53,6 +55,7 @@ class SamplingMode:
             adjusts=True,
             reported=MAX_LOGPROBS if wide else _USUALLY_REPORTED,
             names=wide,
+            penalizes=self.penalizes,
         )
 
 

@@ -4,7 +4,7 @@ It is filled at admission, each row with tensors of its own, and goes on by itse
 the host. What each adjustment does is `ops/reference/adjust_logits.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -48,6 +48,11 @@ class RowAdjustments:
         """By some row; masks of grammars are not known here."""
         return len(self.tensors) > 0
 
+    @property
+    def penalize(self) -> bool:
+        """Whether some row has penalties."""
+        return len(self.tensors.counts) > 0
+
     def admit(self, row: int, newcomer: Newcomer) -> None:
         """Remember what a sequence asks for. The row is free."""
         params, asked = newcomer.params, self.tensors
@@ -75,9 +80,12 @@ class RowAdjustments:
             kind.drop(row)
         self._first_end.pop(row, None)
 
-    def expire(self, lengths: Sequence[int]) -> bool:
-        """Forget ends of rows that may end now; `lengths` are the tokens each row has. Returns whether there were any:
-        what is satisfied is to cost nothing."""
+    def expire(self, fewest: Callable[[Iterable[int]], Mapping[int, int]]) -> bool:
+        """Forget ends of rows that may end now; `fewest` tells how many tokens some rows have at least. Returns whether
+        there were any: what is satisfied is to cost nothing."""
+        if not self._first_end:
+            return False
+        lengths = fewest(self._first_end)
         over = [row for row, first in self._first_end.items() if lengths[row] >= first]
         for row in over:
             del self._first_end[row]

@@ -33,6 +33,7 @@ class Sampler:
         """`history` int32 [rows, length] has the tokens of all rows, up to those that are drawn next."""
         self._state = state
         self._history = history
+        self.spare_row = len(history) - 1
 
     def sample(self, logits: Tensor, rows: Tensor, positions: Tensor, mode: SamplingMode) -> SampledTokens:
         """Draw from `logits` [n, vocab] of any float type.
@@ -40,13 +41,21 @@ class Sampler:
         `rows` and `positions` are int64 [n]: whose logits, and where in its sequence (prompt included) the token will
         stand. Reported logprobs are the model's own, before anything that a request asked for.
         """
+        tokens, invalid = self.draw(logits, rows, positions, mode)
+        if mode.adjusts:
+            self.count(rows, tokens)
+        logprobs = None if mode.reported is None else self.report(logits, rows, tokens, mode)
+        return SampledTokens(tokens, invalid, logprobs)
+
+    def draw(self, logits: Tensor, rows: Tensor, positions: Tensor, mode: SamplingMode) -> tuple[Tensor, Tensor]:
+        """The tokens, and where there are none; nothing is counted or reported. A row may come several times."""
         adjusted = None
         if mode.adjusts:
             asked = self._state.adjustments.tensors
             adjusted = adjust_logits(logits, rows, positions, self._history, asked)
         if mode.noise:
             settings = self._state.settings(rows)
-            tokens, invalid = sample_tokens(
+            return sample_tokens(
                 logits,
                 settings.temperature,
                 settings.seed,
@@ -58,12 +67,14 @@ class Sampler:
                 adjusted=adjusted,
                 width=mode.width,
             )
-        else:
-            tokens, invalid = argmax(logits, adjusted)
-        if mode.adjusts:
-            self._state.append(rows, tokens)
-        if mode.reported is None:
-            return SampledTokens(tokens, invalid)
+        return argmax(logits, adjusted)
+
+    def count(self, rows: Tensor, tokens: Tensor) -> None:
+        """Tokens are those of their rows from now on; no row but the spare one comes twice."""
+        self._state.append(rows, tokens)
+
+    def report(self, logits: Tensor, rows: Tensor, tokens: Tensor, mode: SamplingMode) -> LogprobsTensors:
+        """What the model thought of the tokens drawn."""
+        assert mode.reported is not None, "nobody asked"
         named = self._state.named[rows] if mode.names else None
-        counts = self._state.reported[rows]
-        return SampledTokens(tokens, invalid, logprobs_of(logits, tokens, counts, mode.reported, named))
+        return logprobs_of(logits, tokens, self._state.reported[rows], mode.reported, named)

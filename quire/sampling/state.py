@@ -4,8 +4,8 @@ It is filled at admission and goes on by itself, so a step costs no work per seq
 again, after a preemption or in another engine, has the same state as one that never left.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -83,6 +83,11 @@ class SamplingState:
             self._mode = sampling_mode(self._params.values(), self.vocab_size, adjusts=adjusts)
         return self._mode
 
+    @property
+    def mode_of_drafts(self) -> SamplingMode:
+        """The same, of a step that verifies drafts."""
+        return replace(self.mode, penalizes=self.adjustments.penalize)
+
     def reports(self, rows: Sequence[int]) -> list[Report]:
         """Those of a batch of rows that report logprobs of what they draw."""
         known = self._reports
@@ -128,9 +133,9 @@ class SamplingState:
         self.adjustments.release(row)
         self.grammars.release(row)
 
-    def expire(self, lengths: Sequence[int]) -> None:
-        """Forget what is satisfied in sequences of these lengths, by row."""
-        if self.adjustments.expire(lengths):
+    def expire(self, fewest: Callable[[Iterable[int]], Mapping[int, int]]) -> None:
+        """Forget what is satisfied in sequences that have at least so many tokens: `fewest` tells it of some rows."""
+        if self.adjustments.expire(fewest):
             self._mode = None
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:

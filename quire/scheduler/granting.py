@@ -21,6 +21,7 @@ class Granting:
     def __init__(self, limits: StepLimits, kv: KVManager) -> None:
         self._kv = kv
         self._lookahead = limits.num_lookahead_tokens
+        self._most_drafts = limits.num_drafts
         self._longest_chunk = limits.long_prefill_token_threshold
         """0: no bound of its own."""
         self._whole_prompts = limits.whole_prompts
@@ -28,7 +29,6 @@ class Granting:
     def decodes(self, builder: StepBuilder, running: Iterable[Sequence]) -> None:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
         lookahead, decodes = self._lookahead, builder.sampling
-        verifying: list[Sequence] = []
         jumping: list[Sequence] = []
         for seq in running:
             known = len(seq.tokens) + seq.num_pending
@@ -36,11 +36,8 @@ class Granting:
             if missing > 1 or (missing and known == seq.num_prompt):
                 has_jumped = seq.num_computed >= seq.num_prompt and missing <= MAX_JUMP
                 (jumping if has_jumped else builder.unfinished).append(seq)
-            elif missing == 1 and known < seq.max_total:  # else a token in flight is its last
-                if seq.drafts:
-                    verifying.append(seq)
-                    continue
-                target = known + lookahead
+            elif missing == 1 and known - seq.num_unverified < seq.max_total:  # else a token in flight is its last
+                target = (known if known < seq.max_total else seq.max_total) + lookahead
                 if target > seq.num_slots:
                     self._grow(builder, seq, target)
                 seq.grant(known)
@@ -48,9 +45,9 @@ class Granting:
                 decodes.append(seq)
         decodes.sort(key=_LENGTH, reverse=True)  # a device begins with the first: it must not end with a long one alone
         builder.sampling_counts = [1] * len(decodes)
-        builder.tokens_left -= len(decodes) + len(verifying)
-        for seq in verifying:
-            self._grant_drafts(builder, seq)
+        builder.tokens_left -= len(decodes)
+        if builder.most_drafts:
+            self._grant_drafts(builder)
         for seq in jumping:
             builder.prompt_tokens_left = builder.tokens_left
             if builder.tokens_left > 0:
@@ -87,6 +84,7 @@ class Granting:
         samples = is_last and not is_readout
         if samples:
             seq.num_pending += 1
+            seq.num_proposed = self._most_drafts
         builder.add_chunk(seq, count, samples=samples)
 
     def promise_rest(self, builder: StepBuilder, seq: Sequence) -> None:
@@ -94,21 +92,21 @@ class Granting:
         if seq.num_computed < seq.num_tokens:
             builder.promised += self._kv.cost_of_growth(seq, seq.num_tokens + self._lookahead)
 
-    def _grant_drafts(self, builder: StepBuilder, seq: Sequence) -> None:
-        """Proposed tokens are computed like known ones; `update` takes back those that are rejected."""
-        proposal = seq.drafts[: max(0, min(builder.tokens_left, seq.max_total - len(seq.tokens) - 1))]
-        seq.drafts = []
-        target = seq.num_tokens + len(proposal)
-        if target + self._lookahead > seq.num_slots:
-            self._grow(builder, seq, target + self._lookahead)
-        seq.grant(target)
-        seq.num_pending += 1
-        builder.tokens_left -= len(proposal)
-        builder.sampling.append(seq)
-        builder.sampling_counts.append(1 + len(proposal))
-        if proposal:
-            builder.drafts[seq.row] = proposal
-            builder.num_drafts[seq.id] = len(proposal)
+    def _grant_drafts(self, builder: StepBuilder) -> None:
+        """Behind the last token of every decode, what the device proposes is computed like known tokens; `update` takes
+        back what is wrong."""
+        decodes = builder.sampling
+        most = min(builder.most_drafts, builder.tokens_left // max(1, len(decodes)))
+        granted = [min(most, seq.num_proposed) for seq in decodes]
+        total = sum(granted)
+        if not total:
+            return
+        for seq, count in zip(decodes, granted, strict=True):
+            seq.grant_drafts(count)
+            seq.num_proposed = self._most_drafts  # until someone says how many there are
+        builder.num_drafts = granted
+        builder.sampling_counts = [1 + count for count in granted]
+        builder.tokens_left -= total
 
     def _grow(self, builder: StepBuilder, seq: Sequence, num_tokens: int) -> None:
         start = self._kv.grow(seq, num_tokens)

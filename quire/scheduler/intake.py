@@ -18,8 +18,8 @@ class StepUpdate:
 
     sequences: list[Sequence]
     tokens: list[int]
-    logprobs: dict[int, PositionLogprobs] = field(default_factory=dict)
-    """By sequence id, for those that asked."""
+    logprobs: dict[int, list[PositionLogprobs]] = field(default_factory=dict)
+    """By sequence id, for those that asked: of each token."""
     prompt_logprobs: list[tuple[Sequence, PromptSpan]] = field(default_factory=list)
     """What the step found of the prompts of those that asked."""
     pooled: dict[int, Rows] = field(default_factory=dict)
@@ -35,6 +35,7 @@ def take_in(flight: Flight, result: StepResult, roster: Roster, kv: KVManager) -
             roster.end(seq, Status.FAILED)
     update = _take_tokens(flight, result, roster, kv)
     _take_forced(flight, result, roster, kv, update)
+    _note_proposals(flight, result)
     update.logprobs = {flight.sampling[place].id: found for place, found in result.logprobs.items()}
     if result.prompt_logprobs or result.pooled:
         batch = (*flight.sampling, *flight.others)
@@ -51,14 +52,18 @@ def _take_tokens(flight: Flight, result: StepResult, roster: Roster, kv: KVManag
     if result.counts is None:
         return _append(flight.sampling, result.tokens, roster, kv)
     sequences: list[Sequence] = []
-    for seq, count in zip(flight.sampling, result.counts, strict=True):
+    num_drafts = flight.num_drafts or [0] * len(flight.sampling)
+    for seq, count, drafts in zip(flight.sampling, result.counts, num_drafts, strict=True):
         sequences.extend([seq] * count)
-        if seq.is_finished:
-            continue
-        seq.num_pending += count - 1  # one placeholder stood for all of them
-        if seq.status is not Status.PREEMPTED:
-            seq.reject(flight.num_drafts.get(seq.id, 0) + 1 - count)
+        if drafts and not seq.is_finished:
+            seq.verified(drafts, count - 1)
     return _append(sequences, result.tokens, roster, kv)
+
+
+def _note_proposals(flight: Flight, result: StepResult) -> None:
+    """How many drafts the next step can have, where that is known."""
+    for seq, count in zip(flight.sampling, result.num_proposed or (), strict=False):
+        seq.num_proposed = max(0, min(count, seq.max_total - len(seq.tokens) - 1))
 
 
 def _take_forced(flight: Flight, result: StepResult, roster: Roster, kv: KVManager, update: StepUpdate) -> None:

@@ -262,7 +262,7 @@ class Roster:
         self._released.append(seq.row)
         self._free_rows.append(seq.row)
         seq.row = NO_ROW
-        seq.drafts = []
+        seq.num_proposed = 0
 
     def _enqueue(self, seq: Sequence) -> None:
         if seq.id not in self._held:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
+from quire.core.draft_counts import DraftCounts
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -23,8 +24,10 @@ from quire.core.status import Status
 from quire.kvcache.hit import Hit
 from quire.kvcache.manager import KVManager
 from quire.kvcache.table import BlockTable
+from quire.scheduler.adapter_room import AdapterRoom
 from quire.scheduler.arrival import longest_total
 from quire.scheduler.deadlines import Deadlines
+from quire.scheduler.draft_length import DraftLength
 from quire.scheduler.granting import Granting
 from quire.scheduler.intake import StepUpdate, take_in
 from quire.scheduler.leader import Leader
@@ -57,8 +60,12 @@ class Scheduler:
         costs: PreemptionCosts | None = None,
         pacer: Pacer | None = None,
         queue_timeout: float | None = None,
+        draft_length: DraftLength | None = None,
+        adapters: AdapterRoom | None = None,
     ) -> None:
         self.limits = limits
+        self.adapters = adapters
+        """Which LoRA adapters are on the device; None: there are none."""
         self.kv = kv
         self.token_budget = limits.max_num_batched_tokens
         """Tokens the next steps may have: fewer than the limit while the device is short of memory."""
@@ -72,6 +79,10 @@ class Scheduler:
         self._readout_pace = ReadoutPace(limits.max_num_batched_tokens)
         self._deadlines = Deadlines(queue_timeout)
         self._lookahead = limits.num_lookahead_tokens
+        self._draft_length = draft_length
+        self.drafts_are_off = False
+        """Whether every step is to yield one token of a sequence, as someone else decides what follows."""
+        self.drafts = DraftCounts()
         self._step = 0
         self._now = 0.0
         self._flights: deque[Flight] = deque()
@@ -154,6 +165,11 @@ class Scheduler:
         return self._roster.request_ids()
 
     @property
+    def draft_method(self) -> str:
+        """How drafts are made; nothing where there are none."""
+        return "" if self._draft_length is None else self._draft_length.method
+
+    @property
     def has_work(self) -> bool:
         return bool(self._flights) or not self._roster.is_idle
 
@@ -174,6 +190,8 @@ class Scheduler:
         self._make_way_for_better()
         self._make_room_for_running()
         builder = StepBuilder(self._step, self.token_budget)
+        if self._draft_length is not None:
+            builder.most_drafts = self._most_drafts(self._draft_length)
         self._granting.decodes(builder, self._roster.running)
         self._pace_prompts(builder)
         self._grant_prompts(builder)
@@ -191,12 +209,9 @@ class Scheduler:
         self._readout_pace.observe(flight.load, result.elapsed)
         if self._pacer is not None:
             self._pacer.observe(flight.load, result.elapsed)
-        update = take_in(flight, result, self._roster, self.kv)
-        for seq in flight.sampling if result.drafts else ():
-            # a proposal follows the last token read: with another one in flight behind it, it is out of date
-            if seq.status is Status.RUNNING and seq.row in result.drafts and not seq.num_pending:
-                seq.drafts = result.drafts[seq.row][: self._lookahead]
-        return update
+        if self._draft_length is not None:
+            self._learn_of_drafts(self._draft_length, flight, result)
+        return take_in(flight, result, self._roster, self.kv)
 
     def rollback(self, step: int) -> list[Sequence]:
         """Step `step` did not run, nor will those behind it. Returns the live sequences that were in it.
@@ -206,8 +221,9 @@ class Scheduler:
         lost = [flight for flight in self._flights if flight.step >= step]
         self._flights = deque(flight for flight in self._flights if flight.step < step)
         for flight in lost:
-            for seq in flight.sampling:
-                seq.num_pending -= 1
+            for seq, drafts in zip(flight.sampling, flight.num_drafts or [0] * len(flight.sampling), strict=True):
+                seq.num_pending -= 1 + drafts
+                seq.num_unverified -= drafts
         self.kv.forget_since(step)
         swapped = self.kv.host.stored_since(step)
         for seq in self._roster.sequences():
@@ -227,7 +243,7 @@ class Scheduler:
         if limit is None:
             return
         for seq in self._roster.sequences():
-            if seq.num_tokens > limit and seq.kv_variant != LONG_VARIANT:
+            if seq.fewest_tokens > limit and seq.kv_variant != LONG_VARIANT:
                 if seq.status in HOLDS_KV or seq.status is Status.RUNNING:
                     self._roster.drop(seq)
                 seq.kv_variant = LONG_VARIANT
@@ -259,13 +275,34 @@ class Scheduler:
             needed = 0
             for seq in running:
                 # a prompt that is read out ends where it is computed
-                target = min(seq.num_computed + 1 + len(seq.drafts), seq.max_total) + lookahead
+                target = min(seq.num_computed + 1, seq.max_total) + lookahead
                 if target > seq.num_slots:
                     kv.trim(seq)
                     needed += kv.cost_of_growth(seq, target)
             if needed <= kv.num_free:
                 return
             self._roster.free_blocks()
+
+    def _most_drafts(self, draft_length: DraftLength) -> int:
+        """Drafts that each decode of the step may have."""
+        running, limit = self._roster.running, self.limits.recompute_beyond
+        if self.drafts_are_off:
+            return 0
+        most = draft_length.choose(max(1, len(running)))
+        # what outgrows the first angles must be computed with the second from the very token on
+        reach = 0 if limit is None else limit - 2 * (most + 1)
+        if limit is not None and any(seq.num_tokens > reach and seq.kv_variant != LONG_VARIANT for seq in running):
+            return 0
+        return most
+
+    def _learn_of_drafts(self, draft_length: DraftLength, flight: Flight, result: StepResult) -> None:
+        decodes = flight.load.decodes
+        counts = [] if result.counts is None else result.counts[:decodes]
+        accepted = [count - 1 for count in counts]
+        seconds = None if flight.load.prompt_tokens else result.elapsed
+        draft_length.observe(decodes, flight.most_drafts, accepted, seconds)
+        drafting = sum(count > 0 for count in flight.num_drafts)
+        self.drafts += DraftCounts(drafting, result.num_drafted, sum(accepted))
 
     def _pace_prompts(self, builder: StepBuilder) -> None:
         """Leave prompts what the budget, and the pace of running streams, allow."""
@@ -359,6 +396,10 @@ class Scheduler:
         # blocks leave a sliding window as others come: without this bound a prompt could wait in an empty cache
         return min(cost, self.kv.most_blocks(total, chunk))
 
+    def _adapter_slot(self, seq: Sequence) -> int:
+        adapter = seq.request.prompt.adapter
+        return -1 if adapter is None or self.adapters is None else self.adapters.slot_of(adapter.key)
+
     def _blocks_for_new(self, builder: StepBuilder) -> int:
         """Free blocks that running sequences do not need soon."""
         reserve = self.kv.device.pool.num_blocks // HEADROOM if self._roster.running else 0
@@ -386,5 +427,6 @@ class Scheduler:
                 bad_words=list(seq.request.bad_words),
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
                 pooling=seq.request.pooling,
+                adapter=self._adapter_slot(seq),
             )
         )

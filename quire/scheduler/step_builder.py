@@ -16,9 +16,11 @@ class Flight:
     """In the order of the plan's sampling rows."""
     others: list[Sequence]
     """Prompt chunks that yield no token: unfinished ones, and prompts that are read out."""
-    num_drafts: dict[int, int]
-    """Drafts under verification, by sequence id."""
+    num_drafts: list[int]
+    """Drafts under verification, by sampling row; nothing where there are none."""
     load: StepLoad
+    most_drafts: int = 0
+    """Drafts that each of its decodes could have."""
 
 
 class StepBuilder:
@@ -44,8 +46,10 @@ class StepBuilder:
         """Sequences that were granted a prompt chunk, in either list."""
         self.unfinished: list[Sequence] = []
         """Running sequences with more than a decode to compute, in order."""
-        self.drafts: dict[int, list[int]] = {}
-        self.num_drafts: dict[int, int] = {}
+        self.most_drafts = 0
+        """Drafts of each decode."""
+        self.num_drafts: list[int] = []
+        """By sequence that samples, the decodes that come first; none: there are no drafts."""
         self.admitted: list[Admission] = []
         self.table_deltas: list[TableDelta] = []
 
@@ -69,6 +73,9 @@ class StepBuilder:
     def build(self, released: list[int], moves: tuple[list[Move], list[Move], list[Move]]) -> tuple[StepPlan, Flight]:
         """The finished plan, and what the scheduler must remember until its result comes."""
         swap_out, swap_in, copies = moves
+        num_drafts = self.num_drafts
+        if num_drafts:
+            num_drafts = num_drafts + [0] * (len(self.sampling) - len(num_drafts))
         plan = StepPlan(
             step=self.step,
             swap_out=swap_out,
@@ -77,12 +84,13 @@ class StepBuilder:
             released=released,
             admitted=self.admitted,
             table_deltas=self.table_deltas,
-            drafts=self.drafts,
             rows=[seq.row for seq in self.sampling] + [seq.row for seq in self.others],
             counts=self.sampling_counts + self.other_counts,
             num_sampling=len(self.sampling),
+            num_drafts=num_drafts,
+            num_wanted=self.most_drafts,
         )
-        return plan, Flight(self.step, self.sampling, self.others, self.num_drafts, self.load)
+        return plan, Flight(self.step, self.sampling, self.others, num_drafts, self.load, self.most_drafts)
 
 
 def _computes_prompt(seq: Sequence) -> bool:

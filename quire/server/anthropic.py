@@ -42,9 +42,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         reading=reading,
     )
     structured_field = "tools" if asked.params.structured is None else "output_config.format"
-    return Call(
-        MESSAGES, [prompt], [text], params, structured_field, asked.stream, writer, ignored=asked.conversation.ignored
-    )
+    ignored, stream = asked.conversation.ignored, asked.stream
+    return Call(MESSAGES, [prompt], [text], params, structured_field, stream, writer, model=model, ignored=ignored)
 
 
 async def _create(request: Request) -> Response:

@@ -30,5 +30,7 @@ class Call:
     """How a stream is cut into messages: server-sent events, or a line of JSON each."""
     schema: SchemaCheck | None = None
     """What finished texts are validated by, where their grammar holds only a part of it."""
+    model: str | None = None
+    """What the body calls the model: an adapter's name, or one of the model's own."""
     ignored: Ignored = field(default_factory=Ignored)
     """What of the body changes nothing."""

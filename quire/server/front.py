@@ -102,7 +102,7 @@ class Front:
         serving_task = asyncio.create_task(listener.run(listening))
         recording = [] if seat is not None else [asyncio.create_task(serving.recorded.keep())]
         if seat is not None:
-            seat.serve(llm, batches, drain=listener.stop, reload=reload)
+            seat.serve(llm, batches, drain=listener.stop, reload=reload, forget_adapter=serving.forget_adapter)
         try:
             await asyncio.wait({told, serving_task}, return_when=asyncio.FIRST_COMPLETED)
             if told.done():

@@ -83,7 +83,7 @@ def _call(
         wants_tokens=asked.tokens,
     )
     field = asked.structured_field
-    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, ignored=asked.ignored)
+    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, model=model, ignored=asked.ignored)
 
 
 async def _complete(request: Request) -> Response:

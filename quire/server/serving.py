@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -12,11 +13,13 @@ from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
 from quire.config.server import ANY_NAME
-from quire.core.errors import InvalidRequest, Overloaded
+from quire.core.adapter import AdapterRef
+from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
+from quire.lora.registry import AdapterRegistry
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
 from quire.protocol.ignored import Ignored, IgnoredLog
@@ -43,6 +46,8 @@ from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
 
+_NAMES_TOLD = 20
+"""Names of adapters that an error lists."""
 _ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooling", "classify": "/classify"}
 """What requests that are read out go by; a score is an embedding or a classification."""
 
@@ -123,15 +128,66 @@ class Serving:
         """Seconds since 1970, as answers carry them."""
         return int(time.time())
 
-    def check_model(self, name: str | None, caller: Caller) -> str:
+    def check_model(self, name: str | None, caller: Caller, *, takes_adapters: bool = True) -> str:
         """What the answer calls the model: as the client did. Raises UnknownModel unless it may; None is the one there
-        is.
+        is. Without `takes_adapters` the route answers by the model alone.
         """
-        if name is not None and name not in self.names and not self._any_name:
-            raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self.names[0]!r} does.")
-        if caller.models is not None and not caller.models & set(self.names):
-            raise UnknownModel(f"this key may not use the model {self.names[0]!r}; ask for a key that may.")
+        adapter = None if name is None else self.adapter(name)
+        if name is not None and name not in self.names and adapter is None and not self._any_name:
+            raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self._told_names()}.")
+        if adapter is not None and not takes_adapters:
+            raise InvalidRequest(
+                f"{adapter.name!r} is an adapter, and this route answers by the model; ask for {self.names[0]!r}",
+                field="model",
+            )
+        wanted = set(self.names) if adapter is None else {adapter.name}
+        if caller.models is not None and not caller.models & wanted:
+            refused = self.names[0] if adapter is None else adapter.name
+            raise UnknownModel(f"this key may not use the model {refused!r}; ask for a key that may.")
         return self.names[0] if name is None else name
+
+    def adapter(self, name: str | None) -> AdapterRef | None:
+        """The LoRA adapter of that name; None where the name is the model's, or nobody's."""
+        registry = self.llm.adapters
+        if registry is None or name is None or name in self.names:
+            return None
+        try:
+            return registry.find(name)
+        except CheckpointError as error:
+            raise InvalidRequest(str(error), field="model") from None
+
+    def loras(self) -> AdapterRegistry:
+        """Raises an InvalidRequest where the server has no adapters."""
+        if self.llm.adapters is None:
+            raise InvalidRequest("the server was started without --enable-lora, and has no room for adapters")
+        return self.llm.adapters
+
+    async def adapter_loaded(self, ref: AdapterRef) -> None:
+        """Let all fronts know an adapter."""
+        if self._hub is not None:
+            await self._hub.ask("adapter_loaded", NoneType, ref)
+
+    async def adapter_unloaded(self, name: str) -> None:
+        """Until no front takes requests for an adapter, and none has any left."""
+        if self._hub is None:
+            await self.forget_adapter(name)
+        else:
+            await self._hub.ask("adapter_unloaded", NoneType, name)
+
+    async def forget_adapter(self, name: str) -> None:
+        """This front's part of that."""
+        ref = self.loras().unload(name)
+        if ref is not None:
+            await self.llm.unused(ref)
+
+    def _told_names(self) -> str:
+        registry = self.llm.adapters
+        if registry is None:
+            return f"{self.names[0]!r} does"
+        names = registry.names()
+        told = ", ".join(map(repr, names[:_NAMES_TOLD]))
+        more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
+        return f"{self.names[0]!r} does, and the adapters {told}{more}" if names else f"{self.names[0]!r} does"
 
     def new_ignored(self) -> Ignored:
         """For one body: takes what changes no answer, or refuses it where the server is strict."""
@@ -253,6 +309,7 @@ class Serving:
                 endpoint=call.endpoint,
                 charge=caller.account.charge,
                 traceparent=traceparent,
+                adapter=self.adapter(call.model),
             )
             return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:
@@ -276,9 +333,11 @@ class Serving:
         caller: Caller,
         pooling: Pooling | None = None,
         normalize: bool = True,
+        model: str | None = None,
     ) -> list[list[float]]:
-        """A vector for every prompt."""
-        return [row for [row] in await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize)]
+        """A vector for every prompt, by the model or by an adapter of it."""
+        rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model)
+        return [row for [row] in rows]
 
     async def classify(
         self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
@@ -295,6 +354,7 @@ class Serving:
         pooling: Pooling | None = None,
         normalize: bool = True,
         types: list[list[int]] | None = None,
+        model: str | None = None,
     ) -> list[Rows]:
         """What is read off every prompt."""
         caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
@@ -310,6 +370,7 @@ class Serving:
                 tenant=caller.tenant,
                 endpoint=_ROUTES[readout],
                 charge=caller.account.charge,
+                adapter=self.adapter(model),
             )
         except Overloaded:
             self.metrics.refused("overloaded")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
+from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
@@ -21,6 +22,7 @@ from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.core.structured import Loosened, StructuredOutput
+from quire.lora.registry import open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.observe.metrics import Metrics
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 _WAITING_CONTEXTS = 1024
 """Unless said otherwise, prompts of so many whole contexts may wait; what they cost is a few bytes a token."""
+_LOOK_EVERY = 0.02
+"""Seconds between looks at whether an adapter is still used."""
 _log = logging.getLogger(__name__)
 
 
@@ -71,6 +75,8 @@ class AsyncLLM:
         self._path = locate(config.model.model, config.model.revision)
         self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
         self._on_finished = on_finished
+        self.adapters = open_registry(config.lora, self.facts.spec) if config.lora.enable_lora else None
+        """LoRA adapters that requests may name; None: there are none."""
         self.engine_calls = EngineCalls()
         self.fleet = Fleet(
             config,
@@ -138,6 +144,7 @@ class AsyncLLM:
         prompt: str | list[int],
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
+        lora_request: LoRARequest | None = None,
     ) -> AsyncIterator[RequestOutput]:
         """What there is so far, again and again until it is finished. Leaving the loop early ends the request."""
         tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -145,7 +152,8 @@ class AsyncLLM:
         identity = request_id or secrets.token_hex(12)
         params = sampling_params or SamplingParams()
         await self.check(params)
-        generation = self.open(identity, [(tokens, text)], params)
+        adapter = None if lora_request is None else await asyncio.to_thread(self._adapter, lora_request)
+        generation = self.open(identity, [(tokens, text)], params, adapter=adapter)
         self._generations[identity] = generation
         try:
             async for _ in generation.deltas():
@@ -203,6 +211,7 @@ class AsyncLLM:
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
+        adapter: AdapterRef | None = None,
     ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
@@ -218,7 +227,7 @@ class AsyncLLM:
         ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
         requests = [
-            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant), text)
+            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant, adapter=adapter), text)
             for each, (tokens, text), readout in zip(ids, prompts, readouts, strict=True)
         ]
         self.fleet.check_outage()
@@ -254,12 +263,13 @@ class AsyncLLM:
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
+        adapter: AdapterRef | None = None,
     ) -> "BeamGeneration":
         """As `open`, by beam search: `params.n` sequences for each prompt, best first. `charge` is told the tokens of
         prompts and answers once, at the end."""
         from quire.serving.beam_generation import BeamGeneration
 
-        rest = partial(self.open, tenant=tenant, endpoint=endpoint, traceparent=traceparent)
+        rest = partial(self.open, tenant=tenant, endpoint=endpoint, traceparent=traceparent, adapter=adapter)
         return BeamGeneration(
             request_id,
             prompts,
@@ -297,6 +307,7 @@ class AsyncLLM:
         tenant: str = DEFAULT_TENANT,
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
+        adapter: AdapterRef | None = None,
     ) -> list[Rows]:
         """What is read off every prompt; whoever stops waiting ends it. `params` say how the requests are treated."""
         self.labels.check(readout)
@@ -310,12 +321,26 @@ class AsyncLLM:
             tenant=tenant,
             endpoint=endpoint,
             charge=charge,
+            adapter=adapter,
         )
         try:
             await generation.wait()
         finally:
             generation.cancel()
         return generation.pooled()
+
+    async def unused(self, adapter: AdapterRef) -> None:
+        """Until no live request uses an adapter."""
+        journal = self.fleet.dispatcher.journal
+        while any(entry.request.prompt.adapter == adapter for entry in journal.entries()):
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _adapter(self, asked: LoRARequest) -> AdapterRef:
+        if self.adapters is None:
+            raise InvalidRequest(
+                f"lora_request names {asked.lora_name!r}, but enable_lora is not set", field="lora_request"
+            )
+        return self.adapters.asked(asked)
 
     def set_tenant_weights(self, weights: dict[str, float]) -> None:
         """Tenants' shares of a fair schedule from now on; those that are not named weigh 1."""

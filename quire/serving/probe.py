@@ -58,10 +58,28 @@ class Probe:
             total_preemptions_swap=roster.preempted_swap,
             total_steps_failed=self._loop.num_failed_steps,
             total_out_of_memory=self._loop.num_out_of_memory,
+            draft_method=scheduler.draft_method,
+            total_drafts=scheduler.drafts.drafts,
+            total_draft_tokens=scheduler.drafts.tokens,
+            total_accepted_tokens=scheduler.drafts.accepted,
+            **self._adapters(),
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
+
+    def _adapters(self) -> dict[str, int]:
+        room = self._loop.scheduler.adapters
+        if room is None:
+            return {}
+        return {
+            "adapters": room.num_resident,
+            "host_adapters": self._loop.executor.hosted_adapters(),
+            "waiting_adapters": room.num_waiting,
+            "total_adapter_hits": room.stats.hits,
+            "total_adapter_loads": room.stats.loads,
+            "total_adapter_evictions": room.stats.evictions,
+        }
 
 
 def check_books(loop: EngineLoop) -> Checked:

@@ -9,6 +9,10 @@ from quire.core.request import Request
 
 CHUNK = 64
 """Tokens that one remembered piece of a prefix stands for."""
+ADAPTER_TOKENS = 2048
+"""What having a request's LoRA adapter is worth, in tokens of load: about what reading one from disk takes."""
+_MOST_ADAPTERS = 256
+"""Remembered for one engine; it may have let go of some."""
 _MOST_CHUNKS = 65_536
 """Pieces remembered for one engine: about four million tokens."""
 
@@ -26,6 +30,8 @@ class Routing:
     def __init__(self, strategy: RoutingStrategy = "prefix") -> None:
         self._strategy = strategy
         self._seen: dict[int, OrderedDict[int, None]] = {}
+        self._adapters: dict[int, OrderedDict[str, None]] = {}
+        """By engine: the adapters it was given, the last used last."""
         self._last = -1
 
     def choose(self, request: Request, replicas: Sequence[int], loads: Loads) -> int:
@@ -39,15 +45,23 @@ class Routing:
         load = loads.loads()
         if self._strategy == "least-loaded":
             return min(replicas, key=lambda replica: (load.get(replica, 0.0), replica))
-        names = _chunk_names(request)
-        # a cached token of the prompt saves as much as a token less of load
-        chosen = min(replicas, key=lambda replica: (load.get(replica, 0.0) - self._cached(replica, names), replica))
+        names, adapter = _chunk_names(request), request.prompt.adapter
+
+        def cost(replica: int) -> float:
+            """A cached token of the prompt saves as much as a token less of load."""
+            has_adapter = adapter is not None and adapter.key in self._adapters.get(replica, ())
+            return load.get(replica, 0.0) - self._cached(replica, names) - (ADAPTER_TOKENS if has_adapter else 0)
+
+        chosen = min(replicas, key=lambda replica: (cost(replica), replica))
         self._remember(chosen, names)
+        if adapter is not None:
+            self._remember_adapter(chosen, adapter.key)
         return chosen
 
     def forget(self, replica: int) -> None:
         """Its cache is gone."""
         self._seen.pop(replica, None)
+        self._adapters.pop(replica, None)
 
     def _cached(self, replica: int, names: list[int]) -> int:
         seen = self._seen.get(replica, OrderedDict())
@@ -57,6 +71,13 @@ class Routing:
                 break
             count += 1
         return count * CHUNK
+
+    def _remember_adapter(self, replica: int, key: str) -> None:
+        seen = self._adapters.setdefault(replica, OrderedDict())
+        seen[key] = None
+        seen.move_to_end(key)
+        while len(seen) > _MOST_ADAPTERS:
+            seen.popitem(last=False)
 
     def _remember(self, replica: int, names: list[int]) -> None:
         seen = self._seen.setdefault(replica, OrderedDict())
@@ -71,7 +92,7 @@ def _chunk_names(request: Request) -> list[int]:
     """A name for every whole chunk of the prompt and all before it. A collision costs only time."""
     names: list[int] = []
     tokens = request.prompt.tokens
-    name = hash((request.params.cache_salt, request.prompt.adapter, request.kv_variant))
+    name = hash((request.params.cache_salt, request.prompt.adapter and request.prompt.adapter.key, request.kv_variant))
     for start in range(0, len(tokens) - CHUNK + 1, CHUNK):
         name = hash((name, tokens[start : start + CHUNK]))
         names.append(name)

@@ -197,7 +197,7 @@ def _news(update: StepUpdate, ended: list[Sequence]) -> list[SequenceNews]:
             seq.index,
             sampled,
             seq.status if seq.is_finished else None,
-            [update.logprobs[seq.id]] if seq.id in update.logprobs else None,
+            update.logprobs[seq.id][: len(sampled)] if seq.id in update.logprobs else None,
             now - seq.first_granted if seq.num_output == len(sampled) and seq.first_granted is not None else None,
             seq.num_cached,
             seq.failure,

@@ -45,7 +45,7 @@ class ModelWork:
     @classmethod
     def of(cls, model: ModelFacts) -> "ModelWork":
         spec = model.spec
-        attended = sum(layer.attention.num_heads * layer.attention.head_dim for layer in spec.layers)
+        attended = sum(layer.attention.attended for layer in spec.layers)
         windows = spec.windows if any(spec.windows) else ()
         return cls(model.name, model.num_active_parameters, attended, windows, *_expert_shares(model))
 

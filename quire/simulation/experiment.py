@@ -84,6 +84,8 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -
 
 def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> ReplicaSetup:
     asked = experiment.asked
+    if asked.scheduler.speculative_config is not None:
+        raise ConfigError("--speculative-config has no effect here: the modelled device drafts nothing; leave it out.")
     if policy != asked.scheduler.scheduling_policy:
         # settings of one policy are not for another
         scheduler = replace(asked.scheduler, scheduling_policy=policy, round_robin_slice=None, priority_ageing=None)

@@ -50,6 +50,26 @@ _CONFIGS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 40960,
         "torch_dtype": "bfloat16",
     },
+    "deepseek-v2-lite": {
+        "architectures": ["DeepseekV2ForCausalLM"],
+        "model_type": "deepseek_v2",
+        "hidden_size": 2048,
+        "intermediate_size": 10944,
+        "moe_intermediate_size": 1408,
+        "n_routed_experts": 64,
+        "num_experts_per_tok": 6,
+        "n_shared_experts": 2,
+        "first_k_dense_replace": 1,
+        "num_attention_heads": 16,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "num_hidden_layers": 27,
+        "vocab_size": 102400,
+        "max_position_embeddings": 163840,
+        "torch_dtype": "bfloat16",
+    },
 }
 
 

@@ -25,6 +25,8 @@ class ExpertsSpec:
     activation: Activation
     correction: TensorSpec | None = None
     """[experts]: added to scores when experts are chosen, but not to their weights."""
+    weighs_input: bool = False
+    """Whether weights multiply what experts read instead of what they give (Llama 4)."""
     shared: MlpSpec | None = None
     shared_gate: MatrixSpec | None = None
     """[1, hidden]: its sigmoid is the weight of the shared experts; None: that is 1."""
@@ -40,8 +42,8 @@ class ExpertsSpec:
 
     @property
     def num_elements(self) -> int:
-        """Of all routed experts' matrices."""
-        return self.up.rows * self.up.columns + self.down.rows * self.down.columns
+        """Of all routed experts' matrices and their biases."""
+        return sum(matrix.rows * (matrix.columns + matrix.bias) for matrix in (self.up, self.down))
 
     @property
     def widest(self) -> int:

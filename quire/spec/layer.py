@@ -6,6 +6,7 @@ from typing import Literal
 
 from quire.spec.cache import CacheSpec, KeyValueCache
 from quire.spec.experts import ExpertsSpec
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import MlpSpec
 from quire.spec.norm import NormSpec
@@ -47,16 +48,39 @@ class AttentionSpec:
     rope: int | None = None
     """Which of the model's sets of angles turns the heads; None: none does."""
     head_norms: HeadNormsSpec | None = None
+    chunk: int | None = None
+    """Instead of a window: a token sees only those of its own stretch of so many positions."""
+    sinks: TensorSpec | None = None
+    """[heads]: scores of a key without a value, which takes a share of every token's attention."""
+    has_temperature: bool = False
+    """Whether queries are multiplied by the model's temperature of their positions."""
     causal: bool = True
     """Whether a token sees only those before it; otherwise it sees its whole sequence, and nothing is cached."""
 
     @property
     def cache(self) -> CacheSpec | None:
-        return KeyValueCache(self.num_kv_heads, self.head_dim, self.window) if self.causal else None
+        # a chunk is seen from its last position at the farthest, as by a window of its size
+        window = self.window or self.chunk
+        return KeyValueCache(self.num_kv_heads, self.head_dim, window) if self.causal else None
+
+    @property
+    def widest(self) -> int:
+        """Elements a token takes between the two matrices."""
+        return self.qkv.rows + self.attended
+
+    @property
+    def attended(self) -> int:
+        """Numbers of keys that one token multiplies with for each token it sees; of values there are as many."""
+        return self.num_heads * self.head_dim
 
     def matrices(self) -> Iterator[MatrixSpec]:
         yield self.qkv
         yield self.out
+
+    def vectors(self) -> Iterator[TensorSpec]:
+        """What is neither a matrix nor a norm."""
+        if self.sinks is not None:
+            yield self.sinks
 
     def norms(self) -> Iterator[NormSpec]:
         if self.head_norms is not None:
@@ -68,7 +92,7 @@ class AttentionSpec:
 class LayerSpec:
     """Norms that are None are not there; in a parallel layer the MLP then reads what attention reads."""
 
-    attention: AttentionSpec
+    attention: AttentionSpec | LatentAttentionSpec
     mlp: MlpSpec | ExpertsSpec
     attention_norm: NormSpec | None = None
     mlp_norm: NormSpec | None = None
@@ -90,10 +114,9 @@ class LayerSpec:
 
     def vectors(self) -> Iterator[TensorSpec]:
         """Tensors of no matrix and no norm."""
-        return self.mlp.vectors()
+        yield from self.attention.vectors()
+        yield from self.mlp.vectors()
 
     def widest(self) -> tuple[int, int]:
         """Elements a token takes at the widest point, beside the residual stream: (whole, cut between ranks)."""
-        hidden, attention = self.attention.qkv.columns, self.attention
-        heads = attention.num_heads * attention.head_dim
-        return 3 * hidden, max(attention.qkv.rows + heads, self.mlp.widest)
+        return 3 * self.attention.out.rows, max(self.attention.widest, self.mlp.widest)

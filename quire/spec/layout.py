@@ -22,16 +22,19 @@ class MinusOne:
 class PairedRows:
     """Rows of a head that rotary positions turn together are neighbours; quire has first ones, then second ones.
 
-    Only the first `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
+    Only `rotary` rows of each head are pairs. The scores of attention are the same in both orders.
     """
 
     num_heads: int
     head_dim: int
     rotary: int
+    first: int = 0
+    """Rows of a head before its pairs."""
 
     def source_rows(self) -> list[int]:
         """For each row that quire holds, the file's."""
-        turned = [*range(0, self.rotary, 2), *range(1, self.rotary, 2), *range(self.rotary, self.head_dim)]
+        first, end = self.first, self.first + self.rotary
+        turned = [*range(first), *range(first, end, 2), *range(first + 1, end, 2), *range(end, self.head_dim)]
         return [head * self.head_dim + row for head in range(self.num_heads) for row in turned]
 
 
@@ -53,9 +56,34 @@ class GroupedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadParts:
+    """Each head's key and then its value; quire has all keys and then all values."""
+
+    num_heads: int
+    key: int
+    """Rows of a head's key …"""
+    value: int
+    """… and of its value."""
+
+    def source_rows(self) -> list[int]:
+        """For each row that quire holds, the file's."""
+        size = self.key + self.value
+        firsts = [head * size for head in range(self.num_heads)]
+        keys = [first + row for first in firsts for row in range(self.key)]
+        return keys + [first + row for first in firsts for row in range(self.key, size)]
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedHeads:
+    """The file has [heads, columns, rows of a head], as GGUF has the keys of latent attention."""
+
+    num_heads: int
+
+
+@dataclass(frozen=True, slots=True)
 class StackedRows:
-    """The file has [experts, rows, columns]; where each expert's rows are its gate and then its up, quire has all gates
-    and then all ups.
+    """The file has [experts, rows, columns]; where each expert's rows are those of its gate and its up, quire has all
+    gates and then all ups.
     """
 
     experts: int
@@ -63,17 +91,23 @@ class StackedRows:
     """Rows of an expert; of its gate alone where it has both."""
     parts: int = 1
     """2 for gate and up in one."""
+    interleaved: bool = False
+    """Whether a row of the gate and one of the up take turns, instead of all of the gate coming first."""
+    transposed: bool = False
+    """Whether each expert's matrix is stored as [columns, rows]."""
 
     def source_rows(self) -> list[int]:
-        """For each row that quire holds, the file's."""
-        firsts = [
-            (expert * self.parts + part) * self.size for part in range(self.parts) for expert in range(self.experts)
-        ]
-        return [first + row for first in firsts for row in range(self.size)]
+        """For each row that quire holds, the file's, counted over all experts."""
+        places = [(part, expert) for part in range(self.parts) for expert in range(self.experts)]
+        if self.interleaved:
+            return [
+                (expert * self.size + row) * self.parts + part for part, expert in places for row in range(self.size)
+            ]
+        return [(expert * self.parts + part) * self.size + row for part, expert in places for row in range(self.size)]
 
 
-RowOrder = PairedRows | GroupedRows
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows
+RowOrder = PairedRows | GroupedRows | HeadParts
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -83,5 +117,8 @@ MINUS_ONE = MinusOne()
 def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """The shape that a tensor of `shape` has in the file."""
     if isinstance(layout, StackedRows):
-        return layout.experts, layout.parts * layout.size, *shape[1:]
+        rows = layout.parts * layout.size
+        return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])
+    if isinstance(layout, TransposedHeads):
+        return layout.num_heads, shape[1], shape[0] // layout.num_heads
     return shape[::-1] if isinstance(layout, Transposed) else shape

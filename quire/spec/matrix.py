@@ -1,10 +1,10 @@
 """MatrixSpec: a matrix that multiplies activations, of one or several tensors of the checkpoint."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, Layout, Transposed
+from quire.spec.layout import AS_STORED, Layout, StackedRows, Transposed
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
@@ -43,6 +43,8 @@ class MatrixSpec:
     """Of a model; None outside its layers."""
     experts: int = 1
     """So many experts' rows lie one below the other, and each multiplies the tokens that chose it."""
+    plain: bool = False
+    """Whether it is held in plain numbers however it is stored, because ops take it apart."""
     column_share: AxisShare | None = None
     """Which columns of the checkpoint's tensors it has; None: all."""
 
@@ -70,8 +72,7 @@ class MatrixSpec:
 
     def bias_of(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's bias, whose order is that of the rows."""
-        layouts = [AS_STORED if isinstance(one, Transposed) else one for one in (part.layout, part.gguf_layout)]
-        layout, gguf_layout = layouts
+        layout, gguf_layout = map(_of_vector, (part.layout, part.gguf_layout))
         return TensorSpec(
             f"{part.name}.bias",
             (part.rows,),
@@ -93,3 +94,10 @@ class MatrixSpec:
 
 def _share(rows: AxisShare | None, columns: AxisShare | None) -> Share | None:
     return None if rows is None and columns is None else Share(rows, columns)
+
+
+def _of_vector(layout: Layout) -> Layout:
+    """How a bias lies in the file whose matrix lies so."""
+    if isinstance(layout, StackedRows):
+        return replace(layout, transposed=False)
+    return AS_STORED if isinstance(layout, Transposed) else layout

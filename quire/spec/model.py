@@ -44,6 +44,14 @@ class RelativeBiasSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TemperatureSpec:
+    """What queries far into a sequence are multiplied by: 1 + scale * log(1 + (position + 1) // stretch)."""
+
+    scale: float
+    stretch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClassifierSpec:
     """From one hidden state of a sequence to a number for each label."""
 
@@ -83,10 +91,16 @@ class ModelSpec:
     logit_scale: float = 1.0
     logit_softcap: float | None = None
     relative_bias: RelativeBiasSpec | None = None
+    temperature: TemperatureSpec | None = None
+    """Of the queries of layers that have it."""
     classifier: ClassifierSpec | None = None
     max_position_source: str = "the checkpoint"
     prefix: str = "model."
     """What names of tensors begin with, and what checkpoints that were saved without their head leave out."""
+    outer_prefix: str = ""
+    """What all names begin with in checkpoints of a model that this is a part of."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Patterns of tensors of other parts, and why these do not run."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Endings of names in old checkpoints, and what they are now."""
     unused: tuple[str, ...] = ()
@@ -112,8 +126,8 @@ class ModelSpec:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The sliding window of each layer; None attends to everything."""
-        return tuple(layer.attention.window for layer in self.layers)
+        """How far each layer looks back, by a sliding window or in chunks; None attends to everything."""
+        return tuple(layer.attention.window or layer.attention.chunk for layer in self.layers)
 
     @property
     def generates(self) -> bool:

@@ -28,12 +28,16 @@ class NormSpec:
     layer: int | None = None
     layout: Layout = AS_STORED
     gguf_layout: Layout = AS_STORED
+    learned: bool = True
+    """Whether it has a weight; otherwise that is 1, and no tensor holds it."""
     one_a_head: str = ""
     """Name of each head's own tensor, where the rows of `shape` are tensors of their own; `{}` is the head's number."""
     share: AxisShare | None = None
     """Which of the checkpoint's heads, or numbers of a vector over all heads, these are; None: all."""
 
     def tensors(self) -> Iterator[TensorSpec]:
+        if not self.learned:
+            return
         layouts = (self.layout, self.gguf_layout)
         if self.one_a_head:
             for head in range(self.shape[0]) if self.share is None else self.share.places():

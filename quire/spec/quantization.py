@@ -7,7 +7,7 @@ from typing import Literal
 from quire.core.quantized import PLANES, Activations, Codes
 from quire.spec.model import ModelSpec
 
-Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "online"]
+Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "mxfp4", "online"]
 """Who laid out the tensors; `online`: nobody yet, a plain weight is quantized when it is loaded."""
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -65,13 +65,13 @@ class WeightScheme:
 
     def held_bytes(self, rows: int, columns: int) -> int:
         """What `ops/quantized_matrix.py` takes: codes, scales and zero points, and the order of columns."""
-        scale = 2 if self.codes == "int4" else 4
+        scale = 2 if self.codes in ("int4", "fp4") else 4
         each = scale + (1 if self.has_zeros else 0)
         order = 8 * columns if self.act_order else 0
         return rows * columns * self.bits // 8 + rows * self.groups(columns) * each + order
 
     def __str__(self) -> str:
-        kind = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8 e5m2"}.get(self.codes, self.codes)
+        kind = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8 e5m2", "fp4": "mxfp4"}.get(self.codes, self.codes)
         return kind if self.method == "online" else f"{kind} {_SPELLED.get(self.method, '')}".rstrip()
 
 
@@ -88,9 +88,12 @@ _ONLINE: dict[Online, WeightScheme] = {
 
 
 def online_schemes(spec: ModelSpec, quantization: Online) -> dict[str, WeightScheme]:
-    """Of every matrix in a layer but routers, which every rank has whole; embeddings and the head stay as they are."""
+    """Of every matrix in a layer but those that every rank has whole, such as routers, and those that are held plain;
+    embeddings and the head stay as they are.
+    """
     scheme = _ONLINE[quantization]
-    matrices = (matrix for matrix in spec.matrices() if matrix.layer is not None and matrix.cut != "none")
+    in_layers = (matrix for matrix in spec.matrices() if matrix.layer is not None)
+    matrices = (matrix for matrix in in_layers if matrix.cut != "none" and not matrix.plain)
     return {part.name: scheme for matrix in matrices for part in matrix.parts}
 
 
@@ -163,6 +166,15 @@ def _llm_int8(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
     ]
 
 
+def _mxfp4(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
+    assert scheme.group is not None
+    groups = columns // scheme.group
+    return [
+        StoredAs("blocks", (rows, groups, scheme.group // 2), ("uint8",)),
+        StoredAs("scales", (rows, groups), ("uint8",)),
+    ]
+
+
 def _online(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
     return [StoredAs("weight", (rows, columns), ("float64", *_FLOATS))]
 
@@ -179,5 +191,6 @@ _TENSORS: dict[Method, Callable[[WeightScheme, int, int], list[StoredAs]]] = {
     "awq": _awq,
     "nf4": _nf4,
     "llm_int8": _llm_int8,
+    "mxfp4": _mxfp4,
     "online": _online,
 }

@@ -7,14 +7,15 @@ on every rank: norms of the stream, routers, positions.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quire.core.errors import ConfigError
 from quire.spec.experts import ExpertsSpec
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layer import AttentionSpec, HeadNormsSpec, LayerSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 from quire.spec.norm import NormSpec
-from quire.spec.share import AxisShare, cut_parts, even_share
+from quire.spec.share import AxisShare, Share, cut_parts, even_share
+from quire.spec.tensor import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,10 @@ def rank_layer(layer: LayerSpec, place: Place) -> LayerSpec:
     """One rank's part of a layer."""
     if place.ranks == 1:
         return layer
-    if type(layer.attention) is not AttentionSpec:
-        raise ConfigError(
-            f"--tensor-parallel-size is {place.ranks}, but this model has layers with "
-            f"{type(layer.attention).__name__}, which quire cannot cut yet; leave it at 1."
-        )
+    spec = layer.attention
+    attention = _latent(spec, place) if isinstance(spec, LatentAttentionSpec) else _attention(spec, place)
     mlp = _experts(layer.mlp, place) if isinstance(layer.mlp, ExpertsSpec) else _mlp(layer.mlp, place)
-    return replace(layer, attention=_attention(layer.attention, place), mlp=mlp)
+    return replace(layer, attention=attention, mlp=mlp)
 
 
 def heads_of(num_heads: int, place: Place) -> range:
@@ -79,7 +77,22 @@ def _attention(spec: AttentionSpec, place: Place) -> AttentionSpec:
         num_heads=len(heads),
         num_kv_heads=len(kv_heads),
         head_norms=None if norms is None else _head_norms(norms, heads, kv_heads, size),
+        sinks=None if spec.sinks is None else _cut_vector(spec.sinks, heads),
     )
+
+
+def _latent(spec: LatentAttentionSpec, place: Place) -> LatentAttentionSpec:
+    """All heads read the same latent, which every rank makes and caches; what is made of it is each head's own."""
+    heads = heads_of(spec.num_heads, place)
+    queries, values = _times(heads, spec.head_dim), _times(heads, spec.value_dim)
+    rows = [_times(heads, spec.nope_dim), _moved(values, spec.num_heads * spec.nope_dim)]
+    down, query = spec.down, spec.query
+    if query is None:
+        down = _cut_rows(down, [queries, range(spec.num_heads * spec.head_dim, down.rows)])
+    else:
+        query = _cut_rows(query, [queries])
+    out = _cut_columns(spec.out, values, place)
+    return replace(spec, down=down, query=query, up=_cut_rows(spec.up, rows), out=out, num_heads=len(heads))
 
 
 def _head_norms(spec: HeadNormsSpec, heads: range, kv_heads: range, size: int) -> HeadNormsSpec:
@@ -129,6 +142,11 @@ def _cut_columns(matrix: MatrixSpec, columns: range, place: Place) -> MatrixSpec
 def _cut_norm(norm: NormSpec, taken: range) -> NormSpec:
     share = AxisShare(norm.shape[0], (taken,))
     return replace(norm, shape=(len(taken), *norm.shape[1:]), share=share)
+
+
+def _cut_vector(tensor: TensorSpec, taken: range) -> TensorSpec:
+    share = Share(AxisShare(tensor.shape[0], (taken,)))
+    return replace(tensor, shape=(len(taken), *tensor.shape[1:]), share=share)
 
 
 def _times(places: range, size: int) -> range:

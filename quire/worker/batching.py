@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.plan import StepPlan
 from quire.layers.batch import Batch, KVLayer
 from quire.ops.functional import Attend, paged_attention, step_inputs
 from quire.ops.step_tensors import StepTensors
+from quire.ops.upload import upload
 from quire.worker.rows import Rows
 
 
@@ -20,8 +23,8 @@ class StepInputs:
     batch: Batch
     rows: Tensor  # [sequences]
     sampling_rows: Tensor  # [samples]
-    sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from; None: all
-    sampling_positions: Tensor  # [samples]: where the sampled token will stand
+    sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from, drafts' too; None: all
+    sampling_positions: Tensor  # [samples]: where the sampled token will stand, behind all drafts
 
 
 def make_batch(
@@ -30,6 +33,7 @@ def make_batch(
     output_rows: Tensor | None = None,
     prompts: range = range(0),
     attend: Attend = paged_attention,
+    pasts: Pasts | None = None,
 ) -> Batch:
     return Batch(
         query_starts=step.query_starts,
@@ -40,8 +44,19 @@ def make_batch(
         kv=kv,
         output_rows=output_rows,
         prompts=prompts,
+        pasts=pasts,
         attend=attend,
     )
+
+
+def _with_drafts(plan: StepPlan) -> list[int]:
+    """Of each sampling row its last known token and its drafts, by where they stand in the step."""
+    found: list[int] = []
+    end = 0
+    for count, drafts in zip(plan.counts, plan.num_drafts, strict=False):
+        end += count
+        found.extend(range(end - 1 - drafts, end))
+    return found
 
 
 def make_inputs(
@@ -53,19 +68,25 @@ def make_inputs(
     prompts: range,
     *,
     all_hidden: bool,
+    pasts: Pasts | None = None,
     attend: Attend = paged_attention,
 ) -> StepInputs:
     """`max_blocks` bounds the blocks of the longest sequence in the step, so that tables can be cut to it.
 
-    `prompts` are the tokens of prompts. Without `all_hidden`, hidden states come back only where something is sampled.
+    `prompts` are the tokens of prompts, `pasts` tells rows that have computed tokens before. Without `all_hidden`,
+    hidden states come back only where something is sampled.
     """
     step = step_inputs(plan.rows, plan.counts, rows.states, block_size=block_size, max_blocks=max_blocks)
     samples = plan.num_sampling
-    last_tokens = None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1
+    last_tokens: Tensor | None
+    if plan.num_drafts:
+        last_tokens = upload(_with_drafts(plan), torch.int64, step.rows.device)
+    else:
+        last_tokens = None if samples == len(step.positions) else step.query_starts[1 : samples + 1] - 1
     return StepInputs(
         input_ids=step.input_ids,
         positions=step.positions,
-        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend),
+        batch=make_batch(step, kv, None if all_hidden else last_tokens, prompts, attend, pasts),
         rows=step.rows,
         sampling_rows=step.rows[:samples],
         sampling_indices=last_tokens if all_hidden else None,

@@ -32,7 +32,7 @@ class CoreMemory:
         self.kv: NDArray[np.uint8] = np.zeros(self._shape.num_elements * DTYPE_BYTES[layout.dtype], dtype=np.uint8)
         """As `KVStorage` has it."""
         self._planes = self.kv.reshape(*self._shape.shape[:2], -1)
-        shape = RowShape(limits.max_num_seqs, limits.max_model_len, layout.block_size)
+        shape = RowShape(limits.max_num_seqs, limits.max_model_len, layout.block_size, limits.num_lookahead_tokens)
         self.tokens: NDArray[np.int32] = np.zeros(shape.tokens, dtype=np.int32)
         self.computed: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
         self.lengths_for_angles: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
@@ -47,6 +47,10 @@ class CoreMemory:
             row_blocks=self.tables[0].shape[1],
         )
 
+        self.ready: NDArray[np.int64] = np.zeros(shape.rows, dtype=np.int64)
+        """By row: drafts behind its last token."""
+        self.may_draft: NDArray[np.bool_] = np.zeros(shape.rows, dtype=np.bool_)
+        """By row: whether it may have any."""
         self.lengths = PlanLengths(limits.max_num_seqs)
         self.admitted: dict[int, Admission] = {}
         """By row: its sequence as it came."""

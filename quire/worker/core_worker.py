@@ -18,10 +18,12 @@ from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
-from quire.worker.core_model import CoreModel, step_arrays
+from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
 from quire.worker.dummy import dummy_sequence
+from quire.worker.speculative.core_drafting import CoreDrafting
 
 if TYPE_CHECKING:
+    from quire.worker.adapter_store import AdapterStore
     from quire.worker.running_step import RunningStep
     from quire.worker.worker import Worker
 
@@ -41,6 +43,9 @@ class CoreStepDone:
 class CoreWorker:
     """Runs plans one after the other, in the order they come."""
 
+    adapters: "AdapterStore | None" = None
+    """It has none."""
+
     def __init__(
         self,
         model: CoreModel,
@@ -48,12 +53,14 @@ class CoreWorker:
         memory: CoreMemory,
         layout: KVLayout,
         whole: Callable[[], "Worker"],
+        drafting: CoreDrafting | None = None,
     ) -> None:
-        """`whole` builds the worker that goes on with the same memory."""
+        """`whole` builds the worker that goes on with the same memory; `drafting` is speculative decoding."""
         self._model = model
         self._sampler = sampler
         self._memory = memory
         self._layout = layout
+        self._drafting = drafting
         self._is_warm = False
         self._build = whole
         self._whole: Worker | None = None
@@ -113,6 +120,8 @@ class CoreWorker:
         if not samples:
             memory.rows.finish_step(step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), 0, 0)
             return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
+        if self._drafting is not None:
+            return self._verify(self._drafting, plan, step, hidden, begun)
         last = hidden if samples == len(hidden) else hidden.take(step.starts[1 : samples + 1] - 1, axis=0)
         logits = self._model.logits(last, lengths.ends_of_prompts(plan))
         tokens, invalid = self._sampler.draw(logits, plan.rows[:samples], step.lengths)
@@ -126,6 +135,20 @@ class CoreWorker:
             elapsed=time.perf_counter() - begun,
         )
 
+    def _verify(
+        self, drafting: CoreDrafting, plan: StepPlan, step: CoreStep, hidden: Floats, begun: float
+    ) -> StepResult:
+        """The end of a step that may have drafts."""
+        memory, samples = self._memory, plan.num_sampling
+        layout = drafting.layout(plan, step)
+        last = hidden if len(layout.indices) == len(hidden) else hidden.take(layout.indices, axis=0)
+        logits = self._model.logits(last, memory.lengths.ends_of_prompts(plan))
+        drawn, invalid = self._sampler.draw(logits, layout.rows, layout.positions)
+        others = step.rows[samples:]
+        if len(others):
+            memory.rows.finish_step(others.ctypes.data, step.lengths[samples:].ctypes.data, len(others), 0, 0)
+        return drafting.finish(plan, step, layout, drawn, invalid, begun)
+
     def _apply_changes(self, plan: StepPlan) -> None:
         assert not [*plan.swap_out, *plan.swap_in], "there is no CPU tier"
         memory = self._memory
@@ -135,6 +158,7 @@ class CoreWorker:
             memory.admitted.pop(row, None)
         for admission in plan.admitted:
             memory.admit(admission)
+            memory.ready[admission.row], memory.may_draft[admission.row] = 0, True
             self._sampler.admit(admission)
         memory.change(plan.table_deltas)
 

@@ -21,15 +21,19 @@ from quire.config.memory import MOST_GRAPHS
 from quire.ops.upload import upload
 from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens
+from quire.sampling.verification import VerifiedTokens
 from quire.worker.out_of_memory import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
-Compute = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""Of these rows, and whether many share a prefix: logits [rows, vocabulary] behind one token more, and how long
-they are with it. On the device."""
-Draw = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
-"""A token for each of these rows, by their logits and lengths, in the way that the mode says."""
+Compute = Callable[[Tensor, bool, int, bool], tuple[Tensor, Tensor]]
+"""Of these rows, whether many share a prefix, with so many drafts each, and whether any has a LoRA adapter: logits
+[rows * (1 + drafts), vocabulary] behind one token more and its drafts, and how long rows are with them. On the
+device."""
+Drawn = SampledTokens | VerifiedTokens
+Draw = Callable[[Tensor, Tensor, Tensor, SamplingMode, int], Drawn]
+"""A token for each of these rows, or several where they have so many drafts, by their logits and lengths, in the way
+that the mode says."""
 Replay = Callable[[], None]
 _T = TypeVar("_T")
 
@@ -50,6 +54,8 @@ class _Place:
     mode: SamplingMode
     shared: bool
     in_parts: bool
+    drafts: int = 0
+    adapted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class _Captured:
     rows: Tensor
     parts: tuple[Replay, ...]
     """All of the step, or logits and then tokens."""
-    sampled: SampledTokens
+    sampled: Drawn
 
 
 class DecodeGraphs:
@@ -71,6 +77,7 @@ class DecodeGraphs:
         spare_row: int,
         device: torch.device,
         most_graphs: int = MOST_GRAPHS,
+        most_drafts: int = 0,
     ) -> None:
         self._compute = compute
         self._draw = draw
@@ -79,9 +86,10 @@ class DecodeGraphs:
         self._device = device
         self._pool: Any = None
         """Memory that all graphs share: they never run at once."""
-        self._logits: Tensor | None = None  # [most rows, vocabulary]
+        self._logits: Tensor | None = None  # [most rows and their drafts, vocabulary]
         """What the first part of a step leaves to the second, of whatever size: they would be much memory together."""
         self._most_graphs = most_graphs
+        self._most_drafts = most_drafts
         self._captured: dict[_Place, _Captured] = {}
         """The last used come last."""
         self._seen: set[_Place] = set()
@@ -95,14 +103,16 @@ class DecodeGraphs:
         before_drawing: Callable[[], None] | None = None,
         *,
         shared: bool = False,
-    ) -> SampledTokens:
+        drafts: int = 0,
+        adapted: bool = False,
+    ) -> Drawn:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
         `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
-        a prefix.
+        a prefix, `drafts` how many each row verifies, and `adapted` whether any has an adapter.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
-        place = _Place(size, mode, shared, in_parts=before_drawing is not None)
+        place = _Place(size, mode, shared, before_drawing is not None, drafts, adapted)
         is_first = place not in self._seen
         self._seen.add(place)
         captured = None if is_first or place in self._too_large else self._graph(place)
@@ -116,21 +126,23 @@ class DecodeGraphs:
             captured.parts[1]()
         return captured.sampled.first(len(rows))
 
-    def warm_up(self, size: int, mode: SamplingMode, *, shared: bool = False) -> None:
+    def warm_up(
+        self, size: int, mode: SamplingMode, *, shared: bool = False, drafts: int = 0, adapted: bool = False
+    ) -> None:
         """Have a graph for steps of so many rows, one of the ladder's sizes, that sample in this mode.
 
         None that is there makes room for it.
         """
-        place = _Place(size, mode, shared, in_parts=False)
+        place = _Place(size, mode, shared, in_parts=False, drafts=drafts, adapted=adapted)
         self._seen.add(place)
         if len(self._captured) < self._most_graphs:
             self._graph(place)
 
-    def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> SampledTokens:
-        logits, lengths = self._compute(rows, place.shared)
+    def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> Drawn:
+        logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
         if before_drawing is not None:
             before_drawing()
-        return self._draw(rows, logits, lengths, place.mode)
+        return self._draw(rows, logits, lengths, place.mode, place.drafts)
 
     def _graph(self, place: _Place) -> _Captured | None:
         captured = self._captured.pop(place, None)
@@ -163,19 +175,19 @@ class DecodeGraphs:
         room = self._room(rows, place)
 
         def compute() -> Tensor:
-            logits, lengths = self._compute(rows, place.shared)
+            logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
             room.copy_(logits)
             return lengths
 
         first, lengths = self._record(compute)
-        second, sampled = self._record(lambda: self._draw(rows, room, lengths, place.mode))
+        second, sampled = self._record(lambda: self._draw(rows, room, lengths, place.mode, place.drafts))
         return _Captured(rows, (first, second), sampled)
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:
-            logits, _ = self._compute(rows, place.shared)
-            self._logits = logits.new_empty((self.sizes[-1], logits.shape[1]))
-        return self._logits[: place.size]
+            logits, _ = self._compute(rows, place.shared, 0, place.adapted)
+            self._logits = logits.new_empty((self.sizes[-1] * (1 + self._most_drafts), logits.shape[1]))
+        return self._logits[: place.size * (1 + place.drafts)]
 
     def _record(self, work: Callable[[], _T]) -> tuple[Replay, _T]:
         """What does the work again, and the result that is written anew each time."""

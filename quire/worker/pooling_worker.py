@@ -3,6 +3,8 @@
 It has no KV cache and no sampler: a step computes whole prompts, side by side, and keeps nothing of them.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from quire.config.resolved import StepLimits
@@ -15,9 +17,15 @@ from quire.worker.readouts import PooledStep, Readouts
 from quire.worker.running_step import DeviceTime, RunningStep
 from quire.worker.whole_sequences import Packed, WholeSequences
 
+if TYPE_CHECKING:
+    from quire.worker.adapter_store import AdapterStore
+
 
 class PoolingWorker:
     """Runs plans one after the other, in the order they come."""
+
+    adapters: "AdapterStore | None" = None
+    """It has none."""
 
     def __init__(self, model: LanguageModel, limits: StepLimits, kv_dtype: torch.dtype, device: torch.device) -> None:
         """`kv_dtype` is that of the keys and values that a decoder looks back at within a step."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -33,11 +34,14 @@ class UnreadSpan:
 class PromptLogprobs:
     """Of one worker."""
 
-    def __init__(self, logits: Callable[[Tensor, range], Tensor], vocab_size: int) -> None:
-        """`logits` of hidden states, some of which are a prompt's; `vocab_size` of them are tokens."""
-        self._logits: Callable[[Tensor], Tensor] = lambda hidden: logits(hidden, range(len(hidden)))
+    def __init__(self, logits: Callable[[Tensor, int], Tensor], vocab_size: int) -> None:
+        """`logits` of hidden states of the prompt at a row; `vocab_size` of them are tokens."""
+        self._logits = logits
         self._vocab_size = vocab_size
         self._asked: dict[int, _Asked] = {}
+
+    def _at_row(self, row: int, hidden: Tensor) -> Tensor:
+        return self._logits(hidden, row)
 
     @property
     def are_asked_for(self) -> bool:
@@ -73,7 +77,7 @@ class PromptLogprobs:
                 if followed > 0:
                     behind = tokens[row, first + 1 : first + 1 + followed].long()
                     span = hidden[start : start + followed]
-                    tensors = prompt_logprobs(span, self._logits, behind, asked.count, self._vocab_size)
+                    tensors = prompt_logprobs(span, partial(self._at_row, row), behind, asked.count, self._vocab_size)
                     found[place] = UnreadSpan(first + 1, asked.count, tensors.towards_host())
             start += count
         return found

@@ -11,6 +11,7 @@ from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
 from quire.models.language_model import LanguageModel
 from quire.ops.cpu.tape import References, Tape, TapeInput, TapeProgram, Value
+from quire.ops.lora_tensors import AdapterRows
 from quire.worker.core_record import CoreRecord, RecordedMatrix, RecordedRope, code_version
 
 if TYPE_CHECKING:
@@ -26,8 +27,13 @@ class RecordedModel:
         kv: Sequence[KVLayer],
         machine: "_core.Machine",
         keep: Callable[[CoreRecord], None] | None = None,
+        num_adapter_slots: int = 0,
     ) -> None:
-        """`keep` is given what was recorded, where that is all there is to the model."""
+        """`keep` is given what was recorded, where that is all there is to the model; of `num_adapter_slots` rows may
+        each have a LoRA adapter, 0: there are none.
+        """
+        self._num_adapter_slots = num_adapter_slots
+        self._no_adapters = torch.full((1,), -1, dtype=torch.int32)
         self._model = model
         self._kv = list(kv)
         self._machine = machine
@@ -45,7 +51,7 @@ class RecordedModel:
             self._model.gate.wait_for_all()
         x = self._model.embed(input_ids, positions, batch).float()
         if self._program is None:
-            self._program = record(self._model, self._kv, x.shape[1], self._references)
+            self._program = record(self._model, self._kv, x.shape[1], self._references, self._num_adapter_slots)
         hidden = torch.empty(x.shape)
         self._num_sequences.fill_(len(batch.lengths))
         given = {
@@ -54,6 +60,7 @@ class RecordedModel:
             "starts": batch.query_starts,
             "lengths": batch.lengths,
             "num_sequences": self._num_sequences,
+            "adapters": self._slots(batch.adapters, x.shape[0]),
         }
         for number, (cos, sin) in enumerate(self._model.angles(positions, batch.lengths_for_angles)):
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
@@ -62,13 +69,23 @@ class RecordedModel:
         self._program.run(self._machine, x.shape[0], given, batch.prompts)
         return hidden
 
-    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+    def _slots(self, adapters: AdapterRows | None, count: int) -> Tensor:
+        """The adapter of each row, as programs read it."""
+        if adapters is not None:
+            return adapters.slots.contiguous()
+        if len(self._no_adapters) < count:
+            self._no_adapters = torch.full((count,), -1, dtype=torch.int32)
+        return self._no_adapters
+
+    def logits(self, hidden: Tensor, prompts: range = range(0), adapters: AdapterRows | None = None) -> Tensor:
         """[rows, vocabulary] of hidden states that a call gave, one or more; `prompts` of them are of prompts."""
         if self._head is None:
-            self._head, self._vocabulary = record_head(self._model, hidden.shape[1], self._references)
+            references, slots = self._references, self._num_adapter_slots
+            self._head, self._vocabulary = record_head(self._model, hidden.shape[1], references, slots)
             self._keep_record(hidden.shape[1])
         logits = torch.empty((hidden.shape[0], self._vocabulary))
-        self._head.run(self._machine, hidden.shape[0], {"hidden": hidden, "logits": logits}, prompts)
+        given = {"hidden": hidden, "logits": logits, "adapters": self._slots(adapters, len(hidden))}
+        self._head.run(self._machine, hidden.shape[0], given, prompts)
         return self._model.finish_logits(logits)
 
     def _keep_record(self, width: int) -> None:
@@ -108,7 +125,13 @@ class RecordedModel:
         )
 
 
-def record(model: LanguageModel, kv: list[KVLayer], width: int, references: References | None = None) -> TapeProgram:
+def record(
+    model: LanguageModel,
+    kv: list[KVLayer],
+    width: int,
+    references: References | None = None,
+    num_adapter_slots: int = 0,
+) -> TapeProgram:
     """The model's layers and last norm, with this cache."""
     tape = Tape(references)
     x = tape.given(TapeInput("x"), width)
@@ -121,6 +144,7 @@ def record(model: LanguageModel, kv: list[KVLayer], width: int, references: Refe
         tables=[TapeInput(f"table {group}") for group in groups],
         slots=[TapeInput(f"slots {group}") for group in groups],
         kv=kv,
+        adapters=_adapters(num_adapter_slots),
     )
     ropes = [cast(Rope, rope).num_angles for rope in model.ropes]
     angles = [(TapeInput(f"cos {number}", size), TapeInput(f"sin {number}", size)) for number, size in enumerate(ropes)]
@@ -129,12 +153,19 @@ def record(model: LanguageModel, kv: list[KVLayer], width: int, references: Refe
     return tape.finish()
 
 
-def record_head(model: LanguageModel, width: int, references: References | None = None) -> tuple[TapeProgram, int]:
+def record_head(
+    model: LanguageModel, width: int, references: References | None = None, num_adapter_slots: int = 0
+) -> tuple[TapeProgram, int]:
     """The model's output head, and how many logits it makes."""
     tape = Tape(references)
-    logits = cast(Value, model.project(cast(Tensor, tape.given(TapeInput("hidden"), width))))
+    hidden = cast(Tensor, tape.given(TapeInput("hidden"), width))
+    logits = cast(Value, model.project(hidden, _adapters(num_adapter_slots)))
     tape.give(logits, TapeInput("logits"))
     return tape.finish(), logits.width
+
+
+def _adapters(num_slots: int) -> AdapterRows | None:
+    return AdapterRows(cast(Tensor, TapeInput("adapters")), num_slots) if num_slots else None
 
 
 def _bytes(weight: Tensor) -> bytes:

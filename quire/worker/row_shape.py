@@ -10,6 +10,8 @@ class RowShape:
     count: int
     max_len: int
     block_size: int
+    lookahead: int = 0
+    """Tokens behind the longest sequence that may be computed in vain: drafts."""
 
     @property
     def rows(self) -> int:
@@ -17,9 +19,10 @@ class RowShape:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        return self.rows, self.max_len + 1
+        """As many drafts again may stand behind the last that is computed."""
+        return self.rows, self.max_len + 1 + 2 * self.lookahead
 
     @property
     def table(self) -> tuple[int, int]:
-        """Lookahead may reach a block past the longest sequence."""
-        return self.rows, -(-self.max_len // self.block_size) + 2
+        """The last block, and the first drafts, may reach past the longest sequence."""
+        return self.rows, -(-(self.max_len + self.lookahead) // self.block_size) + 2

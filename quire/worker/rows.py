@@ -24,11 +24,12 @@ class Rows:
         num_groups: int,
         device: torch.device,
         states: RowStates | None = None,
+        lookahead: int = 0,
     ) -> None:
-        """`states` are those of the same size that are there already."""
+        """`states` are those of the same size that are there already; `lookahead` is as in `RowShape`."""
         self._device = device
         self.spare = count
-        shape = RowShape(count, max_len, block_size)
+        shape = RowShape(count, max_len, block_size, lookahead)
         self.states = states or RowStates(
             tokens=torch.zeros(shape.tokens, dtype=torch.int32, device=device),
             num_computed=torch.zeros(shape.rows, dtype=torch.int64, device=device),

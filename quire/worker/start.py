@@ -10,7 +10,7 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
-from quire.config.resolved import Resolved
+from quire.config.resolved import DraftPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
@@ -38,10 +38,12 @@ from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
 from quire.spec.share import Share
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
-from quire.worker.cpu_core import CpuCore, start_core, threads_of_rank
+from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
+from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -94,6 +96,11 @@ def start_worker(
     sampling = SamplingState(
         resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars, draws=draws
     )
+    adapters = None
+    if resolved.lora is not None:
+        assert isinstance(model, LanguageModel), "adapters are added to quire's own families"
+        adapters = AdapterStore(resolved.lora, spec, device)
+        adapters.attach(model)
     if resolved.batch_invariant:
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
@@ -109,6 +116,9 @@ def start_worker(
         kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
         group=group,
+        speculation=resolved.speculation,
+        draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
+        adapters=adapters,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -118,6 +128,17 @@ def start_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
+    """The model that drafts, with its weights."""
+    path, resolved = Path(draft.path), draft.resolved
+    own_core = None
+    if core is not None and resolved.cpu_core:
+        own_core = CpuCore(core.machine, open_cache(path, resolved))
+    model = _own_model(describe_local(path, "quire"), resolved, device, own_core, clock, None, in_background=False)
+    clock.done("the model that drafts")
+    return DraftModel(model, resolved.kv, own_core)
 
 
 def _kv_scales(described: DescribedModel) -> list[KVScale] | None:
@@ -149,7 +170,7 @@ def _own_model(
     core: CpuCore | None,
     clock: StartClock,
     progress: Progress | None,
-    group: Group | None,
+    group: Group | None = None,
     *,
     in_background: bool,
 ) -> LanguageModel:

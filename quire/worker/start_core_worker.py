@@ -18,14 +18,19 @@ _log = logging.getLogger(__name__)
 def start_core_worker(
     path: Path, resolved: Resolved, core: CpuCore, *, seed: int, grammars: "Grammars | None"
 ) -> "CoreWorker | None":
-    """None where no earlier start has kept the model, or where blocks can be swapped, which is torch's to do."""
+    """None where no earlier start has kept the model, or where torch is needed: to swap blocks, for adapters, or for
+    drafts of another method than n-grams."""
     record = core.record()
+    drafts_by_torch = resolved.speculation is not None and resolved.speculation.method != "ngram"
+    if drafts_by_torch or resolved.lora is not None:
+        return None
     if record is None or core.cache is None or core.cache.file is None or resolved.kv.num_cpu_blocks:
         return None
     from quire.sampling.core_sampler import CoreSampler
     from quire.worker.core_memory import CoreMemory
     from quire.worker.core_model import CoreModel
     from quire.worker.core_worker import CoreWorker
+    from quire.worker.speculative.core_drafting import CoreDrafting
 
     memory = CoreMemory(resolved.kv, resolved.limits)
     if memory.groups != record.groups:
@@ -46,4 +51,5 @@ def start_core_worker(
         return start_worker(path, resolved, device=device, seed=seed, grammars=grammars, core=again, memory=memory)
 
     sampler = CoreSampler(resolved.limits.max_num_seqs, record.vocabulary, seed, core.machine)
-    return CoreWorker(model, sampler, memory, resolved.kv, whole)
+    drafting = None if resolved.speculation is None else CoreDrafting(resolved.speculation, memory)
+    return CoreWorker(model, sampler, memory, resolved.kv, whole, drafting)

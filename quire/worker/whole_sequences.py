@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import InvalidRequest
+from quire.core.pasts import Pasts
 from quire.layers.batch import Batch, KVLayer
 from quire.models.language_model import LanguageModel
 from quire.ops.upload import upload
@@ -72,11 +73,11 @@ class WholeSequences:
         caches = self._model.spec.caches
 
         def layer(cache: CacheSpec) -> KVLayer:
-            keys, values = (
+            planes = [
                 torch.zeros((blocks, _BLOCK_SIZE, *plane), dtype=self._kv_dtype, device=self.device)
                 for plane in cache.planes
-            )
-            return KVLayer(keys, values, 0)
+            ]
+            return KVLayer(planes[0], planes[-1], 0)
 
         if not shared:
             return [layer(cache) for cache in caches]
@@ -99,6 +100,7 @@ class WholeSequences:
             tables=[tables],
             slots=[slots],
             kv=kv,
+            pasts=Pasts(0, 0, 0, 0) if start == 0 else None,
             types=None if packed.types is None else packed.types[part],
         )
         hidden: Tensor = self._model(packed.input_ids[part], positions, batch)

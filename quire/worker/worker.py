@@ -1,12 +1,15 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
+from quire.config.speculation import Speculation, draft_lengths
+from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
@@ -22,19 +25,23 @@ from quire.ops.functional import (
     paged_attention,
     shared_prefix_attention,
 )
+from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.parallel.group import Group
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
-from quire.sampling.sampler import SampledTokens, Sampler
+from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
+from quire.sampling.verification import VerifiedTokens
+from quire.spec.cache import LatentCache
 from quire.spec.model import ModelSpec
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
-from quire.worker.decode_graphs import DecodeGraphs
+from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -42,9 +49,12 @@ from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.rank_sampler import RankSampler
 from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
+from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
-from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
+from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
@@ -68,13 +78,19 @@ class Worker:
         kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
         group: Group | None = None,
+        speculation: Speculation | None = None,
+        draft: DraftModel | None = None,
+        adapters: AdapterStore | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well. `group` are the ranks that compute the model together.
+        to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
+        `adapters` are the model's LoRA adapters, where it may have any.
+        `group` are the ranks that compute the model together.
         """
+        self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
@@ -86,38 +102,68 @@ class Worker:
             for index in range(len(model.layers))
         ]
         self._model = model
+        self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = RecordedModel(model, self._kv, core.machine, core.keep)
+            # a record without adapters would be of no use to a start with them
+            keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
+            computed = RecordedModel(model, self._kv, core.machine, keep, slots)
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
         states = None if memory is None else _row_states(memory)
         self._rows = Rows(
-            limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups), device, states
+            limits.max_num_seqs,
+            limits.max_model_len,
+            layout.block_size,
+            len(layout.groups),
+            device,
+            states,
+            limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
         self._sampler = sampler if group is None else RankSampler(sampler, group)
+        self._drafting: Drafting | None = None
+        if speculation is not None:
+            of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
+            self._drafting = Drafting(
+                *(speculation, limits, self._rows.states, sampler, memory),
+                draft=draft,
+                group=next(iter(of_all_tokens), 0),
+                attend=self._attend,
+            )
         # forced tokens would have to be told to other ranks
         can_jump = device.type != "cuda" and group is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
-            self._graphs = DecodeGraphs(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device)
+            most_drafts = limits.num_drafts
+            self._graphs = DecodeGraphs(
+                *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
+            )
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant
+        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
-        self._prompt_logprobs = PromptLogprobs(self._logits, sampling.vocab_size)
+        self._row_adapters: RowAdapters | None = None
+        if adapters is not None:
+            self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._warmup: Iterator[object] = iter(())
         if self._graphs is not None:
             may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(self.start, self._graphs, layout, may_share_prefix=may_share)
+            self._warmup = warmup_steps(
+                *(self.start, self._graphs, layout),
+                may_share_prefix=may_share,
+                keeps_latents=self._keeps_latents,
+                drafts=draft_lengths(limits.num_drafts)[1:],
+                has_adapters=adapters is not None,
+            )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
 
@@ -134,19 +180,33 @@ class Worker:
         if not plan.rows:
             return RunningStep(plan.step, None, (), {}, device_time)
         self._lengths.count(plan)
-        self._sampling.expire(self._lengths.computed)
-        if self._graphs is not None and plan.only_decodes:
-            return self._decode(self._graphs, plan, device_time)
+        self._sampling.expire(self._lengths.fewest)
+        drafts = plan.drafts_of_each if plan.num_drafts else 0
+        if self._graphs is not None and (drafts or plan.only_decodes):
+            return self._decode(self._graphs, plan, device_time, drafts or 0)
         inputs = self._make_inputs(plan)
+        adapters: AdapterRows | None = None
+        if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
+            batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
+            inputs = replace(inputs, batch=batch)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
-        hidden = self._forward(inputs.input_ids, inputs.positions, inputs.batch)
+        positions = inputs.positions
+        if plan.num_drafts and self._drafting is not None:
+            positions = self._drafting.positions(positions)
+        hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
-        sampled, constrained = self._sample(plan, inputs, hidden) if plan.num_sampling else (None, ())
+        sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
-        finish_step(self._rows.states, inputs.rows, inputs.batch.lengths, None if sampled is None else sampled.tokens)
+        rows, lengths = inputs.rows, inputs.batch.lengths
+        if isinstance(sampled, VerifiedTokens):
+            done = plan.num_sampling
+            finish_step(self._rows.states, rows[done:], lengths[done:], None)
+        else:
+            finish_step(self._rows.states, rows, lengths, None if sampled is None else sampled.tokens)
         reports = self._sampling.reports(plan.rows[: plan.num_sampling])
-        running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled)
+        unread = self._unread_drafts(plan, inputs.sampling_rows)
+        running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
@@ -168,55 +228,108 @@ class Worker:
         self._prompt_logprobs.reset()
         self._readouts.reset()
         self._constrained.reset()
+        if self._row_adapters is not None:
+            self._row_adapters.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
 
-    def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
+    def _unread_drafts(self, plan: StepPlan, rows: Tensor | None) -> UnreadDrafts | None:
+        """What the step will say of drafts; `rows` sample, where the host may be told what they have ready."""
+        if self._drafting is None:
+            return None
+        ready = None if rows is None else self._drafting.ready(rows)
+        return UnreadDrafts(self._lengths.note_verified(plan), ready)
+
+    def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime, drafts: int) -> RunningStep:
         constrained = list[tuple[int, Constraint]]()
 
         def bind() -> None:
             constrained.extend(self._constrained.bind(plan.rows))
 
         before_drawing = bind if self._sampling.grammars.is_active else None
-        shared = self._prefix_tiles is not None and self._prefix_tiles.choose(plan.rows)
-        sampled = graphs.run(plan.rows, self._sampling.mode.of_graph(), before_drawing, shared=shared)
-        running = RunningStep(plan.step, sampled, self._sampling.reports(plan.rows), {}, device_time, constrained)
+        # a tile has one query of each of its members
+        if self._drafting is not None:
+            self._drafting.prepare(plan, drafts)
+        shared = self._prefix_tiles is not None and not drafts and self._prefix_tiles.choose(plan.rows)
+        mode = self._sampling.mode_of_drafts if drafts else self._sampling.mode
+        adapted = self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows)
+        chosen = mode.of_graph()
+        sampled = graphs.run(plan.rows, chosen, before_drawing, shared=shared, drafts=drafts, adapted=adapted)
+        reports = self._sampling.reports(plan.rows)
+        unread = self._unread_drafts(plan, None)
+        running = RunningStep(plan.step, sampled, reports, {}, device_time, constrained, drafts=unread)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _compute(self, rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def _compute(self, rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         states = self._rows.states
-        step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=states.tables[0].shape[1])
+        max_blocks = states.tables[0].shape[1]
+        step = decode_inputs(rows, states, block_size=self._block_size, max_blocks=max_blocks, count=1 + drafts)
+        positions = step.positions
+        if drafts and self._drafting is not None:
+            positions = self._drafting.positions(positions)
         attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
-        hidden = self._forward(step.input_ids, step.positions, make_batch(step, self._kv, attend=attend))
-        return self._logits(hidden), step.lengths
+        whole = (len(rows), len(rows) * (1 + drafts))
+        pasts = Pasts(*whole, *whole) if self._keeps_latents else None
+        batch, adapters = make_batch(step, self._kv, attend=attend, pasts=pasts), None
+        if adapted and self._row_adapters is not None:
+            adapters = self._row_adapters.of(rows)
+            batch = replace(batch, adapters=adapters)
+        hidden = self._forward(step.input_ids, positions, batch)
+        return self._project(hidden, range(0), adapters), step.lengths
 
-    def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
-        sampled = self._sampler.sample(logits, rows, lengths, mode)
-        finish_step(self._rows.states, rows, lengths, sampled.tokens)
+    def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
+        """Logits; what knows of no adapters is never given any."""
+        return self._logits(hidden, prompts) if adapters is None else self._logits(hidden, prompts, adapters)
+
+    def _project_prompt(self, hidden: Tensor, row: int) -> Tensor:
+        """Logits of tokens of one prompt."""
+        adapters = None if self._row_adapters is None else self._row_adapters.of_row(row, len(hidden))
+        return self._project(hidden, range(len(hidden)), adapters)
+
+    def _draw(self, rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> Drawn:
+        sampled: Drawn
+        if drafts and self._drafting is not None:
+            sampled = self._drafting.verify_even(logits, rows, lengths, drafts, mode)
+        else:
+            sampled = self._sampler.sample(logits, rows, lengths, mode)
+            finish_step(self._rows.states, rows, lengths, sampled.tokens)
+            if self._drafting is not None:
+                self._drafting.go_without(rows, mode)
         self._rows.rest_spare()
         return sampled
 
-    def _sample(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[SampledTokens, Constrained]:
+    def _sample(
+        self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, adapters: AdapterRows | None
+    ) -> tuple[Drawn, Constrained]:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
-        logits = self._logits(last, self._lengths.ends_of_prompts(plan))
+        logits = self._project(last, self._lengths.ends_of_prompts(plan), adapters)
         rows = inputs.sampling_rows
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
+        if self._drafting is not None:
+            mode = self._sampling.mode_of_drafts
+            return self._drafting.verify(logits, rows, inputs.sampling_positions, plan, mode), constrained
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, self._sampling.mode)
         return sampled, constrained
 
     def _apply_changes(self, plan: StepPlan) -> None:
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
+        if self._drafting is not None:
+            self._drafting.move(plan)
         for row in plan.released:
             self._sampling.release(row)
             self._constrained.release(row)
             self._prompt_logprobs.release(row)
             self._readouts.release(row)
+            if self._row_adapters is not None:
+                self._row_adapters.release(row)
+            if self._drafting is not None:
+                self._drafting.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         self._rows.change(plan.table_deltas)
@@ -225,9 +338,13 @@ class Worker:
 
     def _admit(self, admission: Admission) -> None:
         self._rows.admit(admission)
+        if self._row_adapters is not None:
+            self._row_adapters.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)
+        if self._drafting is not None:
+            self._drafting.admit(admission)
         if admission.pooling is None:
             self._admit_to_sampling(admission)
         else:  # it samples nothing, and the mode of sampling is not to follow from it
@@ -257,6 +374,7 @@ class Worker:
             max_blocks,
             prompts,
             all_hidden=all_hidden,
+            pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
 
@@ -272,8 +390,8 @@ def _row_states(memory: CoreMemory) -> RowStates:
 
 
 def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    (keys, values), group = storage.layer(index)
-    return KVLayer(keys, values, group, scales)
+    planes, group = storage.layer(index)
+    return KVLayer(planes[0], planes[-1], group, scales)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

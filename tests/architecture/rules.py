@@ -30,16 +30,18 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "kvcache": "core spec config ops parallel",
         "scheduler": "core config kvcache",
         "models": "core spec config ops parallel layers multimodal",
-        "worker": "core spec config observe ops parallel layers models multimodal sampling kvcache",
+        "lora": "core spec config models.loading",
+        "worker": "core spec config observe ops parallel layers models lora multimodal sampling kvcache",
         "executor": "core config observe worker",
         "text": "core config models.loading",
         "protocol": "core config sampling.grammar text",
         "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading "
-        "text protocol",
-        "serving": "core config observe sampling.beam kvcache scheduler executor models.loading text protocol engine",
+        "lora text protocol",
+        "serving": "core config observe sampling.beam kvcache scheduler executor models.loading lora text protocol "
+        "engine",
         "quantize": "core spec config ops layers models text",
         "simulation": "core spec config kvcache scheduler models.loading engine serving",
-        "server": "core config observe multimodal text protocol serving",
+        "server": "core config observe multimodal lora text protocol serving",
         "bench": "core config observe ops models.loading text engine serving simulation",
         "cli": "core config observe models.loading text protocol engine serving quantize simulation server bench",
     }.items()

@@ -87,7 +87,7 @@ def test_flag_wins_over_variable_over_file_over_default(
     monkeypatch.setenv("QUIRE_BLOCK_SIZE", "4")
     config = parse("m", "--config", path, "--max-num-seqs", "8")
     assert (config.scheduler.max_num_seqs, config.cache.block_size, config.cache.swap_space) == (8, 4, 3)
-    assert config.scheduler.num_lookahead_tokens == 0
+    assert config.scheduler.speculative_config is None
 
 
 @pytest.mark.parametrize(

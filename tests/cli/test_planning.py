@@ -17,6 +17,7 @@ from quire.models.loading.header import config_facts
 from tests.config.examples import (
     BERT,
     CPU,
+    DEEPSEEK_V3_CONFIG,
     H100,
     LLAMA_3_8B,
     TINY,
@@ -180,6 +181,17 @@ def test_of_experts_a_step_reads_those_that_its_tokens_choose() -> None:
     idle = {count: plan.budget.weights - size for count, size in plan.read_bytes.items()}
     assert idle == {count: round(experts * 0.75**count) for count in (1, 8, 64, 256)}
     assert plan_memory(asked(), LLAMA_3_8B, H100).read_bytes == {}
+
+
+def test_deepseek_v3_keeps_576_numbers_of_a_token_in_each_layer() -> None:
+    model = config_facts("v3", DEEPSEEK_V3_CONFIG)
+    small = plan_memory(asked(), model, H100)
+    assert not small.fits
+    assert small.kv_bytes_per_token == 61 * 576 * 2 == 70_272
+    cut = plan_memory(asked(tensor_parallel_size=16), model, DEVICES["h200"])
+    assert cut.fits
+    assert cut.kv_bytes_per_token == 70_272, "every rank has all latents"
+    assert plan_memory(asked(kv_cache_dtype="fp8"), model, DEVICES["h200"]).kv_bytes_per_token == 61 * 576
 
 
 def test_devices_are_counted() -> None:

@@ -103,3 +103,25 @@ def test_experts_are_computed_by_the_core() -> None:
 def test_threads_have_bounds() -> None:
     with pytest.raises(ConfigError, match="--cpu-threads is 0, but it must be 1 to 1024"):
         asked(cpu_threads=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "lacking"),
+    [
+        ({"model_type": "gpt_oss"}, "attention sinks"),
+        ({"model_type": "llama4_text", "attention_chunk_size": 16}, "attention in chunks"),
+        (
+            {"model_type": "llama4_text", "attention_chunk_size": 1 << 20, "no_rope_layers": [0, 0, 0, 0]},
+            "temperature of attention",
+        ),
+        (
+            {"model_type": "llama4_text", "attention_chunk_size": 1 << 20, "attn_temperature_tuning": False},
+            "experts whose inputs are weighted",
+        ),
+    ],
+)
+def test_what_single_families_need_is_left_to_torch(config: dict[str, object], lacking: str) -> None:
+    shape = {"num_experts_per_tok": 1, "num_local_experts": 2, "num_hidden_layers": 4}
+    resolved = resolve(asked(), config_facts("m", TINY_CONFIG | shape | config), CPU)
+    assert not resolved.cpu_core
+    assert reason(resolved, "cpu_compute") == f"the native core has no {lacking}"

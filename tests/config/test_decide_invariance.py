@@ -10,7 +10,7 @@ from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
 from quire.core.errors import ConfigError
 from quire.models.loading.header import config_facts
-from tests.config.examples import TINY_CONFIG
+from tests.config.examples import DEEPSEEK_V3_CONFIG, TINY_CONFIG
 from tests.config.test_decide_impl import CPU, asked, facts
 
 GPU = DEVICES["h200"]
@@ -42,6 +42,14 @@ def test_experts_multiply_few_tokens_otherwise_than_many() -> None:
     experts = config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"})
     with pytest.raises(ConfigError, match="experts multiply few tokens in another order"):
         resolve(asked(batch_invariant=True), experts, GPU)
+
+
+def test_latents_are_attended_to_in_another_order_by_batch() -> None:
+    """Where no layer has experts, which are another obstacle."""
+    sizes = {"num_hidden_layers": 2, "first_k_dense_replace": 2, "quantization_config": None}
+    dense = config_facts("v3", DEEPSEEK_V3_CONFIG | sizes)
+    with pytest.raises(ConfigError, match="kernels of latent attention change the order of their sums"):
+        resolve(asked(batch_invariant=True), dense, DEVICES["h200"])
 
 
 def test_models_of_which_quire_cannot_say_in_which_order_they_sum() -> None:

@@ -14,9 +14,11 @@ from quire.config.resolve import resolve
 from quire.config.resolved import PolicySettings, Resolved
 from quire.core.errors import CheckpointError, ConfigError
 from quire.kvcache.manager import KVManager
+from quire.models.loading.header import config_facts
 from tests.config.examples import (
     BERT,
     CPU,
+    DEEPSEEK_V3_CONFIG,
     H100,
     LLAMA_3_8B,
     TINY,
@@ -108,6 +110,16 @@ def test_int8_kv_is_refused_on_a_gpu() -> None:
         resolve(asked(kv_cache_dtype="int8"), LLAMA_3_8B, H100)
 
 
+def test_latents_are_stored_in_fp8_and_not_in_int8() -> None:
+    model = config_facts("lite", DEEPSEEK_V3_CONFIG | {"num_hidden_layers": 4, "quantization_config": None})
+    resolved = resolve(asked(kv_cache_dtype="fp8"), model, DEVICES["h200"])
+    assert (resolved.kv.dtype, resolved.kv.bytes_per_token) == ("float8_e4m3fn", 4 * 576)
+    choice = next(each for each in resolve(asked(), model, with_memory(CPU, 10**12)).choices if "cpu" in each.name)
+    assert choice.reason == "the native core has no attention over a latent of 512 + 64"
+    with pytest.raises(ConfigError, match=r"--kv-cache-dtype is int8, but a layer of lite keeps a latent of 512 \+ 64"):
+        resolve(asked(kv_cache_dtype="int8"), model, with_memory(CPU, 10**12))
+
+
 def test_context_is_reduced_to_what_kv_holds_and_says_so() -> None:
     model = with_spec(LLAMA_3_8B, max_position=131_072)
     resolved = resolve(asked(), model, with_memory(H100, 24_000_000_000))
@@ -192,10 +204,18 @@ def test_override_is_exact() -> None:
     assert resolved.limits.max_model_len == 6 * 16, "one block is kept for a copy"
 
 
+def test_a_model_that_drafts_is_counted_or_refused() -> None:
+    with pytest.raises(ConfigError, match="names a model that drafts, which this command does not look at"):
+        resolve(asked(speculative_config={"method": "draft_model", "model": "small"}), TINY, H100)
+
+
 def test_drafts_take_room_from_the_context() -> None:
-    resolved = resolve(asked(num_gpu_blocks_override=7, num_lookahead_tokens=5), TINY, H100)
-    assert resolved.limits.max_model_len == 6 * 16 - 5
-    assert resolved.limits.num_lookahead_tokens == 5
+    drafting = {"method": "ngram", "num_speculative_tokens": 5}
+    resolved = resolve(asked(num_gpu_blocks_override=7, speculative_config=drafting), TINY, H100)
+    assert resolved.limits.max_model_len == 6 * 16 - 10, "two steps are in flight"
+    assert (resolved.limits.num_lookahead_tokens, resolved.limits.num_drafts) == (10, 5)
+    assert resolved.speculation is not None
+    assert ("speculation", "ngram") in [(choice.name, choice.value) for choice in resolved.choices]
 
 
 def test_tensor_parallel_cuts_weights_and_kv() -> None:
@@ -275,16 +295,17 @@ def check_resolved(resolved: Resolved, model: ModelFacts, device: DeviceFacts) -
     block_size=st.sampled_from([1, 16, 64]),
     windows=st.sampled_from([(), (64, None, 64, None), (128, 128, 128, None), (100,) * 4]),
     tokens=st.integers(1, 600),
-    lookahead=st.integers(0, 5),
+    drafts=st.integers(0, 5),
 )
 def test_a_request_as_long_as_the_context_is_accepted(
-    blocks: int, block_size: int, windows: tuple[int | None, ...], tokens: int, lookahead: int
+    blocks: int, block_size: int, windows: tuple[int | None, ...], tokens: int, drafts: int
 ) -> None:
+    lookahead = 2 * drafts
     settings = asked(
         num_gpu_blocks_override=blocks,
         block_size=block_size,
         max_num_batched_tokens=tokens,
-        num_lookahead_tokens=lookahead,
+        speculative_config={"method": "ngram", "num_speculative_tokens": drafts} if drafts else None,
         swap_space=0,
     )
     try:

@@ -34,7 +34,7 @@ BAD = [
     (SchedulerConfig, {"target_itl_ms": NAN}),
     (SchedulerConfig, {"queue_timeout": INF}),
     (SchedulerConfig, {"long_prefill_token_threshold": -1}),
-    (SchedulerConfig, {"num_lookahead_tokens": -1}),
+    (SchedulerConfig, {"long_prefill_token_threshold": -1}),
     (SchedulerConfig, {"round_robin_slice": 0, "scheduling_policy": "round-robin"}),
     (SchedulerConfig, {"priority_ageing": -1.0, "scheduling_policy": "priority"}),
     (ParallelConfig, {"tensor_parallel_size": 0}),

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.plan import Admission, Move, StepPlan, TableDelta
 from quire.core.prompt import MediaKey, Prompt
@@ -18,7 +19,7 @@ def round_trip(value):
 def test_messages_survive_the_wire():
     request = Request(
         id="r",
-        prompt=Prompt((1, 2), (MediaKey(1, b"\x00\xff"),), "a"),
+        prompt=Prompt((1, 2), (MediaKey(1, b"\x00\xff"),), AdapterRef("a", "/a", "1")),
         params=SamplingParams(stop="x"),
         resume=(Emitted(0, (7, 8)),),
     )
@@ -29,12 +30,12 @@ def test_messages_survive_the_wire():
         copies=[Move(3, 4)],
         admitted=[admission],
         table_deltas=[TableDelta(3, 1, [[7]])],
-        drafts={3: [1, 1]},
         rows=[3],
         counts=[2],
         num_sampling=1,
+        num_drafts=[1],
     )
-    result = StepResult(step=9, tokens=[4], drafts={3: [5]}, elapsed=0.25)
+    result = StepResult(step=9, tokens=[4], num_proposed=[5], elapsed=0.25)
     for message in (request, plan, result):
         assert round_trip(message) == message
 

@@ -35,9 +35,11 @@ def test_what_counts_as_computed() -> None:
     seq.find_cached(4)
     seq.grant(9)
     assert seq.num_computed == 9
-    seq.grant(13)  # a token and three drafts
-    seq.reject(2)
-    assert seq.num_computed == 11
+    seq.num_pending = 1
+    seq.grant_drafts(3)
+    assert (seq.num_computed, seq.num_tokens, seq.fewest_tokens) == (12, 13, 10)
+    seq.verified(3, 1)
+    assert (seq.num_computed, seq.num_tokens, seq.fewest_tokens) == (10, 11, 11)
     seq.num_slots = 16
     seq.lose_kv()
     assert (seq.num_computed, seq.num_slots) == (0, 0)

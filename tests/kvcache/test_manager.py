@@ -3,6 +3,7 @@
 import pytest
 
 from quire.config.resolved import KVGroup, KVLayout
+from quire.core.adapter import AdapterRef
 from quire.core.prompt import MediaKey, Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
@@ -117,7 +118,7 @@ def test_salts_adapters_and_opt_outs_do_not_share(book):
     book.kv.release(book.compute(book.open(range(9), cache_salt="a")))
     assert book.open(range(9)).num_computed == 0
     assert book.open(range(9), cache_salt="b").num_computed == 0
-    assert book.open(range(9), cache_salt="a", adapter="x").num_computed == 0
+    assert book.open(range(9), cache_salt="a", adapter=AdapterRef("x", "/x", "1")).num_computed == 0
     assert book.open(range(9), cache_salt="a", use_prefix_cache=False).num_computed == 0
     assert book.open(range(9), cache_salt="a").num_computed == 8
 

@@ -14,8 +14,9 @@ def hidden_states(model: LanguageModel, ids: list[int]) -> Tensor:
     """[tokens, hidden] after the last norm."""
     spec, count = model.spec, len(ids)
     blocks = -(-count // _BLOCK)
-    shape = (blocks + 1, _BLOCK, spec.num_kv_heads, spec.head_dim)
-    kv = [] if spec.is_encoder else [KVLayer(torch.zeros(shape), torch.zeros(shape), 0) for _ in spec.layers]
+    caches = () if spec.is_encoder else spec.caches
+    planes = [[torch.zeros(blocks + 1, _BLOCK, *plane) for plane in cache.planes] for cache in caches]
+    kv = [KVLayer(given[0], given[-1], 0) for given in planes]
     positions = torch.arange(count)
     table = torch.arange(1, blocks + 1).unsqueeze(0)
     slots = table[0, positions // _BLOCK] * _BLOCK + positions % _BLOCK

@@ -62,3 +62,12 @@ def test_experts_that_are_not_all_quantized_are_one_plain_stack(folder: Path) ->
     assert all(isinstance(stack, torch.Tensor) for stack in stacks(model))
     expected = logits_of(loaded(folder, DenseMethod(torch.float32)), IDS)
     assert (logits_of(model, IDS) - expected).norm() / expected.norm() < 0.2
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "granitemoe"])
+def test_stacks_in_an_order_of_their_own_are_quantized_too(name: str, tmp_path: Path) -> None:
+    folder = make_tiny(name, tmp_path).path
+    schemes = online_schemes(open_checkpoint(folder).spec, "int8")
+    expected = logits_of(loaded(folder, DenseMethod(torch.float32)), IDS)
+    found = logits_of(loaded(folder, QuantizedMethod(schemes, torch.float32)), IDS)
+    assert (found - expected).norm() / expected.norm() < 0.1

@@ -27,6 +27,7 @@ from quire.ops.reference.dequantize_matrix import dequantize_matrix
 from quire.spec.quantization import online_schemes
 from tests.models.quantized_folders import WEIGHTS_ALONE, WITH_ACTIVATIONS, Format, gptq, write_folder
 from tests.models.running import logits_of
+from tests.parity.tiny import make_tiny
 
 CPU = torch.device("cpu")
 IDS = [5, 17, 3, 80, 41, 2, 66]
@@ -146,6 +147,16 @@ def test_plain_weights_are_quantized_as_they_are_loaded(tmp_path: Path, kind: st
     assert 0 < distance(logits_of(model, IDS), dense_logits(path)) < limit
 
 
+@pytest.mark.parametrize("name", ["cohere", "gpt_neox"])
+def test_plain_weights_whose_rows_a_file_has_in_another_order(tmp_path: Path, name: str) -> None:
+    """They come in quire's: in codes they must not be moved again."""
+    make_tiny(name, tmp_path)
+    schemes = online_schemes(open_checkpoint(tmp_path).spec, "int8")
+    found = logits_of(load(tmp_path, QuantizedMethod(schemes, torch.float32)), IDS)
+    expected = logits_of(load(tmp_path, DenseMethod(torch.float32)), IDS)
+    assert 0 < distance(found, expected) < 0.03
+
+
 def test_names_without_their_prefix(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -167,3 +178,12 @@ def test_matrices_mean_what_was_written(tmp_path: Path) -> None:
     expected = open_checkpoint(path / "dense").stored("model.layers.0.self_attn.q_proj.weight").data
     torch.testing.assert_close(dequantize_matrix(run.matrix()), expected)
     assert json.loads((path / "config.json").read_text())["quantization_config"]["desc_act"]
+
+
+@pytest.mark.parametrize("name", ["cohere", "gpt_neox"])
+def test_rows_in_an_order_of_their_own_are_ordered_once(name: str, tmp_path: Path) -> None:
+    """Where weights are quantized as they are loaded, files have brought them in quire's order already."""
+    path = make_tiny(name, tmp_path).path
+    expected = logits_of(load(path, DenseMethod(torch.float32)), IDS)
+    schemes = online_schemes(open_checkpoint(path).spec, "int8")
+    assert distance(logits_of(load(path, QuantizedMethod(schemes, torch.float32)), IDS), expected) < 0.1

@@ -44,6 +44,10 @@ def busy_metrics() -> Metrics:
         block_size=16,
         host_blocks=10,
         used_host_blocks=4,
+        draft_method="ngram",
+        total_drafts=4,
+        total_draft_tokens=16,
+        total_accepted_tokens=6,
     )
     metrics.engine_lost(0, "died")
     metrics.engine(0, stats)

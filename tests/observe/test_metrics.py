@@ -83,6 +83,19 @@ def test_counts_keep_growing_when_an_engine_is_replaced(metrics: Metrics) -> Non
     assert value(metrics, "quire_engine_up", engine="0") == 1
 
 
+def test_drafts_are_counted_by_method_and_only_where_there_are_any(metrics: Metrics) -> None:
+    metrics.engine(0, EngineStats(step=1))
+    assert "spec_decode" not in "".join(
+        line for line in metrics.render()[0].decode().splitlines() if not line.startswith("#")
+    )
+    drafted = {"total_drafts": 4, "total_draft_tokens": 16, "total_accepted_tokens": 6}
+    metrics.engine(0, EngineStats(step=5, draft_method="ngram", **drafted))
+    metrics.engine_lost(0, "died")
+    metrics.engine(0, EngineStats(step=9, draft_method="ngram", **drafted))
+    for name, count in (("drafts", 8), ("draft_tokens", 32), ("accepted_tokens", 12)):
+        assert value(metrics, f"quire_spec_decode_num_{name}_total", engine="0", method="ngram") == count
+
+
 def test_a_replacement_nobody_announced_is_noticed(metrics: Metrics) -> None:
     metrics.engine(0, EngineStats(step=5, total_prefix_tokens=100))
     metrics.engine(0, EngineStats(step=1, total_prefix_tokens=7))

@@ -19,6 +19,7 @@ CASES: list[tuple[Codes, int | None, bool]] = [
     ("int4", 64, True),
     ("int4", None, True),
     ("nf4", 64, False),
+    ("fp4", 32, False),
     ("int8", None, False),
     ("int8", 32, True),
     ("fp8_e4m3", None, False),

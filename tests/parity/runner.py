@@ -7,6 +7,7 @@ import torch
 
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.core.adapter import AdapterRef
 from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
@@ -31,25 +32,33 @@ class Runner:
         self._logits: list[torch.Tensor] = []
         project = worker._logits
 
-        def recorded(hidden: torch.Tensor, prompts: range = range(0)) -> torch.Tensor:
-            logits = project(hidden, prompts)
+        def recorded(hidden: torch.Tensor, prompts: range = range(0), *adapters: Any) -> torch.Tensor:
+            logits = project(hidden, prompts, *adapters)
             self._logits.append(logits.clone())
             return logits
 
         if device == "cpu":  # a GPU's decodes are graphs, in which nothing can be kept
             worker._logits = recorded
+        self.worker = worker
         self.scheduler = make_scheduler(resolved)
         self.loop = EngineLoop(self.scheduler, InlineExecutor(worker))
         self._next = 0
 
-    def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[tuple[list[int], torch.Tensor]]:
+    def run(
+        self, prompts: list[list[int]], count: int, adapters: list[AdapterRef | None] | None = None, **params: Any
+    ) -> list[tuple[list[int], torch.Tensor]]:
         """Per prompt: `count` greedy tokens and, on a CPU, their logits [count, vocabulary]."""
         chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
         requests = []
-        for prompt in prompts:
+        for prompt, adapter in zip(prompts, adapters or [None] * len(prompts), strict=True):
             variant = self._facts.spec.kv_variant(len(prompt))
             requests.append(
-                Request(id=f"r{self._next}", prompt=Prompt(tuple(prompt)), params=chosen, kv_variant=variant)
+                Request(
+                    id=f"r{self._next}",
+                    prompt=Prompt(tuple(prompt), adapter=adapter),
+                    params=chosen,
+                    kv_variant=variant,
+                )
             )
             self._next += 1
             self.loop.add(requests[-1])
@@ -57,7 +66,8 @@ class Runner:
         logits: dict[str, list[torch.Tensor]] = {request.id: [] for request in requests}
         while self.loop.has_work:
             self._logits.clear()
-            update, _ = self.loop.step()
+            update, ended = self.loop.step()
+            assert not any(seq.failure for seq in ended), [seq.failure for seq in ended]
             check(self.scheduler.kv)
             for place, (seq, token) in enumerate(zip(update.sequences, update.tokens, strict=True)):
                 tokens[seq.request.id].append(token)

@@ -31,6 +31,23 @@ _LLAMA3 = {
 }
 _LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 2.5, 3.0, 4.0]}
 
+_YARN_BY_MAGNITUDE = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "mscale": 0.8,
+    "mscale_all_dim": 0.6,
+}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "moe_intermediate_size": 48,
+    "first_k_dense_replace": 1,
+}
+
 CASES: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama"},
     "llama-mqa-tied-biased": {
@@ -144,6 +161,44 @@ CASES: dict[str, dict[str, Any]] = {
         "use_qk_norm": True,
         "head_dim": 16,
     },
+    "llama4": {
+        "model_type": "llama4_text",
+        "num_local_experts": 4,
+        "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 80,
+        "interleave_moe_layer_step": 2,
+        "head_dim": 16,
+        "attention_chunk_size": 16,
+        "floor_scale": 8,
+        "attn_scale": 0.3,
+        "rope_scaling": {**_LLAMA3, "high_freq_factor": 1.0},  # as Scout's, which leaves nothing to blend
+    },
+    "llama4-maverick": {
+        "model_type": "llama4_text",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+        "intermediate_size_mlp": 80,
+        "use_qk_norm": False,
+        "head_dim": 16,
+        "attention_chunk_size": 8,
+        "no_rope_layers": [1, 0, 1, 0],
+        "attn_temperature_tuning": False,
+    },
+    "gpt_oss": {
+        "model_type": "gpt_oss",
+        "num_local_experts": 6,
+        "num_experts_per_tok": 3,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 64,
+        },
+    },
     "phimoe": {
         "model_type": "phimoe",
         "num_local_experts": 6,
@@ -160,6 +215,41 @@ CASES: dict[str, dict[str, Any]] = {
             "long_mscale": 1.4,
             "original_max_position_embeddings": 64,
         },
+    },
+    "deepseek_v2-lite": {
+        **_LATENT,
+        "model_type": "deepseek_v2",
+        "q_lora_rank": None,
+        "n_routed_experts": 6,
+        "num_experts_per_tok": 2,
+        "routed_scaling_factor": 1.3,
+        "rope_scaling": _YARN_BY_MAGNITUDE,
+    },
+    "deepseek_v2": {
+        **_LATENT,
+        "model_type": "deepseek_v2",
+        "q_lora_rank": 40,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_shared_experts": 1,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 4.0,
+    },
+    "deepseek_v3": {
+        **_LATENT,
+        "model_type": "deepseek_v3",
+        "q_lora_rank": 40,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_shared_experts": 1,
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 2.5,
+        "rope_scaling": {**_YARN_BY_MAGNITUDE, "mscale": 1.0, "mscale_all_dim": 1.0},
+        "attention_bias": True,
+        "num_mtp_layers": 0,
     },
 }
 

@@ -101,9 +101,9 @@ def test_history_on_the_device_equals_history_at_admission() -> None:
 def test_what_is_satisfied_is_forgotten() -> None:
     state = SamplingState(3, 10, CPU)
     admit(state, 1, Case([], SamplingParams(min_tokens=2), prompt=[1, 1, 1], stop_ids=(2,)))
-    state.expire([9, 4, 9])  # the token at position 4 is the second of the output
+    state.expire(lambda rows: dict.fromkeys(rows, 4))  # the token at position 4 is the second of the output
     assert state.mode.adjusts
-    state.expire([0, 5, 0])
+    state.expire(lambda rows: dict.fromkeys(rows, 5))
     assert not state.mode.adjusts
 
 

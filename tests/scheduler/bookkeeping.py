@@ -18,6 +18,7 @@ from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
 from quire.kvcache.manager import KVManager
+from quire.scheduler.draft_length import DraftLength
 from quire.scheduler.pacing import Pacer
 from quire.scheduler.policies.choose import make_policy
 from quire.scheduler.scheduler import Scheduler
@@ -48,7 +49,7 @@ def make_scheduler(
     policy: str = "fcfs",
     preemption: PreemptionMode = "auto",
     long_prefill_token_threshold: int = 0,
-    num_lookahead_tokens: int = 0,
+    num_drafts: int = 0,
     queue_timeout: float | None = None,
     pacer: Pacer | None = None,
     whole_prompts: bool = False,
@@ -59,7 +60,8 @@ def make_scheduler(
         max_num_batched_tokens,
         max_model_len,
         long_prefill_token_threshold,
-        num_lookahead_tokens,
+        2 * num_drafts,
+        num_drafts,
         whole_prompts=whole_prompts,
     )
     return Scheduler(
@@ -70,7 +72,15 @@ def make_scheduler(
         PreemptionCosts(seconds_per_token=1.0, seconds_per_block=2.0),
         pacer,
         queue_timeout,
+        AlwaysAll(num_drafts) if num_drafts else None,
     )
+
+
+class AlwaysAll(DraftLength):
+    """As many drafts as there may be, whatever the clock says."""
+
+    def choose(self, decodes: int) -> int:
+        return self.most
 
 
 def make_request(
@@ -141,6 +151,8 @@ class Row:
     tables: list[list[int]]
     prefixes: list[int] = field(default_factory=list)
     pooling: PoolingParams | None = None
+    drafts: list[int] = field(default_factory=list)
+    """What it proposes behind its tokens."""
     gathered: list[int] = field(default_factory=list)
     """Hashes of the prefixes that were computed in this row."""
 
@@ -161,14 +173,16 @@ class Row:
 class ReferenceDevice:
     """Runs plans in order."""
 
-    def __init__(self, scheduler: Scheduler, *, proposes: bool = False) -> None:
+    def __init__(self, scheduler: Scheduler, *, tells: bool = False) -> None:
+        """`tells`: the host learns in time how many drafts are ready, as of a CPU."""
         kv = scheduler.kv
         self._block_size = kv.block_size
         self._windows = [group.window for group in kv.groups]
         self._memory: list[dict[int, int]] = [{} for _ in range(kv.device.pool.num_blocks + 1)]
         self._host: list[dict[int, int]] = [{} for _ in range(kv.host.pool.num_blocks + 1)]
         self._rows: dict[int, Row] = {}
-        self._proposes = proposes
+        self._most_drafts = scheduler.limits.num_drafts
+        self._tells = tells
         self.num_computed = 0
 
     def reset(self) -> None:
@@ -191,11 +205,16 @@ class ReferenceDevice:
                 table[delta.start :] = blocks
         assert len(set(plan.rows)) == len(plan.rows), "a row twice in a batch"
         # every layer writes the whole batch before it attends: all writes come before all reads
-        for row, count in zip(plan.rows, plan.counts, strict=True):
-            self._write(self._rows[row], count, plan.drafts.get(row, []))
-        for row, count in zip(plan.rows, plan.counts, strict=True):
-            self._read(self._rows[row], count, plan.drafts.get(row, []))
-        return self._finish(plan)
+        granted = plan.num_drafts + [0] * (len(plan.rows) - len(plan.num_drafts))
+        batch = [
+            (self._rows[row], count, (self._rows[row].drafts + [0] * self._most_drafts)[:drafts])
+            for row, count, drafts in zip(plan.rows, plan.counts, granted, strict=True)
+        ]
+        for row, count, drafts in batch:
+            self._write(row, count, drafts)
+        for row, count, drafts in batch:
+            self._read(row, count, drafts)
+        return self._finish(plan, batch)
 
     def _admit(self, admission: Admission) -> None:
         assert admission.row not in self._rows, "a row given away twice"
@@ -223,13 +242,12 @@ class ReferenceDevice:
                 found = self._memory[table[position // self._block_size]].get(position % self._block_size)
                 assert found == row.prefix(position, drafts), f"wrong KV at position {position}"
 
-    def _finish(self, plan: StepPlan) -> StepResult:
+    def _finish(self, plan: StepPlan, batch: list[tuple[Row, int, list[int]]]) -> StepResult:
         tokens: list[int] = []
         counts: list[int] = []
-        proposals: dict[int, list[int]] = {}
+        proposed: list[int] = []
         pooled: dict[int, Rows] = {}
-        for position, (number, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
-            row, drafts = self._rows[number], plan.drafts.get(number, [])
+        for position, (row, count, drafts) in enumerate(batch):
             if row.pooling is not None:
                 assert position >= plan.num_sampling, "samples though it is only read"
                 row.gathered += [row.prefix(row.num_computed + place, []) for place in range(count)]
@@ -248,14 +266,15 @@ class ReferenceDevice:
             row.num_computed += len(accepted) - 1
             tokens.extend(accepted)
             counts.append(len(accepted))
-            if self._proposes:
-                proposals[number] = self._propose(row)
-        verified = bool(plan.drafts)
+            row.drafts = self._propose(row)[: self._most_drafts]
+            proposed.append(len(row.drafts))
+        verified = bool(plan.num_drafts)
         return StepResult(
             step=plan.step,
             tokens=tokens,
             counts=counts if verified else None,
-            drafts=proposals,
+            num_drafted=sum(plan.num_drafts),
+            num_proposed=proposed if self._tells else None,
             pooled=pooled,
             elapsed=0.01,
         )
@@ -273,7 +292,7 @@ class ReferenceDevice:
         return accepted
 
     def _propose(self, row: Row) -> list[int]:
-        """A right guess followed by one that is right one time in five."""
+        """A right guess followed by one that is right one time in five, or nothing."""
         prefix = row.prefix(len(row.tokens) - 1, [])
         right = next_token(prefix, row.index)
-        return [right, right, 0]
+        return [] if prefix % 7 == 0 else [right, right, 0]

@@ -1,23 +1,34 @@
 """Orders, victims and who may push whom out."""
 
+import msgspec
 import pytest
 
+from quire.core.adapter import AdapterRef
 from quire.core.errors import ConfigError
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.scheduler.policies.base import Policy
 from quire.scheduler.policies.choose import POLICIES, make_policy
-from quire.scheduler.policies.fair import MAX_TENANTS
+from quire.scheduler.policies.fair import MAX_ADAPTERS, MAX_TENANTS
 from tests.scheduler.bookkeeping import POLICY_OPTIONS, make_request, make_scheduler
 from tests.scheduler.test_scheduler import answer, run
 
 
 def sequence(
-    number: int, *, arrival: float = 0.0, tenant: str = "t", max_tokens: int = 100, priority: int = 0
+    number: int,
+    *,
+    arrival: float = 0.0,
+    tenant: str = "t",
+    max_tokens: int = 100,
+    priority: int = 0,
+    adapter: str | None = None,
 ) -> Sequence:
     request = make_request(
         f"r{number}", [1] * 4, arrival=arrival, tenant=tenant, max_tokens=max_tokens, priority=priority
     )
+    if adapter is not None:
+        ref = AdapterRef(adapter, "/", "1")
+        request = msgspec.structs.replace(request, prompt=msgspec.structs.replace(request.prompt, adapter=ref))
     return Sequence(number, request, 0, max_total=4 + max_tokens)
 
 
@@ -132,6 +143,32 @@ def test_fair_gives_no_credit_for_absence_and_forgets_no_debt():
     again = sequence(3, tenant="b")
     policy.push(again)
     assert policy.rank(again)[0] == 500
+
+
+def test_fair_lets_the_adapters_of_a_tenant_take_turns():
+    policy = make_policy("fair", {"quantum": 10.0})
+    many = [sequence(number, arrival=number, adapter="busy") for number in range(4)]
+    one, other = sequence(8, arrival=8, adapter="quiet"), sequence(9, arrival=9, tenant="u")
+    for seq in (*many, one, other):
+        policy.push(seq)
+    for seq in many[:2]:
+        policy.remove(seq)
+        policy.charge([seq], [50])
+    assert drain(policy)[0] == other.id  # whose tenant has had nothing
+    for seq in (*many[2:], one):
+        policy.push(seq)
+    assert drain(policy) == [one.id, 2, 3]
+
+
+def test_fair_accounts_of_adapters_are_bounded():
+    policy = make_policy("fair", {"quantum": 10.0})
+    policy.push(sequence(0))
+    for number in range(1, 3 * MAX_ADAPTERS):
+        seq = sequence(number, adapter=f"a{number}")
+        policy.push(seq)
+        policy.remove(seq)
+    assert len(policy._queues["t"]) <= MAX_ADAPTERS
+    assert len(policy) == 1
 
 
 def test_fair_accounts_are_bounded():

@@ -47,7 +47,8 @@ class Bookkeeping(RuleBasedStateMachine):
         policy=st.sampled_from(["fcfs", "sjf", "round-robin", "priority", "fair"]),
         preemption=st.sampled_from(["auto", "recompute", "swap"]),
         threshold=st.sampled_from([0, 0, 3]),
-        lookahead=st.sampled_from([0, 0, 3]),
+        drafts=st.sampled_from([0, 0, 1, 3]),
+        tells=st.booleans(),
         queue_timeout=st.sampled_from([None, None, 6.0]),
     )
     def start(
@@ -62,7 +63,8 @@ class Bookkeeping(RuleBasedStateMachine):
         policy,
         preemption,
         threshold,
-        lookahead,
+        drafts,
+        tells,
         queue_timeout,
     ):
         self.scheduler = make_scheduler(
@@ -77,10 +79,11 @@ class Bookkeeping(RuleBasedStateMachine):
             policy=policy,
             preemption=preemption,
             long_prefill_token_threshold=threshold,
-            num_lookahead_tokens=lookahead,
+            num_drafts=drafts,
             queue_timeout=queue_timeout,
         )
-        self.device = ReferenceDevice(self.scheduler, proposes=lookahead > 0)
+        self.device = ReferenceDevice(self.scheduler, tells=tells)
+        self.most_in_flight = 1 if tells else MAX_IN_FLIGHT
         self.results: deque[StepResult] = deque()
         self.now = 0.0
         self.requests: dict[str, Request] = {}
@@ -123,7 +126,7 @@ class Bookkeeping(RuleBasedStateMachine):
         self.live.update({seq.id: seq for seq in sequences})
 
     @rule()
-    @precondition(lambda self: len(self.results) < MAX_IN_FLIGHT)
+    @precondition(lambda self: len(self.results) < self.most_in_flight)
     def plan_and_run(self):
         self.now += 1.0
         plan = self.scheduler.schedule(self.now)
@@ -140,7 +143,7 @@ class Bookkeeping(RuleBasedStateMachine):
         self.collect()
 
     @rule()
-    @precondition(lambda self: len(self.results) < MAX_IN_FLIGHT)
+    @precondition(lambda self: len(self.results) < self.most_in_flight)
     def plan_and_fail(self):
         self.now += 1.0
         plan = self.scheduler.schedule(self.now)

@@ -309,19 +309,52 @@ def test_a_sequence_that_ends_costs_at_most_one_wasted_row():
 
 
 def test_drafts_are_verified_and_taken_back():
-    scheduler = make_scheduler(num_lookahead_tokens=3)
+    scheduler = make_scheduler(num_drafts=3)
     [seq] = scheduler.add(make_request("a", [1, 2, 3], max_tokens=20, ignore_eos=True))
     plan = scheduler.schedule(0.0)
-    scheduler.update(StepResult(step=plan.step, tokens=[1], drafts={0: [2, 3, 9, 9]}))
-    plan = scheduler.schedule(0.0)
-    assert plan.drafts == {0: [2, 3, 9]}
-    assert plan.counts == [4]
-    assert scheduler.schedule(0.0).rows == []  # how many were accepted is not known yet
-    scheduler.update(StepResult(step=plan.step, tokens=[2, 3, 4], counts=[3]))
+    assert (plan.counts, plan.num_drafts) == ([3], [])
+    scheduler.update(StepResult(step=plan.step, tokens=[1]))
+    first = scheduler.schedule(0.0)
+    assert (first.counts, first.num_drafts, first.drafts_of_each) == ([4], [3], 3)
+    second = scheduler.schedule(0.0)  # nobody knows yet how many were right
+    assert (second.counts, second.num_drafts) == ([4], [3])
+    assert (seq.num_tokens, seq.fewest_tokens, seq.num_computed) == (12, 6, 11)
+    scheduler.update(StepResult(step=first.step, tokens=[2, 3, 4], counts=[3], num_drafted=3))
     assert seq.tokens == [1, 2, 3, 1, 2, 3, 4]
-    assert seq.num_computed == 6
-    assert scheduler.schedule(0.0).counts == [1]
+    assert (seq.num_tokens, seq.num_computed) == (11, 10)
+    scheduler.update(StepResult(step=second.step, tokens=[5], counts=[1], num_drafted=2))
+    assert (seq.num_tokens, seq.num_computed, seq.num_pending, seq.num_unverified) == (8, 7, 0, 0)
+    assert (scheduler.drafts.drafts, scheduler.drafts.tokens, scheduler.drafts.accepted) == (2, 5, 2)
     check(scheduler.kv)
+
+
+def test_no_more_drafts_are_granted_than_are_ready():
+    scheduler = make_scheduler(num_drafts=3)
+    scheduler.add(make_request("a", [1, 2, 3], max_tokens=20, ignore_eos=True))
+    scheduler.add(make_request("b", [1, 2, 3, 4], max_tokens=3, ignore_eos=True))
+    scheduler.add(make_request("c", [3, 2, 3, 4, 5], max_tokens=20, ignore_eos=True))
+    plan = scheduler.schedule(0.0)
+    scheduler.update(StepResult(step=plan.step, tokens=[1, 1, 1], num_proposed=[2, 3, 0]))
+    plan = scheduler.schedule(0.0)
+    # the longest comes first; one that may have two tokens more has use for one draft
+    assert (plan.rows, plan.counts, plan.num_drafts, plan.drafts_of_each) == ([2, 1, 0], [1, 2, 3], [0, 1, 2], None)
+
+
+def test_drafts_take_what_the_budget_leaves():
+    scheduler = make_scheduler(num_drafts=3, max_num_batched_tokens=6, max_num_seqs=2)
+    for name in "ab":
+        scheduler.add(make_request(name, [1, 2], max_tokens=20, ignore_eos=True))
+    answer(scheduler, scheduler.schedule(0.0), 1)
+    plan = scheduler.schedule(0.0)
+    assert (plan.counts, plan.num_drafts) == ([3, 3], [2, 2])
+
+
+def test_where_someone_else_decides_there_are_no_drafts():
+    scheduler = make_scheduler(num_drafts=3)
+    scheduler.drafts_are_off = True
+    scheduler.add(make_request("a", [1, 2, 3], max_tokens=20, ignore_eos=True))
+    answer(scheduler, scheduler.schedule(0.0), 1)
+    assert scheduler.schedule(0.0).counts == [1]
 
 
 def test_a_lost_step_leaves_nothing_behind():

@@ -1,11 +1,12 @@
 """The journal knows enough of every live request to hand it on."""
 
+from quire.core.adapter import AdapterRef
 from quire.core.prompt import Prompt
 from quire.core.request import Emitted, Request
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import Status
 from quire.serving.journal import Entry, Journal
-from quire.serving.messages import SequenceNews
+from quire.serving.messages import SequenceNews, Submit, decode_to_engine, encode
 from tests.serving.fake_client import FakeClient
 from tests.serving.silent_listener import SilentListener
 
@@ -24,6 +25,17 @@ def test_a_moved_request_goes_on_where_it_stands():
     moved.take(SequenceNews("r", 1, [9], Status.STOPPED))
     moved.moves = 1
     assert moved.to_submit().resume == (Emitted(0, (7, 8)), Emitted(2, ()))
+
+
+def test_a_moved_request_keeps_its_adapter_over_the_wire():
+    adapter = AdapterRef("sql", "/adapters/sql", "1f")
+    request = Request(id="r", prompt=Prompt((1, 2), adapter=adapter), params=SamplingParams())
+    moved = Entry(request, SilentListener(), moves=1)
+    moved.take(SequenceNews("r", 0, [7]))
+    heard = decode_to_engine(encode(Submit(moved.to_submit())))
+    assert isinstance(heard, Submit)
+    assert heard.request.prompt.adapter == adapter
+    assert heard.request.resume == (Emitted(0, (7,)),)
 
 
 def test_news_of_a_sequence_that_has_ended_is_not_wanted():

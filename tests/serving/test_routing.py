@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+from quire.core.adapter import AdapterRef
 from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
-from quire.serving.routing import CHUNK, Routing
+from quire.serving.routing import ADAPTER_TOKENS, CHUNK, Routing
 
 SYSTEM = tuple(range(4 * CHUNK))
 
@@ -85,3 +86,18 @@ def test_in_turn_leaves_out_engines_that_are_not_ready():
     routing, given = Routing("round-robin"), Given()
     turns = [[0, 1, 2], [0, 1, 2], [0, 2], [0, 1, 2], [1, 2], [0, 1, 2]]
     assert [routing.choose(request("a", SYSTEM), ready, given) for ready in turns] == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_adapter_goes_where_it_has_been_unless_that_engine_has_too_much_to_do():
+    routing, given = Routing(), Given()
+
+    def adapted(name: str, adapter: str) -> Request:
+        return Request(id=name, prompt=Prompt((1, 2), adapter=AdapterRef(adapter, "/x", "1")), params=SamplingParams())
+
+    first = routing.choose(adapted("a", "x"), [0, 1], given)
+    given.give(request("busy", tuple(range(100))), first)
+    assert routing.choose(adapted("b", "x"), [0, 1], given) == first
+    assert routing.choose(adapted("c", "y"), [0, 1], given) != first
+    given.give(request("busier", tuple(range(2 * ADAPTER_TOKENS))), first)
+    assert routing.choose(adapted("d", "x"), [0, 1], given) != first
+    routing.forget(first)

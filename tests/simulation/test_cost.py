@@ -83,4 +83,6 @@ def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
 
 def test_work_of_a_model_is_what_its_spec_says() -> None:
     assert ModelWork.of(LLAMA_3_8B) == ModelWork("Meta-Llama-3-8B", 8_030_261_248, 32 * 32 * 128)
+    latent = ModelWork.of(SHAPES["deepseek-v2-lite"])
+    assert 4 * latent.attended == 27 * 16 * 2 * (576 + 512), "a product with latents as keys, and one as values"
     assert ModelWork.of(with_windows(TINY, (8, None, 8, None))).windows == (8, None, 8, None)

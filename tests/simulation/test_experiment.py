@@ -114,7 +114,9 @@ def test_shapes_are_consistent() -> None:
         assert model.total_weight_bytes == 2 * model.num_parameters
     counts = {"llama-8b": 8_030_261_248, "llama-70b": 70_553_706_496, "qwen3-0.6b": 596_049_920}
     counts["qwen3-30b-a3b"] = 30_532_122_624
+    counts["deepseek-v2-lite"] = 15_706_484_224
     assert {name: model.num_parameters for name, model in SHAPES.items()} == counts
     positions = {"llama-8b": 131_072, "llama-70b": 131_072, "qwen3-0.6b": 40_960, "qwen3-30b-a3b": 40_960}
+    positions["deepseek-v2-lite"] = 163_840
     assert {name: model.spec.max_position for name, model in SHAPES.items()} == positions
     assert {model.spec.max_position_source for model in SHAPES.values()} == {"its shape"}

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from quire.spec.layout import AS_STORED, MINUS_ONE, TRANSPOSED, GroupedRows, PairedRows, file_shape
+from quire.spec.layout import (
+    AS_STORED,
+    MINUS_ONE,
+    TRANSPOSED,
+    GroupedRows,
+    HeadParts,
+    PairedRows,
+    TransposedHeads,
+    file_shape,
+)
 
 
 def numbered(rows: int) -> Tensor:
@@ -32,6 +41,21 @@ def test_grouped_rows_become_queries_then_keys_then_values(groups: int, queries:
     assert torch.equal(file[order], expected)
 
 
+def test_pairs_may_come_after_rows_that_do_not_turn() -> None:
+    file = numbered(2 * 6)
+    by_head = file.view(2, 6, 3)
+    pairs = by_head[:, 2:].reshape(2, 2, 2, 3)
+    expected = torch.cat((by_head[:, :2], pairs[:, :, 0], pairs[:, :, 1]), dim=1).reshape(-1, 3)
+    assert torch.equal(file[PairedRows(2, 6, 4, first=2).source_rows()], expected)
+
+
+def test_keys_and_values_of_heads_become_all_keys_then_all_values() -> None:
+    file = numbered(4 * 5)
+    by_head = file.view(4, 5, 3)
+    expected = torch.cat((by_head[:, :3].reshape(-1, 3), by_head[:, 3:].reshape(-1, 3)))
+    assert torch.equal(file[HeadParts(4, 3, 2).source_rows()], expected)
+
+
 def test_scores_are_the_same_in_both_orders() -> None:
     """What an order may change is where numbers are, not what attention makes of them."""
     order = PairedRows(2, 8, 8).source_rows()
@@ -42,5 +66,6 @@ def test_scores_are_the_same_in_both_orders() -> None:
 
 def test_only_a_transposed_tensor_has_another_shape_in_its_file() -> None:
     assert file_shape((4, 6), TRANSPOSED) == (6, 4)
+    assert file_shape((4, 6), TransposedHeads(2)) == (2, 6, 2)
     for layout in (AS_STORED, MINUS_ONE, PairedRows(1, 4, 4), GroupedRows(1, 2, 1)):
         assert file_shape((4, 6), layout) == (4, 6)

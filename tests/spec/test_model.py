@@ -9,9 +9,18 @@ from quire.models.loading.header import config_facts
 from quire.models.registry import FAMILIES, describe
 from quire.spec.cache import KeyValueCache
 from quire.spec.experts import ExpertsSpec
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ModelSpec
-from tests.config.examples import BERT, LLAMA_3_8B, LLAMA_3_8B_CONFIG, TINY, TINY_CONFIG, with_windows
+from tests.config.examples import (
+    BERT,
+    DEEPSEEK_V3_CONFIG,
+    LLAMA_3_8B,
+    LLAMA_3_8B_CONFIG,
+    TINY,
+    TINY_CONFIG,
+    with_windows,
+)
 
 
 def sizes(model_type: str, layers: int, hidden: int, width: int, heads: int, kv: int, vocab: int, **more: Any) -> Any:
@@ -44,6 +53,7 @@ KNOWN: dict[str, tuple[dict[str, Any], int]] = {
     "GPT-2": (GPT2, 124_439_808),
     "OPT-125M": (OPT, 125_239_296),
     "Pythia-160M": (sizes("gpt_neox", 12, 768, 3072, 12, 12, 50304), 162_322_944),
+    "DeepSeek-V3": (DEEPSEEK_V3_CONFIG, 671_026_419_200),
     "BERT base": (sizes("bert", 12, 768, 3072, 12, 12, 30_522, architectures=["BertModel"], **BASE), 108_891_648),
 }
 """BERT's published count has its pooler too, 590,592 parameters that embeddings do not need."""
@@ -81,6 +91,8 @@ ANY_FAMILY: dict[str, Any] = sizes("", 6, 64, 96, 4, 2, 50) | {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 48,
+    "n_group": 2,
+    "topk_group": 1,
 }
 
 
@@ -100,12 +112,18 @@ def test_matrices_of_every_family_fit_one_another(family: str) -> None:
     spec = describe(ANY_FAMILY | {"model_type": family}, "config.json")
     for layer in spec.layers:
         attention, mlp = layer.attention, layer.mlp
-        assert attention.qkv.rows == (attention.num_heads + 2 * attention.num_kv_heads) * attention.head_dim
-        assert attention.out.columns == attention.num_heads * attention.head_dim
+        if isinstance(attention, LatentAttentionSpec):
+            first, value_dim = attention.down, attention.value_dim
+            assert first.rows == attention.num_heads * attention.head_dim + attention.latent_dim + attention.rope_dim
+            assert attention.up.rows == attention.num_heads * (attention.nope_dim + value_dim)
+        else:
+            first, value_dim = attention.qkv, attention.head_dim
+            assert first.rows == (attention.num_heads + 2 * attention.num_kv_heads) * attention.head_dim
+        assert attention.out.columns == attention.num_heads * value_dim
         count = mlp.num_experts if isinstance(mlp, ExpertsSpec) else 1
         assert mlp.up.rows == count * mlp.down.columns * (1 + (count > 1 or mlp.gated))
         assert (mlp.up.experts, mlp.down.experts) == (count, count)
-        widths = {attention.qkv.columns, attention.out.rows, mlp.up.columns, mlp.down.rows // count}
+        widths = {first.columns, attention.out.rows, mlp.up.columns, mlp.down.rows // count}
         assert widths == {spec.hidden_size}
     assert (spec.is_encoder, spec.generates) in {(True, False), (False, True)}
 

@@ -116,13 +116,13 @@ def test_every_field_of_a_layer_is_decided() -> None:
     """Who adds a field decides here, and in `spec/rank.py`, whether ranks share it."""
     whole_or_derived = {
         LayerSpec: {"attention_norm", "mlp_norm", "added_attention_norm", "added_mlp_norm", "wiring", "residual_scale"},
-        AttentionSpec: {"head_dim", "scale", "window", "softcap", "rope", "causal"},
+        AttentionSpec: {"head_dim", "scale", "window", "softcap", "rope", "causal", "chunk", "has_temperature"},
         MlpSpec: {"activation", "gated"},
-        ExpertsSpec: {"router", "routing", "activation", "correction", "shared_gate"},
+        ExpertsSpec: {"router", "routing", "activation", "correction", "shared_gate", "weighs_input"},
     }
     cut = {
         LayerSpec: {"attention", "mlp"},
-        AttentionSpec: {"qkv", "out", "num_heads", "num_kv_heads", "head_norms"},
+        AttentionSpec: {"qkv", "out", "num_heads", "num_kv_heads", "head_norms", "sinks"},
         MlpSpec: {"up", "down"},
         ExpertsSpec: {"up", "down", "shared"},
     }

@@ -30,11 +30,11 @@ def test_a_size_whose_graph_does_not_fit_goes_without_one(
     asked: list[list[int]] = []
     captures: list[int] = []
 
-    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         asked.append(rows.tolist())
         return rows[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
         return SampledTokens(lengths * 2, rows < 0, None)
 
     def full(place: Any) -> None:
@@ -76,11 +76,11 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
     added = torch.zeros(1, dtype=torch.int64, device=device)
     """What the host says between the two parts of a step."""
 
-    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
         return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
         return SampledTokens(logits[:, 0].long() + added, lengths % 2 == 0, None)
 
     graphs = kind(compute, draw, most_rows=8, spare_row=9, device=torch.device(device))
@@ -103,17 +103,29 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
 def test_rows_that_share_a_prefix_have_graphs_of_their_own() -> None:
     told: list[bool] = []
 
-    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         told.append(shared)
         return (rows + 100 * shared)[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
         return SampledTokens(logits[:, 0].long(), rows < 0, None)
 
     graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
     for shared in (False, True, False, True, False, True):
         assert graphs.run([3, 1], SamplingMode(), shared=shared).tokens.tolist() == [3 + 100 * shared, 1 + 100 * shared]
     assert told[:2] == [False, True]  # neither has a graph yet
+
+
+def test_steps_with_adapters_have_graphs_of_their_own() -> None:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
+        return (rows + 100 * adapted)[:, None].float(), rows
+
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
+        return SampledTokens(logits[:, 0].long(), rows < 0, None)
+
+    graphs = ImitatedGraphs(compute, draw, most_rows=4, spare_row=5, device=torch.device("cpu"))
+    for adapted in (False, True, False, True, False, True):
+        assert graphs.run([3], SamplingMode(), adapted=adapted).tokens.tolist() == [3 + 100 * adapted]
 
 
 def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first(
@@ -126,10 +138,10 @@ def test_there_are_no_more_graphs_than_planned_and_the_longest_unused_goes_first
         captures.append(place.mode)
         return capture(self, place)
 
-    def compute(rows: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         return rows[:, None].float(), rows
 
-    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode) -> SampledTokens:
+    def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
         return SampledTokens(logits[:, 0].long(), rows < 0, None)
 
     monkeypatch.setattr(DecodeGraphs, "_capture", counted)

@@ -30,17 +30,23 @@ def waiting_fails() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
+GREEDY = SamplingParams(temperature=0.0)
+
+
 @pytest.mark.parametrize(
-    "params",
+    ("model", "params"),
     [
-        SamplingParams(temperature=0.0),
-        SamplingParams(temperature=0.7, top_p=0.9, top_k=5, seed=1),
-        SamplingParams(temperature=0.7, min_p=0.1, presence_penalty=0.5, min_tokens=2),
+        ("llama", GREEDY),
+        ("llama", SamplingParams(temperature=0.7, top_p=0.9, top_k=5, seed=1)),
+        ("llama", SamplingParams(temperature=0.7, min_p=0.1, presence_penalty=0.5, min_tokens=2)),
+        ("qwen2_moe", GREEDY),
+        ("deepseek_v2-lite", GREEDY),
+        ("deepseek_v3", GREEDY),
     ],
-    ids=["greedy", "sampled", "penalized"],
+    ids=["greedy", "sampled", "penalized", "experts", "latents", "latents of queries"],
 )
-def test_prompts_and_answers_come_while_others_run(tmp_path: Path, params: SamplingParams) -> None:
-    make_text_model(tmp_path, "llama")
+def test_prompts_and_answers_come_while_others_run(tmp_path: Path, model: str, params: SamplingParams) -> None:
+    make_text_model(tmp_path, model)
     asked = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "block_size": 4}
     resolved = replace(resolved_for(tmp_path, cpu_compute="exact", **asked), tensor_share=1 << 30)
     worker = start_worker(tmp_path, resolved, device=torch.device("cuda"))

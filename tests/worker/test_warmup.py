@@ -12,6 +12,7 @@ from quire.core.plan import StepPlan
 from quire.core.sampling_params import SamplingParams
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
+from quire.worker.running_step import RunningStep
 from quire.worker.shared_prefix import FEWEST
 from quire.worker.start import start_worker
 from quire.worker.warmup import warmup_steps
@@ -106,3 +107,21 @@ def test_no_row_stays_admitted_and_all_sizes_come(resolved: Resolved, tmp_path: 
     assert {size for size, _ in asked} == set(graphs.sizes)
     assert asked[0][0] == ROWS
     assert {size for size, shared in asked if shared} == {size for size in graphs.sizes if size >= FEWEST}
+
+
+def test_latents_are_looked_back_at(resolved: Resolved, tmp_path: Path) -> None:
+    """By a chunk of several tokens after another of the same row."""
+    worker = worker_with_graphs(tmp_path, resolved, "cpu")
+    assert worker._graphs is not None
+    worker._graphs.warm_up = lambda size, mode, *, shared: None  # type: ignore[method-assign]
+    plans: list[StepPlan] = []
+
+    def run(plan: StepPlan) -> RunningStep:
+        plans.append(plan)
+        return worker.start(plan)
+
+    for latents in (False, True):
+        plans.clear()
+        list(warmup_steps(run, worker._graphs, resolved.kv, may_share_prefix=False, keeps_latents=latents))
+        chunks = [plan for plan in plans if plan.rows and not plan.admitted]
+        assert [plan.counts for plan in chunks] == [[4]] * latents

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.matrix_buffers import MatrixBuffers
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense, place
@@ -79,9 +80,10 @@ class GgufWeight(Weight):
                 self._parts.extend(self._held(each) for each in run)
 
     def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
-        """Experts are multiplied by as one stack: on CPUs in planes, in plain numbers where kernels of GPUs do it."""
+        """Experts are multiplied by as one stack: on CPUs in planes, on GPUs in plain numbers but for MXFP4."""
         kind = parts[0].kind
-        if not self._in_planes and kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
+        in_planes = kind in KINDS and (not self._in_planes or kind == "MXFP4")
+        if in_planes and all(each.is_quantized and each.kind == kind for each in parts):
             matrices = [as_matrix(place(each.data, self._device), kind) for each in parts]
             return MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned)
         values = torch.cat([place(dense(each, self._dtype), self._device) for each in parts])
@@ -117,4 +119,6 @@ class GgufMethod(LinearMethod):
         self._in_planes = in_planes
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
+        if matrix.plain:
+            return DenseMethod(self._dtype).create(matrix, device, pinned=pinned)
         return GgufWeight(matrix, self._dtype, device, pinned, self._in_planes)

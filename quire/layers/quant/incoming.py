@@ -13,13 +13,14 @@ from quire.layers.quant.compressed_tensors import read_packed
 from quire.layers.quant.fp8 import read_fp8
 from quire.layers.quant.gptq import read_gptq
 from quire.layers.quant.int8 import read_int8, read_llm_int8
+from quire.layers.quant.mxfp4 import read_mxfp4
 from quire.layers.quant.nf4 import read_nf4
 from quire.layers.quant.online import read_online
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors
 from quire.ops.cut_matrix import cut_columns, cut_rows
 from quire.ops.quantized_matrix import QuantizedMatrix
-from quire.spec.layout import GroupedRows, PairedRows
+from quire.spec.layout import RowOrder, StackedRows
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import Method, WeightScheme
 
@@ -31,6 +32,7 @@ _READ: dict[Method, Callable[[WeightScheme, Mapping[str, Tensor], str], Quantize
     "awq": read_awq,
     "nf4": read_nf4,
     "llm_int8": read_llm_int8,
+    "mxfp4": read_mxfp4,
     "online": read_online,
 }
 
@@ -69,7 +71,8 @@ class IncomingPart:
             )
         if matrix.activations == "one scale":
             matrix = replace(matrix, input_scale=tensors.get("input_scale", torch.ones(())).float().max())
-        if isinstance(part.layout, PairedRows | GroupedRows):
+        # a plain weight comes as quire holds it; one that a checkpoint holds in codes, as its file has it
+        if isinstance(part.layout, RowOrder | StackedRows) and self._scheme.method != "online":
             matrix = cut_rows(matrix, torch.tensor(part.layout.source_rows(), device=matrix.values.device))
         return self._share(matrix)
 

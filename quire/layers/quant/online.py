@@ -9,6 +9,8 @@ from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.round_to_nearest import round_to_nearest
 from quire.spec.quantization import WeightScheme
 
+_SCALES = {"int4": torch.float16, "fp4": torch.bfloat16}
+
 
 def read_online(scheme: WeightScheme, tensors: Mapping[str, Tensor], name: str) -> QuantizedMatrix:
     return round_to_nearest(
@@ -17,5 +19,5 @@ def read_online(scheme: WeightScheme, tensors: Mapping[str, Tensor], name: str) 
         scheme.group,
         with_zeros=scheme.has_zeros,
         activations=scheme.activations,
-        scale_dtype=torch.float16 if scheme.codes == "int4" else torch.float32,
+        scale_dtype=_SCALES.get(scheme.codes, torch.float32),
     )

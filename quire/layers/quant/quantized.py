@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from quire.core.quantized import EXPERT_CODES
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.incoming import IncomingPart
@@ -138,8 +139,8 @@ class QuantizedMethod(LinearMethod):
         expand: bool = False,
         batch_invariant: bool = False,
     ) -> None:
-        """`schemes` by the names of parts; expanded, weights are held in `dtype`. Those of experts always are on GPUs,
-        whose kernels multiply by no others.
+        """`schemes` by the names of parts; expanded, weights are held in `dtype`. On GPUs those of experts are, unless
+        kernels multiply by their codes; those that a spec wants plain are everywhere.
         """
         self._schemes = schemes
         self._dtype = dtype
@@ -150,12 +151,17 @@ class QuantizedMethod(LinearMethod):
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         if not any(part.name in self._schemes for part in matrix.parts):
             return self._plain.create(matrix, device, pinned=pinned)
+        on_gpu = pinned or device.type == "cuda"
         return QuantizedWeight(
             matrix,
             self._schemes,
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand or (matrix.experts > 1 and (pinned or device.type == "cuda")),
+            expand=self._expand or matrix.plain or (on_gpu and matrix.experts > 1 and not self._stays_packed(matrix)),
             batch_invariant=self._batch_invariant,
         )
+
+    def _stays_packed(self, matrix: MatrixSpec) -> bool:
+        schemes = [self._schemes.get(part.name) for part in matrix.parts]
+        return all(scheme is not None and scheme.codes in EXPERT_CODES for scheme in schemes)

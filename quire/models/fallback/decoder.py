@@ -10,6 +10,7 @@ from quire.layers.attention import PagedAttention
 from quire.layers.batch import Batch
 from quire.models.fallback.attention import STEP, PagedStep, Step
 from quire.models.gate import LayerGate
+from quire.ops.lora_tensors import AdapterRows
 from quire.spec.model import ModelSpec
 
 _HIDDEN = "quire_hidden"
@@ -55,8 +56,9 @@ class FallbackDecoder(nn.Module):
         hidden: Tensor = output[0]
         return hidden[0]
 
-    def logits(self, hidden: Tensor, prompts: range = range(0)) -> Tensor:
+    def logits(self, hidden: Tensor, prompts: range = range(0), adapters: AdapterRows | None = None) -> Tensor:
         """[rows, vocabulary], with everything that the model does to its logits after the head."""
+        assert adapters is None, "adapters are added to quire's own families"
         given = {_HIDDEN: hidden[None]}
         rows = torch.zeros((1, hidden.shape[0]), dtype=torch.int64, device=hidden.device)
         output = self._causal(rows, use_cache=False, return_dict=True, **given)

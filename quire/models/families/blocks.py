@@ -15,6 +15,7 @@ from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.model import ClassifierSpec, EmbeddingSpec, ModelSpec
 from quire.spec.norm import NormKind, NormSpec
 from quire.spec.rope import RopeSpec, read_rope
+from quire.spec.tensor import TensorSpec
 
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
@@ -90,6 +91,9 @@ class AttentionOptions(TypedDict, total=False):
     softcap: float | None
     rope: int | None
     window: int | None
+    chunk: int | None
+    sinks: TensorSpec | None
+    has_temperature: bool
     causal: bool
 
 
@@ -104,6 +108,11 @@ def self_attention(
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
     """`out` is what the matrix is called that it ends with; that one's are `bias` and `layout`."""
+    if dims.fields.has("kv_lora_rank"):
+        raise CheckpointError(
+            f"{dims.source} describes {dims.architecture} with latent attention (MLA), which quire runs of DeepSeek V2 "
+            "and V3, and by its own modules alone (--model-impl quire)."
+        )
     projected = projection(dims, layer, out, "out", dims.num_heads * dims.head_dim, bias=bias, layout=layout)
     heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
     usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
@@ -116,16 +125,17 @@ def attention(
     *,
     qkv_bias: bool | None = None,
     out_bias: bool | None = None,
+    paired: bool = False,
     gguf_paired: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> AttentionSpec:
     """Llama's: it has biases where the family, or else the config's `attention_bias`, says so.
 
-    `gguf_paired`: converters to GGUF make pairs of the rows that turn together.
+    `paired`: rows that turn together are neighbours; `gguf_paired`: converters to GGUF make them so.
     """
     usual = dims.fields.flag("attention_bias", False)
     qkv_bias, out_bias = usual if qkv_bias is None else qkv_bias, usual if out_bias is None else out_bias
-    qkv = separate_qkv(dims, layer, bias=qkv_bias, gguf_paired=gguf_paired)
+    qkv = separate_qkv(dims, layer, bias=qkv_bias, paired=paired, gguf_paired=gguf_paired)
     return self_attention(dims, layer, qkv, "model.layers.{}.self_attn.o_proj", bias=out_bias, **options)
 
 
@@ -188,6 +198,19 @@ def activation(dims: Dimensions, usual: str = "silu") -> Activation:
     return ACTIVATIONS[name]
 
 
+def turned_layers(dims: Dimensions) -> list[bool]:
+    """Whether each layer turns its heads; the config's list has 1 where it does, whatever its name says."""
+    given = dims.fields.values.get("no_rope_layers")
+    if given is None:
+        every = dims.fields.size_or_none("no_rope_layer_interval") or 4
+        return [(layer + 1) % every != 0 for layer in range(dims.num_layers)]
+    if not isinstance(given, list) or len(given) != dims.num_layers or not all(one in (0, 1) for one in given):
+        raise CheckpointError(
+            f"{dims.source} must give no_rope_layers as a list of {dims.num_layers} numbers, each 0 or 1."
+        )
+    return [bool(one) for one in given]
+
+
 # --- norms -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +224,7 @@ def norm(
     kind: NormKind = "rms",
     offset: float = 0.0,
     bias: bool = False,
+    learned: bool = True,
 ) -> NormSpec:
     """With the config's epsilon. GGUF holds norms with an offset as they are multiplied by."""
     return NormSpec(
@@ -213,6 +237,7 @@ def norm(
         bias,
         layer,
         gguf_layout=MINUS_ONE if offset else AS_STORED,
+        learned=learned,
     )
 
 

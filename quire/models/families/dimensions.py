@@ -38,8 +38,6 @@ class Dimensions:
 def read_dimensions(fields: HFFields, architecture: str) -> Dimensions:
     """From a config over its family's defaults."""
     source = fields.source
-    if fields.has("kv_lora_rank"):
-        raise CheckpointError(f"{source} describes {architecture} with latent attention (MLA), which quire lacks yet.")
     num_layers = fields.size("num_hidden_layers", "n_layer", "num_layers", "n_layers", most=_MOST_LAYERS)
     hidden_size = fields.size("hidden_size", "n_embd", "d_model")
     num_heads = fields.size("num_attention_heads", "n_head", "num_heads", "n_heads")

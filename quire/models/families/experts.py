@@ -10,11 +10,11 @@ from quire.models.families.family import GGUFModel
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layout import AS_STORED, Layout, StackedRows
 from quire.spec.matrix import Cut, MatrixSpec, Part
-from quire.spec.mlp import MlpSpec
+from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.tensor import TensorSpec
 
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
-_STACKED = "experts_are_stacked"
+STACKED = "experts_are_stacked"
 """What GGUF's configs say: each kind of matrix is one tensor for all experts."""
 
 
@@ -53,20 +53,43 @@ def experts(
 
 
 def fused_experts(
-    dims: Dimensions, layer: int, routing: Routing, *, size: int, names: tuple[str, str, str]
+    dims: Dimensions,
+    layer: int,
+    routing: Routing,
+    *,
+    size: int,
+    names: tuple[str, str, str],
+    transposed: bool = False,
+    interleaved: bool = False,
+    bias: bool = False,
+    activated: Activation | None = None,
+    weighs_input: bool = False,
+    shared: MlpSpec | None = None,
 ) -> ExpertsSpec:
-    """`names` are those of the router, of all experts' gates and ups in one tensor, and of their downs in another."""
+    """`names` are those of the router, of all experts' gates and ups in one tensor, and of their downs in another;
+    `transposed` and `interleaved` are as `StackedRows` has them. GGUF's gates and ups are tensors of their own.
+    """
     router, up, down = (name.format(layer) for name in names)
     count, hidden = num_experts(dims), dims.hidden_size
     check_routing(dims, routing)
-    above = Part(up, "expert_gate_up", 2 * count * size, StackedRows(count, size, parts=2))
-    below = Part(down, "expert_down", count * hidden, StackedRows(count, hidden), StackedRows(count, hidden))
+    if dims.fields.flag(STACKED, False):
+        stacked = StackedRows(count, size)
+        above = tuple(
+            Part(f"{up}.{role}", f"expert_{role}", count * size, AS_STORED, stacked) for role in ("gate", "up")
+        )
+    else:
+        both = StackedRows(count, size, 2, interleaved, transposed)
+        above = (Part(up, "expert_gate_up", 2 * count * size, both),)
+    downs = StackedRows(count, hidden, transposed=transposed)
+    below = Part(down, "expert_down", count * hidden, downs, StackedRows(count, hidden))
     return ExpertsSpec(
-        router=_whole(router, "router", count, hidden, layer),
+        router=_whole(router, "router", count, hidden, layer, bias=bias),
         routing=routing,
-        up=MatrixSpec((above,), hidden, "rows", layer=layer, experts=count),
-        down=MatrixSpec((below,), size, "columns", layer=layer, experts=count),
-        activation=activation(dims),
+        up=MatrixSpec(above, hidden, "rows", bias, layer, experts=count),
+        down=MatrixSpec((below,), size, "columns", bias, layer, experts=count),
+        activation=activated or activation(dims),
+        weighs_input=weighs_input,
+        shared=shared,
     )
 
 
@@ -98,7 +121,7 @@ def check_routing(dims: Dimensions, routing: Routing) -> None:
 def gguf_experts(model: GGUFModel) -> dict[str, Any]:
     """What GGUF metadata says of experts, under the names of Qwen's configs."""
     found: dict[str, Any] = {
-        _STACKED: True,
+        STACKED: True,
         "num_experts": model.read.size("expert_count"),
         "num_experts_per_tok": model.read.size("expert_used_count"),
     }
@@ -109,7 +132,7 @@ def gguf_experts(model: GGUFModel) -> dict[str, Any]:
 def _parts(dims: Dimensions, start: str, name: str, role: str, rows: int) -> list[Part]:
     """A tensor for each expert, or one for all."""
     count = num_experts(dims)
-    if dims.fields.flag(_STACKED, False):
+    if dims.fields.flag(STACKED, False):
         stacked: Layout = StackedRows(count, rows)
         return [Part(f"{start}experts.{name}", f"expert_{role}", count * rows, AS_STORED, stacked)]
     return [Part(f"{start}experts.{each}.{name}", f"expert_{role}.{each}", rows) for each in range(count)]
@@ -119,6 +142,6 @@ def _correction(name: str, count: int, layer: int) -> TensorSpec:
     return TensorSpec(name, (count,), "vector", "router_correction", "bias", layer)
 
 
-def _whole(name: str, role: str, rows: int, columns: int, layer: int) -> MatrixSpec:
+def _whole(name: str, role: str, rows: int, columns: int, layer: int, *, bias: bool = False) -> MatrixSpec:
     """A matrix that every rank has all of."""
-    return MatrixSpec((Part(name, role, rows),), columns, "none", layer=layer)
+    return MatrixSpec((Part(name, role, rows),), columns, "none", bias, layer)

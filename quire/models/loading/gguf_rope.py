@@ -84,6 +84,9 @@ def _by_rule(read: GGUFMetadata, max_position: int) -> dict[str, Any] | None:
     for name in ("beta_fast", "beta_slow"):
         value = read.number_or_none(f"rope.scaling.yarn_{name}")
         scaling |= {} if value is None else {name: value}
+    sharper = read.number_or_none("rope.scaling.yarn_log_multiplier")
+    if sharper:  # of models with latent attention, whose configs have the same number in both places
+        return scaling | dict.fromkeys(("mscale", "mscale_all_dim"), round(10 * sharper, 6))
     times = read.number_or_none("rope.scaling.attn_factor")
     if times not in (None, 1.0):
         # GGUF multiplies YaRN's own factor, a config.json replaces it.

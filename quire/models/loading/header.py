@@ -75,7 +75,7 @@ def _hub_facts(repo: str, revision: str | None, impl: ModelImpl) -> ModelFacts:
 
 def _facts(name: str, matched: Matched, dtype: str) -> ModelFacts:
     kinds = {tensor: found.span.dtype for tensor, found in matched.found.items()}
-    return ModelFacts(name, matched.spec, dtype, kinds, schemes=matched.schemes)
+    return ModelFacts(name, matched.spec, dtype, kinds, schemes=matched.schemes, left_out=matched.left_out)
 
 
 def _dtype(model: DescribedModel) -> str:

@@ -9,7 +9,7 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, GroupedRows, Layout, MinusOne, PairedRows, StackedRows, Transposed
+from quire.spec.layout import AsStored, Layout, MinusOne, RowOrder, StackedRows, Transposed, TransposedHeads
 from quire.spec.share import AxisShare, Share
 
 
@@ -24,6 +24,8 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return replace(stored, kind="float32", data=_values(stored) - 1)
         case StackedRows():
             return _unstacked(stored, layout)
+        case TransposedHeads():
+            return _turned_heads(stored)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -32,11 +34,12 @@ def laid_out_share(stored: StoredTensor, layout: Layout, share: Share) -> Stored
     """What a rank takes of the tensor as quire holds it. Only that is read of a file, except where packed rows have to
     be turned into columns.
     """
-    if isinstance(layout, PairedRows | GroupedRows | StackedRows) and share.rows is not None:
+    is_turned = isinstance(layout, StackedRows) and layout.transposed
+    if isinstance(layout, RowOrder | StackedRows) and not is_turned and share.rows is not None:
         rows = layout.source_rows()
         if len(rows) == share.rows.whole:
-            taken = _flat(stored, len(rows))
-            return _cut_columns(_taken_rows(taken, [rows[place] for place in share.rows.places()]), share.columns)
+            flat = _flat(stored) if isinstance(layout, StackedRows) else stored
+            return _cut_columns(_taken_rows(flat, [rows[place] for place in share.rows.places()]), share.columns)
     return _cut_columns(_cut_rows(laid_out(stored, layout), share.rows), share.columns)
 
 
@@ -49,6 +52,13 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.t()
         case MinusOne():
             return values + 1
+        case TransposedHeads():
+            return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
+        case StackedRows():
+            rows = torch.tensor(layout.source_rows(), device=values.device)
+            ordered = values.index_select(0, torch.argsort(rows))
+            stacked = ordered.view(layout.experts, -1, *values.shape[1:])
+            return stacked.transpose(1, 2) if layout.transposed else stacked
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
@@ -56,15 +66,16 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:
     """Packed rows already lie one below the other."""
-    flat = _flat(stored, stored.shape[0] * stored.shape[1])
+    if layout.transposed:
+        experts, columns, rows = stored.shape
+        stored = replace(stored, shape=(experts, rows, columns), data=stored.data.transpose(1, 2))
+    flat = _flat(stored)
     return flat if layout.parts == 1 else _reordered(flat, layout.source_rows())
 
 
-def _flat(stored: StoredTensor, rows: int) -> StoredTensor:
-    """As so many rows, one below the other."""
-    if len(stored.shape) < 3:
-        return stored
-    flat = replace(stored, shape=(rows, *stored.shape[2:]))
+def _flat(stored: StoredTensor) -> StoredTensor:
+    """All experts' rows one below the other."""
+    flat = replace(stored, shape=(stored.shape[0] * stored.shape[1], *stored.shape[2:]))
     return flat if stored.is_quantized else replace(flat, data=stored.data.flatten(0, 1))
 
 
@@ -110,6 +121,16 @@ def _transposed(stored: StoredTensor) -> StoredTensor:
     packed = stored.is_quantized
     data = _values(stored) if packed else stored.data
     return replace(stored, kind="float32" if packed else stored.kind, shape=stored.shape[::-1], data=data.t())
+
+
+def _turned_heads(stored: StoredTensor) -> StoredTensor:
+    """As a transposed matrix, head by head."""
+    heads, columns, rows = stored.shape
+    data = _values(stored) if stored.is_quantized else stored.data
+    turned = data.view(stored.shape).transpose(1, 2).reshape(heads * rows, columns)
+    return replace(
+        stored, kind="float32" if stored.is_quantized else stored.kind, shape=(heads * rows, columns), data=turned
+    )
 
 
 def _values(stored: StoredTensor) -> Tensor:

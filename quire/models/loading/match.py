@@ -2,6 +2,7 @@
 that quire does not have is an error that names it. Torch-free.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -41,6 +42,8 @@ class Matched:
     """By the tensor's name in the spec."""
     schemes: Schemes = field(default_factory=dict)
     """Of the parts of matrices that are quantized."""
+    left_out: tuple[str, ...] = ()
+    """Which tensors of other parts of the model there are, and why they do not run."""
     kv_scales: dict[KVScaleName, TensorSpan] = field(default_factory=dict)
     """What keys and values are to be divided by where they are stored in fp8."""
 
@@ -63,13 +66,23 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
         found[tensor.name] = _checked(Found(tensor, span, names.layout(tensor)), source)
     missing = [tensor.name for tensor in names.tensors if tensor.name not in found and not tensor.optional]
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
-        return Matched(spec.without_head(), found, kv_scales=scales)
+        return Matched(spec.without_head(), found, left_out=_left_out(spec, spans), kv_scales=scales)
     if missing:
         raise CheckpointError(
             f"{source} lacks {_count(missing)} that its config asks for, {missing[0]} "
             f"{'among them' if len(missing) > 1 else 'alone'}; the download may be incomplete."
         )
-    return Matched(spec, found, kv_scales=scales)
+    return Matched(spec, found, left_out=_left_out(spec, spans), kv_scales=scales)
+
+
+def _left_out(spec: ModelSpec, spans: Sequence[TensorSpan]) -> tuple[str, ...]:
+    found: list[str] = []
+    for pattern, reason in spec.left_out:
+        names = [span.name for span in spans if re.fullmatch(pattern, span.name)]
+        if names:
+            parts = sorted({name.partition(".")[0] for name in names})
+            found.append(f"{_count(names)} of {' and '.join(parts)}: {reason}")
+    return tuple(found)
 
 
 def _check_unused(span: TensorSpan, names: FileNames, spec: ModelSpec, source: str) -> None:
@@ -107,12 +120,19 @@ def _checked_codes(tensor: TensorSpec, span: TensorSpan, where: str) -> TensorSp
         )
     if _without_ones(tensor.shape) == _without_ones(span.shape):
         return replace(span, shape=tensor.shape)
+    if tensor.shape == _unstacked(span.shape):
+        return replace(span, shape=tensor.shape)
     if tensor.shape == (ANY,) and len(span.shape) == 1:
         return span
     raise CheckpointError(
         f"{where} has shape {list(span.shape)}, and the quantization_config asks for {list(tensor.shape)}; the weights "
         "and the config do not belong together."
     )
+
+
+def _unstacked(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows of all experts one below the other."""
+    return (shape[0] * shape[1], *shape[2:]) if len(shape) > 1 else shape
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -21,6 +21,14 @@ _GGUF_STEMS = {
     "k": "attn_k",
     "v": "attn_v",
     "qkv": "attn_qkv",
+    "q_a": "attn_q_a",
+    "q_a_norm": "attn_q_a_norm",
+    "q_b": "attn_q_b",
+    "kv_a": "attn_kv_a_mqa",
+    "kv_a_norm": "attn_kv_a_norm",
+    "kv_b": "attn_kv_b",
+    "k_b": "attn_k_b",
+    "v_b": "attn_v_b",
     "out": "attn_output",
     "gate": "ffn_gate",
     "up": "ffn_up",
@@ -35,6 +43,7 @@ _GGUF_STEMS = {
     "after_mlp_norm": "layer_output_norm",
     "q_norm": "attn_q_norm",
     "k_norm": "attn_k_norm",
+    "sinks": "attn_sinks",
     "router": "ffn_gate_inp",
     "router_correction": "exp_probs_b",
     "expert_gate": "ffn_gate_exps",
@@ -75,14 +84,14 @@ def safetensors_names(spec: ModelSpec, names: Iterable[str], schemes: Schemes | 
         found = tensors.get(current_name(spec, name, tensors))
         if found is not None:
             spelled[name] = found
-    patterns = [*spec.unused, *unused_patterns(schemes or {})]
+    patterns = [*spec.unused, *(pattern for pattern, _ in spec.left_out), *unused_patterns(schemes or {})]
     unused = "|".join((*patterns, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in patterns)))
     return FileNames(spelled, tuple(tensors.values()), lambda tensor: tensor.layout, re.compile(unused or r"(?!)"))
 
 
 def current_name(spec: ModelSpec, name: str, known: Container[str]) -> str:
     """What a tensor of a file is called in the spec."""
-    current = _current(name, (*spec.renamed, _SCALE))
+    current = _current(name.removeprefix(spec.outer_prefix), (*spec.renamed, _SCALE))
     return current if current in known else spec.prefix + current
 
 

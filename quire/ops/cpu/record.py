@@ -1,6 +1,6 @@
 """How ops on recorded values become operations of the core: the column `tape` of the dispatch table."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
+from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 SCORES = {"softmax": 0, "sigmoid": 1, "sparsemixer": 2}
@@ -35,6 +36,33 @@ def layer_norm(x: Value, weight: Tensor, bias: Tensor | None, eps: float) -> Val
 def add_layer_norm(x: Value, added: Value, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Value, Value]:
     total = x + added
     return total, layer_norm(total, weight, bias, eps)
+
+
+def add_lora(y: Value, x: Value, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None) -> Value:
+    """In place: nothing may read the outputs as they were before."""
+    if matrix.down.dtype not in (torch.float32, torch.bfloat16) or matrix.experts != 1:
+        raise NotRecordable(f"adapters of {matrix.experts} experts in {matrix.down.dtype}")
+    given: dict[str, Any] = {
+        "adapters": x.tape.input(cast(TapeInput, rows.slots)),
+        "page_bytes": matrix.down.stride(0) * matrix.down.itemsize,
+        "is_brain": matrix.down.dtype == torch.bfloat16,
+        "most_pages": matrix.pages.shape[1],
+        "parts": list(matrix.parts),
+        "columns": matrix.down.shape[3],
+    }
+    weights = {
+        "down": matrix.down,
+        "up": matrix.up,
+        "pages": matrix.pages,
+        "counts": matrix.counts,
+        "is_dora": matrix.is_dora,
+    }
+    if bias is None:
+        given["bias"] = 0
+    else:
+        weights["bias"] = bias
+    x.tape.record("add_lora", (x, y), y, together=True, weights=weights, x=x, y=y, **given)
+    return y
 
 
 def activate(x: Value, activation: str) -> Value:
@@ -102,7 +130,11 @@ def paged_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Value:
+    if sinks is not None or chunk is not None:
+        raise NotRecordable("attention with sinks or in chunks, which the core has no operation for")
     tape = query.tape
     result = tape.value(*query.dims)
     tape.record(
@@ -152,7 +184,22 @@ def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> 
     return ids, weights
 
 
-def experts_mlp(x: Value, ids: Value, weights: Value, up: PackedLinear, down: PackedLinear, activation: str) -> Value:
+def experts_mlp(
+    x: Value,
+    ids: Value,
+    weights: Value,
+    up: PackedLinear,
+    down: PackedLinear,
+    activation: str,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    weighs_input: bool = False,
+    lora: ExpertLora | None = None,
+) -> Value:
+    if up_bias is not None or down_bias is not None or weighs_input:
+        raise NotRecordable("experts with biases or weights of inputs, which the core has no operation for")
+    if lora is not None:
+        raise NotRecordable("adapters of experts")
     if activation not in ACTIVATIONS:
         raise NotRecordable(f"the activation {activation}")
     tape, size = x.tape, down.columns

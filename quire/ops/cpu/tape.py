@@ -90,6 +90,9 @@ class Value:
             column += size * self.dims[1]
         return parts
 
+    def __getitem__(self, places: object) -> "Value":
+        raise NotRecordable(f"{places} of {self.shape}")
+
     def __add__(self, other: object) -> "Value":
         if not isinstance(other, Value) or other.width != self.width:
             raise NotRecordable(f"the sum of {self.shape} and {getattr(other, 'shape', type(other).__name__)}")

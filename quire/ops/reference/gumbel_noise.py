@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 ROUNDS = 7
-PURPOSE = 0  # the fourth counter word; other draws of a sequence (acceptance of drafts) take other numbers
+PURPOSE = 0  # the fourth counter word; other draws of a sequence take other numbers
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF

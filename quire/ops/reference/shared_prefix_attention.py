@@ -18,6 +18,9 @@ def shared_prefix_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.shared_prefix_attention`."""
-    return paged_attention(query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales)
+    step = (query, keys, values, tables, query_starts, lengths)
+    return paged_attention(*step, scale, window, softcap, scales, sinks, chunk)

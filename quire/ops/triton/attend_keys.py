@@ -59,6 +59,30 @@ def exponents(scale: float, softcap: float | None) -> tuple[float, float]:
     return 2 * scale / softcap * math.log2(math.e), softcap * math.log2(math.e)
 
 
+def reach_of(window: int | None, chunk: int | None) -> int:
+    """What kernels take as their window: 0 sees everything, and below 0 it is the size of chunks."""
+    assert window is None or chunk is None, "a layer has a window or chunks"
+    return -chunk if chunk else window or 0
+
+
+@triton.jit
+def first_seen(position, window: tl.constexpr):
+    """The first position that a query at `position` sees, where it does not see all."""
+    if window > 0:
+        first = tl.maximum(position - window + 1, 0)
+    else:
+        chunk: tl.constexpr = -window
+        first = position // chunk * chunk
+    return first
+
+
+@triton.jit
+def share_beside(sinks_at, heads, is_head, weight):
+    """What sinks leave to all other keys, whose weights sum up to 2 to the power of `weight`."""
+    sinks = tl.load(sinks_at + heads, mask=is_head, other=float("-inf")).to(tl.float32)
+    return 1.0 / (1.0 + tl.exp2(sinks * 1.4426950408889634 - weight))
+
+
 @triton.jit
 def load_rows(at, rows, stride, row_is_there, masked: tl.constexpr, head_dim: tl.constexpr, padded_dim: tl.constexpr):
     """[rows, padded_dim] from `at + rows * stride`; 0 beyond `head_dim` and, if `masked`, in rows not there."""
@@ -161,7 +185,7 @@ def fold_keys(
     inner,
     outer,
     masked: tl.constexpr,  # false promises that every row sees every position of the tile
-    window: tl.constexpr,  # 0: none
+    window: tl.constexpr,  # 0: none; below 0: the size of chunks
     capped: tl.constexpr,
     dot_type: tl.constexpr,
     fp8: tl.constexpr,
@@ -192,6 +216,8 @@ def fold_keys(
         is_seen = is_there[None, :] & (positions[None, :] <= query_positions[:, None])
         if window > 0:
             is_seen = is_seen & (positions[None, :] > query_positions[:, None] - window)
+        elif window < 0:
+            is_seen = is_seen & (positions[None, :] >= first_seen(query_positions, window)[:, None])
         scores = tl.where(is_seen, scores, float("-inf"))
 
     new_largest = tl.maximum(largest, tl.max(scores, 1))

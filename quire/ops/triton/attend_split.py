@@ -17,6 +17,7 @@ from quire.ops.triton.attend_keys import (
     dot_query,
     dot_type_of,
     exponents,
+    first_seen,
     fold_keys,
     fp8_of,
     load_rows,
@@ -24,7 +25,9 @@ from quire.ops.triton.attend_keys import (
     nothing_mixed,
     padded,
     paired_values,
+    reach_of,
     scaled_exponents,
+    share_beside,
 )
 from quire.ops.triton.card import MEASURED_MULTIPROCESSORS, Card, card_of, fitting_positions
 from quire.ops.triton.overlap import overlap, wait_for_inputs
@@ -87,8 +90,8 @@ def share_tiles(begin, length, num_parts, window: tl.constexpr, tile_size: tl.co
     `begin` is a multiple of the tile's size.
     """
     first = begin // tile_size
-    if window > 0:
-        first = tl.maximum(length - window, 0) // tile_size
+    if window != 0:
+        first = first_seen(tl.maximum(length - 1, 0), window) // tile_size
     last = tl.cdiv(length, tile_size)
     return first, last, tl.cdiv(last - first, num_parts)
 
@@ -104,6 +107,7 @@ def attend_part_kernel(
     tables_at,
     lengths_at,
     begins_at,  # int32 [sequences]: positions before these are attended to elsewhere, in `parts_before` parts
+    sinks_at,  # float32 [heads], of use where this part is the whole; None: there are none
     query_stride,  # of tokens
     head_stride,  # of the query
     slot_stride,
@@ -146,8 +150,8 @@ def attend_part_kernel(
     query = load_rows(query_at, query_rows, 1, rows < group, True, head_dim, padded_dim)
     query = dot_query(query, dot_type, fp8)
     query_positions = tl.zeros([num_rows], tl.int32) + (length - 1)
-    if window > 0:
-        begin = tl.maximum(length - window, 0)
+    if window != 0:
+        begin = first_seen(tl.maximum(length - 1, 0), window)
 
     inner, outer = scaled_exponents(inner, outer, scales_at, capped)
     mixed, mixed_odd = nothing_mixed(num_rows, padded_dim, fp8)
@@ -166,6 +170,8 @@ def attend_part_kernel(
 
     # a sequence of length 0 gives zeros
     mixed = mean_of(mixed, mixed_odd, tl.where(weight == 0.0, 1.0, weight), scales_at, fp8)
+    if whole and sinks_at is not None:
+        mixed *= share_beside(sinks_at, heads, rows < group, largest * outer + tl.log2(weight))[:, None]
     results = (sequence * tl.num_programs(0) * group + heads) * (parts_before + num_parts) + parts_before + part
     dims = tl.arange(0, padded_dim)
     tl.store(
@@ -185,6 +191,7 @@ def merge_parts_kernel(
     weights_at,
     lengths_at,
     begins_at,
+    sinks_at,
     num_parts,
     parts_before: tl.constexpr,
     tile_before: tl.constexpr,
@@ -220,6 +227,8 @@ def merge_parts_kernel(
     mixed = tl.load(places, mask=is_used[:, None] & (dims < head_dim)[None, :], other=0.0)
     weight = tl.sum(weights, 0)
     mean = tl.sum(mixed * weights[:, None], 0) / tl.where(weight == 0.0, 1.0, weight)
+    if sinks_at is not None:
+        mean *= share_beside(sinks_at, tl.program_id(0), tl.program_id(0) >= 0, largest + tl.log2(weight))
     tl.store(output_at + head * head_dim + dims, mean.to(output_at.dtype.element_ty), mask=dims < head_dim)
 
 
@@ -245,11 +254,13 @@ def attend_split(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
     before: PartsBefore | None = None,
 ) -> None:
     """`paged_attention` into a contiguous `output`, for steps in which each sequence has exactly one new token.
 
-    With `before` there is no window.
+    With `before` there is no window, and there are no chunks.
     """
     num_sequences, num_heads, head_dim = query.shape
     _, block_size, num_kv_heads, _ = keys.shape
@@ -257,7 +268,7 @@ def attend_split(
     num_rows, padded_dim = padded(group), padded(head_dim)
     tiling = choose_split_tiling(card_of(query.device), num_sequences, num_rows, head_dim, keys.element_size())
     tile = tiling.positions
-    most_positions = min(tables.shape[1] * block_size, window or sys.maxsize)
+    most_positions = min(tables.shape[1] * block_size, window or chunk or sys.maxsize)
     own_parts = choose_parts(query.device, tiling.programs, num_sequences * num_kv_heads, -(-most_positions // tile))
     parts_before = before.num_parts if before is not None else 0
     num_parts = parts_before + own_parts
@@ -270,12 +281,12 @@ def attend_split(
     if before is not None:
         before.attend(mixed, weights)
     begins = before.begins if before is not None else lengths  # of no use there
-    tensors = (mixed, weights, query, keys, paired_values(values), scales, tables, lengths, begins)
+    tensors = (mixed, weights, query, keys, paired_values(values), scales, tables, lengths, begins, sinks)
     strides = (query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
     settings = {
         "parts_before": parts_before,
         "whole": num_parts == 1,
-        "window": window or 0,
+        "window": reach_of(window, chunk),
         "capped": softcap is not None,
         "dot_type": dot_type_of(keys),
         "fp8": fp8_of(keys),
@@ -299,10 +310,11 @@ def attend_split(
             weights,
             lengths,
             begins,
+            sinks,
             own_parts,
             parts_before=parts_before,
             tile_before=before.tile if before is not None else 1,
-            window=window or 0,
+            window=reach_of(window, chunk),
             head_dim=head_dim,
             padded_dim=padded_dim,
             padded_parts=padded_parts,

@@ -14,6 +14,7 @@ from quire.ops.triton.attend_keys import (
     dot_query,
     dot_type_of,
     exponents,
+    first_seen,
     fold_keys,
     fp8_of,
     load_rows,
@@ -21,9 +22,12 @@ from quire.ops.triton.attend_keys import (
     nothing_mixed,
     padded,
     paired_values,
+    reach_of,
     scaled_exponents,
+    share_beside,
 )
 from quire.ops.triton.card import Card, card_of, fitting_positions
+from quire.ops.triton.find_tile import find_tile
 from quire.ops.triton.staged import launch_staged
 
 
@@ -65,6 +69,7 @@ def attend_tiles_kernel(
     tables_at,
     starts_at,
     lengths_at,
+    sinks_at,  # float32 [heads]; None: there are none
     num_sequences,
     output_stride,  # of tokens
     query_stride,
@@ -86,22 +91,10 @@ def attend_tiles_kernel(
 ):
     """softmax(query · keys) · values, for the query rows of one tile and one KV head."""
     tile_tokens: tl.constexpr = num_rows // group
-    searched: tl.constexpr = 128
     # the last tokens of a prompt see the most: begin with them, so that what runs last is short
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     kv_head = tl.program_id(1)
-
-    # Tiles of sequence i begin with number starts[i] // tile_tokens + i, which leaves room for all and grows with i.
-    # Those that begin at or before this one are counted: a few loads at once, where a search would wait for each.
-    sequence = -1
-    for place in range(0, num_sequences, searched):
-        sequences = place + tl.arange(0, searched)
-        starts = tl.load(starts_at + sequences, mask=sequences < num_sequences, other=0).to(tl.int32)
-        begins_before = (starts // tile_tokens + sequences <= tile) & (sequences < num_sequences)
-        sequence += tl.sum(begins_before.to(tl.int32), 0)
-    start = tl.load(starts_at + sequence)
-    num_new = (tl.load(starts_at + sequence + 1) - start).to(tl.int32)
-    first_token = (tile - start.to(tl.int32) // tile_tokens - sequence) * tile_tokens
+    sequence, start, num_new, first_token = find_tile(tile, starts_at, num_sequences, tile_tokens)
     if first_token >= num_new:
         return
 
@@ -119,9 +112,9 @@ def attend_tiles_kernel(
     end = num_old + tl.minimum(first_token + tile_tokens, num_new)
     begin = 0
     open_from = 0  # every row sees every position from here on ...
-    if window > 0:
-        begin = tl.maximum(first_position - window + 1, 0)
-        open_from = tl.cdiv(tl.maximum(end - window, 0), tile_size) * tile_size
+    if window != 0:
+        begin = first_seen(first_position, window)
+        open_from = tl.cdiv(first_seen(end - 1, window), tile_size) * tile_size
     open_to = tl.maximum((first_position + 1) // tile_size * tile_size, open_from)  # ... up to here
 
     inner, outer = scaled_exponents(inner, outer, scales_at, capped)
@@ -131,7 +124,7 @@ def attend_tiles_kernel(
     table_at = tables_at + tl.cast(sequence, tl.int64) * table_stride
     keys_at += kv_head * head_dim
     values_at += kv_head * (head_dim if fp8 == "" else head_dim // 2)
-    if window > 0:
+    if window != 0:
         for first in range(begin // tile_size * tile_size, tl.minimum(open_from, end), tile_size):
             mixed, mixed_odd, weight, largest = fold_keys(
                 mixed, mixed_odd, weight, largest, query, query_positions, keys_at, values_at, table_at,
@@ -152,6 +145,8 @@ def attend_tiles_kernel(
         )  # fmt: skip
 
     mixed = mean_of(mixed, mixed_odd, tl.where(weight == 0.0, 1.0, weight), scales_at, fp8)
+    if sinks_at is not None:
+        mixed *= share_beside(sinks_at, heads, row_is_there, largest * outer + tl.log2(weight))[:, None]
     dims = tl.arange(0, padded_dim)
     places = output_at + (start + tokens)[:, None] * output_stride + heads[:, None] * head_dim + dims[None, :]
     tl.store(places, mixed.to(output_at.dtype.element_ty), mask=row_is_there[:, None] & (dims < head_dim)[None, :])
@@ -169,6 +164,8 @@ def attend_tiles(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> None:
     """`paged_attention` into a contiguous `output`."""
     num_tokens, num_heads, head_dim = query.shape
@@ -176,10 +173,10 @@ def attend_tiles(
     group = num_heads // num_kv_heads
     tiling = choose_tiling(card_of(query.device), num_tokens, num_sequences, group, head_dim, keys.element_size())
     inner, outer = exponents(scale, softcap)
-    tensors = (output, query, keys, paired_values(values), scales, tables, query_starts, lengths)
+    tensors = (output, query, keys, paired_values(values), scales, tables, query_starts, lengths, sinks)
     strides = (output.stride(0), query.stride(0), query.stride(1), keys.stride(1), tables.stride(0))
     settings = {
-        "window": window or 0,
+        "window": reach_of(window, chunk),
         "capped": softcap is not None,
         "dot_type": dot_type_of(keys),
         "fp8": fp8_of(keys),

@@ -237,9 +237,12 @@ def batch_invariant_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.batch_invariant_attention`. The output is contiguous; the scale is above 0."""
     assert scales is None, "for KV in 16 bits"
+    assert (sinks, chunk) == (None, None), "for models without experts"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if not len(query):
         return output

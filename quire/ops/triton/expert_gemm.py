@@ -8,7 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 from quire.ops.triton.expert_gemm_choices import Tile
-from quire.ops.triton.gated_activation import _activated
+from quire.ops.triton.expert_stack import GROUP, ExpertStack, expanded, first_column
+from quire.ops.triton.gated_activation import _gated
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 from quire.ops.triton.staged import launch_staged
 
@@ -16,25 +17,34 @@ _STRETCH = 1024
 """Elements of a token that a program adds up."""
 
 
-def multiply_up(tile: Tile, x: Tensor, ids: Tensor, tiles: Tensor, up: Tensor, experts: int, activation: str) -> Tensor:
-    """activation(gate(x)) * up(x) of each pair: [pairs, size]."""
-    size, hidden = up.shape[0] // (2 * experts), x.shape[1]
+def multiply_up(
+    tile: Tile,
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    tiles: Tensor,
+    up: ExpertStack,
+    experts: int,
+    activation: str,
+) -> Tensor:
+    """activation(gate(x)) * up(x) of each pair: [pairs, size]; `weights` are those of inputs."""
+    size, hidden = up.rows // (2 * experts), x.shape[1]
     inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)
     settings: dict[str, Any] = {"first_up": experts * size, "activation": activation, "top_k": ids.shape[1]}
-    _launch(tile, (inner, x, ids, tiles, up, size, hidden), settings)
+    _launch(tile, (inner, x, ids, weights, tiles, *up, size, hidden), settings)
     return inner
 
 
-def multiply_down(tile: Tile, inner: Tensor, ids: Tensor, tiles: Tensor, down: Tensor, hidden: int) -> Tensor:
+def multiply_down(tile: Tile, inner: Tensor, ids: Tensor, tiles: Tensor, down: ExpertStack, hidden: int) -> Tensor:
     """Each pair's expert's output: [pairs, hidden]."""
     outputs = torch.empty((ids.numel(), hidden), dtype=inner.dtype, device=inner.device)
     settings = {"first_up": 0, "activation": "", "top_k": 1}
-    _launch(tile, (outputs, inner, ids, tiles, down, hidden, inner.shape[1]), settings)
+    _launch(tile, (outputs, inner, ids, None, tiles, *down, hidden, inner.shape[1]), settings)
     return outputs
 
 
 def _launch(tile: Tile, arguments: tuple[Any, ...], settings: dict[str, Any]) -> None:
-    result, x, _, tiles, _, out_size, in_size = arguments
+    result, x, _, _, tiles, _, _, _, out_size, in_size = arguments
     grid = (triton.cdiv(out_size, tile.block_out) * (tiles.numel() // tile.block_rows),)
     settings |= {
         "block_rows": tile.block_rows,
@@ -50,12 +60,79 @@ def _launch(tile: Tile, arguments: tuple[Any, ...], settings: dict[str, Any]) ->
 
 
 @triton.jit
+def _load_where(at, mask, whole: tl.constexpr):
+    """What is stored, or zeros where the mask says so; a tile that is whole needs no mask."""
+    return tl.load(at) if whole else tl.load(at, mask=mask, other=0.0)
+
+
+@triton.jit
+def _load_x(
+    x_rows, is_row, start, in_size,
+    packed: tl.constexpr, block_in: tl.constexpr, whole_blocks: tl.constexpr, widen: tl.constexpr,
+):  # fmt: skip
+    """x from `start` on, as `_add_product` takes it."""
+    if packed:
+        inputs = first_column(start // 2 + tl.arange(0, block_in // 2))[None, :]
+    else:
+        inputs = (start + tl.arange(0, block_in))[None, :]
+    mask = is_row[:, None] if whole_blocks else is_row[:, None] & (inputs < in_size)
+    x = tl.load(x_rows + inputs, mask=mask, other=0.0)
+    x_later = x
+    if packed:
+        half: tl.constexpr = GROUP // 2
+        x_later = tl.load(x_rows + inputs + half, mask=mask, other=0.0)
+    if widen:
+        x, x_later = x.to(tl.float32), x_later.to(tl.float32)
+    return x, x_later
+
+
+@triton.jit
+def _rows_at(weight_at, scales_at, row, in_size):
+    """Where the weights of outputs begin, and their scales."""
+    if scales_at is None:
+        weight_rows, scale_rows = weight_at + row[None, :] * in_size, None
+    else:
+        weight_rows = weight_at + row[None, :] * (in_size // 2)
+        scale_rows = scales_at + row[None, :] * (in_size // GROUP)
+    return weight_rows, scale_rows
+
+
+@triton.jit
+def _add_product(
+    total, x, x_later, weight_rows, scale_rows, start, in_size,
+    block_in: tl.constexpr, whole_blocks: tl.constexpr, widen: tl.constexpr,
+):  # fmt: skip
+    """`total` with the product of x and the inputs from `start` on, of one column of outputs a pointer.
+
+    Where weights are packed, x has the inputs in the lower bits of bytes and `x_later` those in their upper bits.
+    """
+    if scale_rows is None:
+        inputs = start + tl.arange(0, block_in)[:, None]
+        weights = _load_where(weight_rows + inputs, inputs < in_size, whole_blocks)
+        if widen:
+            weights = weights.to(tl.float32)
+        total = tl.dot(x, weights, total, input_precision="ieee")
+    else:
+        place = (start // 2 + tl.arange(0, block_in // 2))[:, None]
+        within = place < in_size // 2
+        codes = _load_where(weight_rows + place, within, whole_blocks)
+        half: tl.constexpr = GROUP // 2
+        scales = _load_where(scale_rows + place // half, within, whole_blocks)
+        total = tl.dot(x, expanded(codes & 15, scales, x.dtype), total, input_precision="ieee")
+        total = tl.dot(x_later, expanded(codes >> 4, scales, x.dtype), total, input_precision="ieee")
+    return total
+
+
+@triton.jit
 def _multiply(
     result_at,
     x_at,
     ids_at,
+    weights_at,  # what inputs of pairs are multiplied by; None: nothing
     tiles_at,
     weight_at,
+    scales_at,  # of weights in MXFP4; None: they are plain
+    bias_at,
     out_size,
     in_size,
     first_up: tl.constexpr,
@@ -85,46 +162,40 @@ def _multiply(
     output = tl.program_id(0) % blocks * block_out + tl.arange(0, block_out)
     # past the last output its weights are read again, and no store takes the result
     row = expert * out_size + tl.minimum(output, out_size - 1)
-    weight_rows = weight_at + row[None, :] * in_size
+    weight_rows, scale_rows = _rows_at(weight_at, scales_at, row, in_size)
+    up_rows, up_scales = _rows_at(weight_at, scales_at, row + first_up, in_size)
     x_rows = x_at + (tl.maximum(pair, 0) // top_k).to(tl.int64)[:, None] * in_size
 
     total = tl.zeros([block_rows, block_out], tl.float32)
     total_up = tl.zeros([block_rows, block_out], tl.float32)
     for start in tl.range(0, in_size, block_in, num_stages=stages):
-        inputs = start + tl.arange(0, block_in)
-        if whole_blocks:
-            x = tl.load(x_rows + inputs[None, :], mask=is_row[:, None], other=0.0)
-            weights = tl.load(weight_rows + inputs[:, None])
-        else:
-            within = inputs < in_size
-            x = tl.load(x_rows + inputs[None, :], mask=is_row[:, None] & within[None, :], other=0.0)
-            weights = tl.load(weight_rows + inputs[:, None], mask=within[:, None], other=0.0)
-        if widen:
-            x = x.to(tl.float32)
-            weights = weights.to(tl.float32)
-        total = tl.dot(x, weights, total, input_precision="ieee")
+        x, x_later = _load_x(
+            x_rows, is_row, start, in_size, scales_at is not None, block_in, whole_blocks, widen
+        )  # fmt: skip
+        total = _add_product(total, x, x_later, weight_rows, scale_rows, start, in_size, block_in, whole_blocks, widen)
         if first_up:
-            up_rows = weight_rows + tl.cast(first_up, tl.int64) * in_size
-            if whole_blocks:
-                ups = tl.load(up_rows + inputs[:, None])
-            else:
-                ups = tl.load(up_rows + inputs[:, None], mask=(inputs < in_size)[:, None], other=0.0)
-            if widen:
-                ups = ups.to(tl.float32)
-            total_up = tl.dot(x, ups, total_up, input_precision="ieee")
+            total_up = _add_product(
+                total_up, x, x_later, up_rows, up_scales, start, in_size, block_in, whole_blocks, widen
+            )
 
+    if weights_at is not None:
+        share = tl.load(weights_at + pair, mask=is_row, other=0.0)[:, None]
+        total, total_up = total * share, total_up * share
+    if bias_at is not None:
+        total += tl.load(bias_at + row).to(tl.float32)[None, :]
+        if first_up:
+            total_up += tl.load(bias_at + row + first_up).to(tl.float32)[None, :]
     kind: tl.constexpr = result_at.dtype.element_ty
     result = total.to(kind)
     if first_up:  # rounded where the definition rounds
-        activated = _activated(result.to(tl.float32), activation).to(kind).to(tl.float32)
-        result = (activated * total_up.to(kind).to(tl.float32)).to(kind)
+        result = _gated(result, total_up.to(kind), activation, kind).to(kind)
     to = result_at + pair.to(tl.int64)[:, None] * out_size + output[None, :]
     tl.store(to, result, mask=is_row[:, None] & (output < out_size)[None, :])
 
 
-def add_experts(outputs: Tensor, weights: Tensor) -> Tensor:
+def add_experts(outputs: Tensor, weights: Tensor | None, top_k: int) -> Tensor:
     """y[token] = Σ weight * output over its experts, in their order. outputs: [pairs, hidden]."""
-    (tokens, top_k), hidden = weights.shape, outputs.shape[1]
+    tokens, hidden = outputs.shape[0] // top_k, outputs.shape[1]
     y = torch.empty((tokens, hidden), dtype=outputs.dtype, device=outputs.device)
     block = min(_STRETCH, triton.next_power_of_2(hidden))
     grid = (tokens * triton.cdiv(hidden, block),)
@@ -151,5 +222,5 @@ def _add(
     for rank in range(top_k):
         pair = token * top_k + rank
         output = tl.load(outputs_at + pair * hidden + place, mask=within, other=0.0).to(tl.float32)
-        total += output * tl.load(weights_at + pair)
+        total += output * tl.load(weights_at + pair) if weights_at is not None else output
     tl.store(y_at + token * hidden + place, total.to(y_at.dtype.element_ty), mask=within)

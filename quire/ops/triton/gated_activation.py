@@ -31,6 +31,19 @@ def _activated(gate, activation: tl.constexpr):
 
 
 @triton.jit
+def _gated(gate, up, activation: tl.constexpr, kind: tl.constexpr):
+    """`activation(gate) * up` in float32 of numbers of `kind`, rounded where the definition rounds."""
+    gate, up = gate.to(tl.float32), up.to(tl.float32)
+    if activation == "clamped_swiglu":
+        gate = tl.where(gate > 7.0, 7.0, gate)
+        up = tl.where(up > 7.0, 7.0, tl.where(up < -7.0, -7.0, up))
+        gated = gate / (1.0 + tl.exp(-1.702 * gate)) * (up + 1.0)
+    else:
+        gated = _activated(gate, activation).to(kind).to(tl.float32) * up
+    return gated
+
+
+@triton.jit
 def _gated_activation(
     gate_up_at,
     row_stride,
@@ -49,8 +62,7 @@ def _gated_activation(
     gate_at = gate_up_at + row * row_stride + column
     gate = tl.load(gate_at, mask=within, other=0.0)
     up = tl.load(gate_at + size, mask=within, other=0.0)
-    activated = _activated(gate.to(tl.float32), activation).to(gate.dtype)  # the reference rounds here too
-    gated = activated.to(tl.float32) * up.to(tl.float32)
+    gated = _gated(gate, up, activation, gate.dtype)
     tl.store(out_at + row * size + column, gated.to(out_at.dtype.element_ty), mask=within)
 
 

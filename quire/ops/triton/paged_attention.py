@@ -18,6 +18,8 @@ def paged_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.paged_attention`. The output is contiguous; the scale is above 0.
 
@@ -27,8 +29,9 @@ def paged_attention(
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if not len(query):
         return output
+    how = (scale, window, softcap, scales, sinks, chunk)
     if len(query) == len(lengths):
-        attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, scales)
+        attend_split(output, query, keys, values, tables, lengths, *how)
     else:
-        attend_tiles(output, query, keys, values, tables, query_starts, lengths, scale, window, softcap, scales)
+        attend_tiles(output, query, keys, values, tables, query_starts, lengths, *how)
     return output

@@ -19,7 +19,7 @@ _ELEMENTS_PER_WARP = 512
 
 
 @triton.jit
-def _stored(value, scale, to: tl.constexpr):
+def as_stored(value, scale, to: tl.constexpr):
     """As a cache takes it: in fp8 divided by a scale, and what is out of range as the largest there is. NaN stays."""
     most: tl.constexpr = 448.0 if to == tl.float8e4nv else (57344.0 if to == tl.float8e5 else 0.0)
     if most > 0.0:
@@ -87,10 +87,10 @@ def _turned(
         sin = tl.load(sin_at + column, mask=column < half, other=0.0)
         turned_first = (first * cos - second * sin).to(dtype)
         turned_second = (second * cos + first * sin).to(dtype)
-        tl.store(to_at + column, _stored(turned_first, stored_scale, to_at.dtype.element_ty), mask=is_pair)
-        tl.store(to_at + half + column, _stored(turned_second, stored_scale, to_at.dtype.element_ty), mask=is_pair)
+        tl.store(to_at + column, as_stored(turned_first, stored_scale, to_at.dtype.element_ty), mask=is_pair)
+        tl.store(to_at + half + column, as_stored(turned_second, stored_scale, to_at.dtype.element_ty), mask=is_pair)
     if 2 * half < size:
-        tl.store(to_at + beyond, _stored(rest.to(dtype), stored_scale, to_at.dtype.element_ty), mask=is_beyond)
+        tl.store(to_at + beyond, as_stored(rest.to(dtype), stored_scale, to_at.dtype.element_ty), mask=is_beyond)
 
 
 @triton.jit
@@ -190,7 +190,7 @@ def _prepare_heads(
             rest_block,
         )
         value_at = values_at + slot * values_slot_stride + (head * values_head_stride)[:, None] + column
-        tl.store(value_at, _stored(value, value_scale, values_at.dtype.element_ty), mask=within)
+        tl.store(value_at, as_stored(value, value_scale, values_at.dtype.element_ty), mask=within)
 
 
 def prepare_heads(

@@ -126,14 +126,17 @@ def shared_prefix_attention(
     window: int | None,
     softcap: float | None,
     scales: Tensor | None = None,
+    sinks: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """See `quire.ops.functional.shared_prefix_attention`."""
     assert len(query) == len(lengths), "one new token a sequence"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     before = None
-    if window is None:  # which of a prefix a window sees differs from sequence to sequence
+    if window is None and chunk is None:  # which of a prefix a window sees differs from sequence to sequence
         before = _parts_before(query, keys, values, tables, tiles, scale, softcap, scales)
-    attend_split(output, query, keys, values, tables, lengths, scale, window, softcap, scales, before)
+    how = (scale, window, softcap, scales, sinks, chunk)
+    attend_split(output, query, keys, values, tables, lengths, *how, before)
     return output
 
 

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import NoneType
 
 import msgspec
 
@@ -75,10 +76,16 @@ class FrontProcess(Supervised):
                     return await self.peer.ask("overview", Overview, tenant)
         return Overview(self.pulse.figures)
 
-    def tell(self, order: str) -> None:
+    def tell(self, order: str, given: object = None) -> None:
         """An order; one that is gone does not hear it."""
         if self.peer is not None:
-            self.peer.tell(order)
+            self.peer.tell(order, given)
+
+    async def ask(self, order: str, given: object) -> None:
+        """An order, until it is carried out; one that is gone has nothing to carry out."""
+        if self.peer is not None:
+            with suppress(Unavailable):
+                await self.peer.ask(order, NoneType, given)
 
     async def close(self) -> None:
         """End it now: what it still does is cut off."""

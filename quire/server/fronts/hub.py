@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from quire.config.engine import EngineConfig
+from quire.core.adapter import AdapterRef
 from quire.core.errors import ConfigError, Unavailable
 from quire.observe import rates
 from quire.observe.figures import FrontFigures, merged
@@ -65,6 +66,8 @@ class Hub:
         self._gone = FrontFigures()
         """What fronts that died had counted."""
         self._history = History(self._sample)
+        self._adapters: dict[str, AdapterRef] = {}
+        """LoRA adapters that were loaded while the server ran, by name."""
 
     async def serve(self) -> int:
         """Until a signal; returns the exit code."""
@@ -149,8 +152,29 @@ class Hub:
             "batches": self._ask_about_batches,
             "overview": self._overview,
             "history": self._told_history,
+            "adapter_loaded": self._adapter_loaded,
+            "adapter_unloaded": self._adapter_unloaded,
         }
-        return FrontProcess(settings, handlers, self._config.server.step_timeout, self._fronts.became_ready)
+        return FrontProcess(settings, handlers, self._config.server.step_timeout, self._front_ready)
+
+    def _front_ready(self, front: FrontProcess) -> None:
+        self._fronts.became_ready(front)
+        for ref in self._adapters.values():  # those that were loaded before it came
+            front.tell("adapter_loaded", ref)
+
+    async def _adapter_loaded(self, given: msgspec.Raw) -> None:
+        ref = msgspec.msgpack.decode(given, type=AdapterRef)
+        self._adapters[ref.name] = ref
+        await asyncio.gather(*(front.ask("adapter_loaded", ref) for front in self._live_fronts()))
+
+    async def _adapter_unloaded(self, given: msgspec.Raw) -> None:
+        """Every front takes no more requests for it, and says when its last has ended."""
+        name = msgspec.msgpack.decode(given, type=str)
+        self._adapters.pop(name, None)
+        await asyncio.gather(*(front.ask("adapter_unloaded", name) for front in self._live_fronts()))
+
+    def _live_fronts(self) -> list[FrontProcess]:
+        return [slot.client for slot in self._fronts.slots if slot.client.is_ready]
 
     def _front_lost(self, slot: Slot[FrontProcess], cause: str) -> None:
         # what is wrong with the settings is told once, to whoever started the server

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from quire.config.engine import EngineConfig
+from quire.core.adapter import AdapterRef
 from quire.server.batches.desk import BatchDesk
 from quire.server.batches.forwarded import Question, answer_question
 from quire.server.fronts.peer import Handler, Peer
@@ -67,7 +68,13 @@ class Seat:
         self._peer = Peer(Link(reader, writer))
 
     def serve(
-        self, llm: AsyncLLM, batches: BatchDesk, *, drain: Callable[[], object], reload: Callable[[], object]
+        self,
+        llm: AsyncLLM,
+        batches: BatchDesk,
+        *,
+        drain: Callable[[], object],
+        reload: Callable[[], object],
+        forget_adapter: Callable[[str], Awaitable[None]],
     ) -> None:
         """The front serves from now on: it takes orders, and answers what the hub and other fronts ask."""
 
@@ -78,7 +85,16 @@ class Seat:
             engines = (slot.client.stats for slot in llm.fleet.supervisor.slots)
             return Pulse(llm.metrics.figures(), load_of(engines))
 
+        async def adapter_loaded(given: msgspec.Raw) -> None:
+            if llm.adapters is not None:
+                llm.adapters.remember(msgspec.msgpack.decode(given, type=AdapterRef))
+
+        async def adapter_unloaded(given: msgspec.Raw) -> None:
+            await forget_adapter(msgspec.msgpack.decode(given, type=str))
+
         self.hub.handlers.update(
+            adapter_loaded=adapter_loaded,
+            adapter_unloaded=adapter_unloaded,
             overview=overview,
             pulse=pulse,
             batches=partial(answer_question, batches),

@@ -30,6 +30,8 @@ from quire.serving.validated import HEADER as SCHEMA_HEADER
 
 _OPEN = ("/health", "/ready", "/ping")
 _DEBUG = "/debug"
+_ADMIN = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
+"""What else only admins may do."""
 _DEADLINE = b"x-request-deadline"
 _LONGEST_DEADLINE = 24 * 3600.0
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -125,8 +127,10 @@ class Gate:
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
             check_origin(headers, self._origins)
         key = self._key(scope)
-        if _is_debug(scope["path"]) and not (key is not None and key.admin):
-            raise Forbidden(f"{_DEBUG} is for keys with `admin: true`, or for the key of --api-key.")
+        path = scope["path"]
+        if (_is_debug(path) or path in _ADMIN) and not (key is not None and key.admin):
+            what = path if path in _ADMIN else _DEBUG
+            raise Forbidden(f"{what} is for keys with `admin: true`, or for the key of --api-key.")
         identity, deadline = unique_id(scope), _deadline(only(headers, _DEADLINE))
         scope["headers"] = without_keys(headers)
         scope.pop("subprotocols", None)

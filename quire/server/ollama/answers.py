@@ -20,7 +20,7 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.ignored import ignored_header
-from quire.server.ollama.named import checked_name
+from quire.server.ollama.named import checked_name, own_name
 from quire.server.operation import Operation
 from quire.text.fill_in_middle import FillInMiddle
 
@@ -104,7 +104,12 @@ def _call(
     writer = OllamaWriter(kind, model, reading, logprobs, asked.params.logprobs or 0)
     field = "tools" if asked.params.structured is None else "format"
     endpoint = CHAT if kind == "chat" else GENERATE
-    return Call(endpoint, [tokens], [text], params, field, asked.stream, writer, framing="lines", ignored=ignored)
+    return Call(
+        *(endpoint, [tokens], [text], params, field, asked.stream, writer),
+        framing="lines",
+        model=own_name(model, serving),
+        ignored=ignored,
+    )
 
 
 async def _chat(request: Request) -> Response:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 def checked_name(given: str | None, serving: "Serving", caller: Caller) -> str:
     """What answers call the model: as the client does. Raises UnknownModel unless it may use a model by that name."""
-    known = given is None or given in serving.names
-    serving.check_model(given if given is None or known else untagged(given), caller)
+    serving.check_model(None if given is None else own_name(given, serving), caller)
     return serving.names[0] if given is None else given
+
+
+def own_name(given: str, serving: "Serving") -> str:
+    """What the server calls it: clients add tags to names that have none."""
+    return given if given in serving.names else untagged(given)

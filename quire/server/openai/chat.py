@@ -45,6 +45,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         writer=OpenAIWriter(answer, asked.options, [prompt], asked.params.n),
         beams=asked.beams,
         schema=None if schema is None else replace(schema, reading=reading),
+        model=model,
         ignored=asked.ignored,
     )
 

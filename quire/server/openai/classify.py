@@ -22,7 +22,7 @@ PATHS = ("/classify", "/v1/classify")
 async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a classify body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_classify_body(body, ignored)
-    model = serving.check_model(asked.model, caller)
+    model = serving.check_model(asked.model, caller, takes_adapters=False)
     serving.labels.check("classify")
     note_labels(asked.labels, caller)
     prompts = await encode_texts(

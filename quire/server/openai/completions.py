@@ -43,6 +43,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         writer=OpenAIWriter(answer, asked.options, prompts, asked.params.n),
         beams=asked.beams,
         schema=schema,
+        model=model,
         ignored=asked.ignored,
     )
 

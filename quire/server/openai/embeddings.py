@@ -34,7 +34,7 @@ async def answer(body: object, serving: "Serving", caller: Caller, ignored: Igno
         truncate=asked.truncate_prompt_tokens,
         before=prompt_before(asked.inputs, serving, asked.prompt_name),
     )
-    vectors = await serving.embed(prompts, caller, pooling=asked.pooling, normalize=asked.normalize)
+    vectors = await serving.embed(prompts, caller, pooling=asked.pooling, normalize=asked.normalize, model=model)
     data = [
         {"object": "embedding", "index": index, "embedding": packed([vector]) if asked.base64 else vector}
         for index, vector in enumerate(vectors)

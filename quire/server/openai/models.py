@@ -19,25 +19,31 @@ async def models(request: Request) -> Response:
     caller: Caller = request.state.caller
     # all names are of one model: a key that may use one of them may use all
     allowed = caller.models is None or not caller.models.isdisjoint(serving.names)
-    names = serving.names if allowed else ()
-    return JSONResponse({"object": "list", "data": [_card(name, serving) for name in names]})
+    cards = [_card(name, serving) for name in (serving.names if allowed else ())]
+    if serving.llm.adapters is not None:
+        names = serving.llm.adapters.names()
+        cards += [
+            _card(name, serving, adapter=True) for name in names if caller.models is None or name in caller.models
+        ]
+    return JSONResponse({"object": "list", "data": cards})
 
 
 async def model(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     name: str = request.path_params["model"]
     serving.check_model(name, request.state.caller)
-    return JSONResponse(_card(name, serving))
+    return JSONResponse(_card(name, serving, adapter=serving.adapter(name) is not None))
 
 
-def _card(name: str, serving: "Serving") -> Body:
+def _card(name: str, serving: "Serving", *, adapter: bool = False) -> Body:
+    """An adapter's parent is the model."""
     return {
         "id": name,
         "object": "model",
         "created": serving.created,
         "owned_by": "quire",
-        "root": serving.names[0],
-        "parent": None,
+        "root": name if adapter else serving.names[0],
+        "parent": serving.names[0] if adapter else None,
         "max_model_len": serving.max_model_len,
         "permission": [_permission(name, serving.created)],
     }

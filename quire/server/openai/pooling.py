@@ -26,7 +26,7 @@ MOST_NUMBERS = 1 << 22
 async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a pooling body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_pooling_body(body, ignored)
-    model = serving.check_model(asked.model, caller)
+    model = serving.check_model(asked.model, caller, takes_adapters=False)
     task = _task(asked, serving)
     note_labels(asked.labels, caller)
     is_embedded = task in ("embed", "token_embed")

@@ -24,7 +24,7 @@ _VERSIONS = {"/v1/rerank": "1", "/v2/rerank": "2", "/rerank": "1"}
 async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored, *, version: str) -> Body:
     """The answer to a rerank body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_rerank_body(body, ignored)
-    model = serving.check_model(asked.model, caller)
+    model = serving.check_model(asked.model, caller, takes_adapters=False)
     note_labels(asked.labels, caller)
     wanted = Comparison(
         [asked.query],

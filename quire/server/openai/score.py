@@ -24,7 +24,7 @@ _NAMES = (("text_1", "text_2"), ("queries", "documents"))
 async def answer(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Body:
     """The answer to a score body. Raises an InvalidRequest for anything that cannot be honoured."""
     asked = read_score_body(body, ignored)
-    model = serving.check_model(asked.model, caller)
+    model = serving.check_model(asked.model, caller, takes_adapters=False)
     note_labels(asked.labels, caller)
     wanted = Comparison(
         asked.first,

@@ -72,6 +72,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         stream=asked.stream,
         writer=writer,
         schema=None if schema is None else replace(schema, reading=reading),
+        model=model,
         ignored=asked.ignored,
     )
 

@@ -54,6 +54,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         stream=False,
         writer=writer,
         schema=None if schema is None else replace(schema, reading=reading),
+        model=model,
         ignored=ignored,
     )
 

@@ -35,7 +35,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         None if params.logprob_token_ids else params.logprobs or 0,
         len(asked.tokens),
     )
-    return Call(PATH, [asked.tokens], [None], params, "sampling_params", asked.stream, writer, ignored=ignored)
+    field = "sampling_params"
+    return Call(PATH, [asked.tokens], [None], params, field, asked.stream, writer, model=model, ignored=ignored)
 
 
 async def _generate(request: Request) -> Response:

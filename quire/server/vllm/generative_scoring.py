@@ -39,7 +39,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     )
     prompts = await _prompts(asked, serving)
     writer = ScoringWriter(asked, answer_head(serving, caller, model))
-    return Call(PATH, prompts, [None] * len(prompts), params, "items", False, writer, ignored=ignored)
+    return Call(PATH, prompts, [None] * len(prompts), params, "items", False, writer, model=model, ignored=ignored)
 
 
 async def _score(request: Request) -> Response:

@@ -1,7 +1,7 @@
 """Every route that vLLM has and OpenAI has not."""
 
 from quire.server.operation import Operation
-from quire.server.vllm import about, batch_chat, generate, generative_scoring, invocations
+from quire.server.vllm import about, batch_chat, generate, generative_scoring, invocations, lora
 
 OPERATIONS: tuple[Operation, ...] = (
     *batch_chat.OPERATIONS,
@@ -9,4 +9,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *generative_scoring.OPERATIONS,
     *invocations.OPERATIONS,
     *about.OPERATIONS,
+    *lora.OPERATIONS,
 )

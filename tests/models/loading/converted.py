@@ -47,6 +47,48 @@ _LAYER: dict[str, Any] = {**_USUAL, "layer_norm_eps": 1e-3}
 _FALCON: dict[str, Any] = {**_USUAL, "layer_norm_epsilon": 1e-3, "max_position_embeddings": 2048}
 _COHERE: dict[str, Any] = {**_LAYER, "logit_scale": 0.5, "rope_parameters": {"rope_theta": 50_000.0}}
 _EXPERTS: dict[str, Any] = {**_RMS, "num_experts_per_tok": 2, "tie_word_embeddings": False}
+_LATENT: dict[str, Any] = {
+    **_EXPERTS,
+    "rms_norm_eps": 1e-6,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 64,
+    "q_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 1,
+}
+_GROUPS: dict[str, Any] = {"n_routed_experts": 6, "n_group": 3, "topk_group": 2}
+_V2_GROUPS: dict[str, Any] = {**_GROUPS, "topk_method": "group_limited_greedy"}
+_YARN: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 50_000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.7,
+}
+_GPT_OSS: dict[str, Any] = {
+    "head_dim": 32,
+    "sliding_window": 8,
+    "rope_parameters": {
+        "rope_theta": 50_000.0,
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "truncate": False,
+        "original_max_position_embeddings": 32,
+    },
+}
+_LLAMA4: dict[str, Any] = {
+    "num_experts_per_tok": 1,
+    "num_local_experts": 4,
+    "intermediate_size_mlp": 128,
+    "interleave_moe_layer_step": 2,
+    "num_hidden_layers": 5,
+    "head_dim": 32,
+    "rope_parameters": {"rope_theta": 50_000.0, "rope_type": "default"},
+}
 _NEOX: dict[str, Any] = {**_LAYER, "tie_word_embeddings": False}
 _ENCODER: dict[str, Any] = {**_LAYER, "num_key_value_heads": 4, "type_vocab_size": 3}
 
@@ -105,14 +147,26 @@ MODELS: dict[str, Original] = {
     "phimoe": Original(
         "phimoe", "Phimoe", {**_EXPERTS, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}
     ),
+    "deepseek2-lite": Original(
+        "deepseek2",
+        "DeepseekV2",
+        {**_LATENT, "q_lora_rank": None, "n_routed_experts": 4, "routed_scaling_factor": 1.5, "n_shared_experts": 2},
+    ),
+    "deepseek2": Original("deepseek2", "DeepseekV2", {**_LATENT, **_V2_GROUPS, "rope_parameters": _YARN}),
+    "deepseek2-v3": Original("deepseek2", "DeepseekV3", {**_LATENT, **_GROUPS, "num_mtp_layers": 0}),
+    "gpt-oss": Original("gpt-oss", "GptOss", {**_EXPERTS, **_GPT_OSS, "num_local_experts": 4}),
+    "llama4": Original("llama4", "Llama4", {**_EXPERTS, **_LLAMA4}),
     "bert": Original("bert", "Bert", _ENCODER),
     "nomic-bert": Original("nomic-bert", "NomicBert", _ENCODER),
 }
 _HEADS = {"GPT2": "LMHeadModel"}
-_CONFIGS = {"Gemma3": "Gemma3TextConfig"}
+_CONFIGS = {"Gemma3": "Gemma3TextConfig", "Llama4": "Llama4TextConfig"}
 _PAIRED = ("llama", "granite", "smollm3")
 """Whose rotary rows the converter makes neighbours."""
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
+_FUSED = re.compile(r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj$")
+_TRANSPOSED = ("gpt-oss", "llama4")
+"""Whose tensors of all experts are [experts, inputs, outputs]."""
 _NOT_CONVERTED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 
 
@@ -130,9 +184,10 @@ def tiny_model(name: str, kind: str = "F32") -> Any:
             # Multiples of 1/1024, which adding and taking away 1 leaves as they are.
             around = 1 if torch.equal(parameter, torch.ones_like(parameter)) else 0
             parameter.copy_(around + (torch.randn_like(parameter) * 100).round() / 1024)
-            if parameter.dim() > 1 and "norm" not in parameter_name:
-                turned = id(parameter) in transposed
-                parameter.copy_(rounded(parameter.t(), kind).t() if turned else rounded(parameter, kind))
+            if parameter.dim() > 1 and "norm" not in parameter_name and not parameter_name.endswith("bias"):
+                is_fused = original.architecture in _TRANSPOSED and _FUSED.search(parameter_name)
+                turned = id(parameter) in transposed or is_fused
+                parameter.copy_(rounded(parameter.mT, kind).mT if turned else rounded(parameter, kind))
     return model.eval()
 
 
@@ -162,6 +217,19 @@ def stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found | {name: torch.stack(values) for name, values in experts.items()}
 
 
+def separated(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups that quire holds as one, as GGUF has them: as two."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, _, ending = name.rpartition(".")
+        if stem.endswith(".experts.gate_up_proj"):
+            gate, up = values.chunk(2)
+            found |= {f"{stem}.gate.{ending}": gate, f"{stem}.up.{ending}": up}
+        else:
+            found[name] = values
+    return found
+
+
 def _expert(name: str) -> int:
     number = _EXPERT.search(name)
     return -1 if number is None else int(number[1])
@@ -171,9 +239,10 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     """The model as a GGUF file with matrices of this type."""
     writer = gguf.GGUFWriter(path, MODELS[name].architecture)
     write_metadata(writer, MODELS[name].architecture, model.config)
-    for gguf_name, values in converted(MODELS[name].architecture, model):
-        # norms stay plain, even those that have a row for each head
-        number = gguf.GGMLQuantizationType["F32" if values.dim() == 1 or "norm" in gguf_name else kind]
+    for gguf_name, values in converted(MODELS[name].architecture, model, kind):
+        # norms stay plain, even those that have a row for each head; what is transposed has other blocks
+        is_plain = values.dim() == 1 or gguf_name.endswith(".bias") or "norm" in gguf_name or "attn_k_b" in gguf_name
+        number = gguf.GGMLQuantizationType["F32" if is_plain else kind]
         writer.add_tensor(gguf_name, quants.quantize(np.ascontiguousarray(values.numpy()), number), raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -182,18 +251,57 @@ def write_gguf(path: Path, name: str, model: Any, kind: str = "F32") -> Path:
     return path
 
 
-def converted(architecture: str, model: Any) -> Iterator[tuple[str, Tensor]]:
+def converted(architecture: str, model: Any, kind: str = "F32") -> Iterator[tuple[str, Tensor]]:
     """Tensors under GGUF names and in GGUF layout."""
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     names = gguf.get_tensor_name_map(number, model.config.num_hidden_layers)
-    for hf_name, values in stacked(weights(model)).items():
+    tensors = split_latents(model, _unfused(architecture, stacked(weights(model))), kind)
+    for hf_name, values in tensors.items():
         if hf_name in _NOT_CONVERTED:
             continue
         # the converter merges Mixtral's experts under names of its own
         known = re.sub(r"model\.(.*)block_sparse_moe\.experts", r"\1feed_forward.experts", hf_name)
+        known = known.replace("e_score_correction_bias", "e_score_correction.bias")
         gguf_name = names.get_name(known, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
         yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
+
+
+def split_latents(model: Any, tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """What newer converters make of keys and values in latent attention; older ones leave them together.
+
+    Keys stay plain, as what their type leaves of them before they are transposed.
+    """
+    if model.config.model_type != "deepseek_v3":
+        return tensors
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        if not name.endswith("kv_b_proj.weight"):
+            found[name] = values
+            continue
+        heads = rounded(values, kind).view(model.config.num_attention_heads, -1, values.shape[1])
+        keys, rest = heads.split((model.config.qk_nope_head_dim, model.config.v_head_dim), dim=1)
+        found[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2)
+        found[name.replace("kv_b_proj", "v_b_proj")] = rest
+    return found
+
+
+def _unfused(architecture: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates and ups of all experts as two tensors, and all matrices of experts with rows of outputs."""
+    found: dict[str, Tensor] = {}
+    for name, values in tensors.items():
+        stem, fused, ending = name.partition(".experts.gate_up_proj")
+        if fused:
+            rows = values if ending else values.mT
+            gate, up = (rows[:, ::2], rows[:, 1::2]) if architecture == "gpt-oss" else rows.chunk(2, dim=1)
+            ending = ending.replace("_bias", ".bias") or ".weight"
+            found |= {f"{stem}.experts.gate_proj{ending}": gate, f"{stem}.experts.up_proj{ending}": up}
+        elif _FUSED.search(name):
+            found[f"{name}.weight"] = values.mT
+        else:
+            ending = ".weight" if name.endswith("sinks") else ""
+            found[name.replace("down_proj_bias", "down_proj.bias") + ending] = values
+    return found
 
 
 def _laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:

@@ -81,7 +81,7 @@ def test_stablelm_with_normed_heads_is_refused(tmp_path: Path) -> None:
 
 
 def test_latent_attention_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="latent attention"):
+    with pytest.raises(CheckpointError, match=r"latent attention \(MLA\), which quire runs of DeepSeek V2 and V3"):
         spec(tmp_path, {"attention.kv_lora_rank": 512})
 
 

@@ -1,5 +1,7 @@
 """From a file's layout to quire's: each is undone exactly, packed or plain."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,16 @@ from torch import Tensor
 
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import dense
-from quire.models.loading.layouts import laid_out
-from quire.spec.layout import AS_STORED, MINUS_ONE, TRANSPOSED, GroupedRows, PairedRows, file_shape
+from quire.models.loading.layouts import as_file, laid_out
+from quire.spec.layout import (
+    AS_STORED,
+    MINUS_ONE,
+    TRANSPOSED,
+    GroupedRows,
+    PairedRows,
+    TransposedHeads,
+    file_shape,
+)
 
 
 def plain(values: Tensor) -> StoredTensor:
@@ -77,6 +87,18 @@ def test_packed_rows_move_as_plain_ones_do(layout: PairedRows | GroupedRows) -> 
     values = laid_out(plain(dense(stored, torch.float32)), layout)
     assert torch.equal(dense(found, torch.float32), values.data)
     assert not torch.equal(found.data, stored.data)
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "packed"])
+def test_heads_that_are_transposed(is_packed: bool) -> None:
+    """Of 2 heads with 32 rows of 8 columns each; packed ones are unpacked."""
+    layout = TransposedHeads(2)
+    stored = replace(packed(random(16, 32)), shape=(2, 8, 32)) if is_packed else plain(random(2, 8, 32))
+    found = laid_out(stored, layout)
+    values = dense(stored, torch.float32)
+    assert (found.kind, found.shape) == ("float32", (64, 8))
+    assert torch.equal(found.data, values.transpose(1, 2).reshape(64, 8))
+    assert torch.equal(as_file(found.data, layout), values)
 
 
 def test_norms_of_heads_move_with_their_rows() -> None:

@@ -23,7 +23,7 @@ from tests.models.loading.files import (
 
 QUERY = "model.layers.1.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
-METHODS = "it runs compressed-tensors, fp8, gptq, awq, bitsandbytes"
+METHODS = "it runs compressed-tensors, fp8, gptq, awq, bitsandbytes, mxfp4"
 SUPPORTED = "it runs float32, float16 and bfloat16 weights in safetensors files, and GGUF files"
 Write = Callable[[Path], Path]
 
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Write, list[str]]] = {
         folder({"text_config": {"quantization_config": {"quant_method": "quark"}}}),
         ["gives 'quark'", METHODS],
     ),
-    "mxfp4": (quantized(quant_method="mxfp4"), ["gives 'mxfp4'", METHODS]),
+    "modelopt": (quantized(quant_method="modelopt"), ["gives 'modelopt'", METHODS]),
     "fp8 without a config": (
         tensors(tensors={QUERY: ("F8_E4M3", (8, 8))}),
         [f"tensor '{QUERY}' is stored as float8_e4m3fn", SUPPORTED],

@@ -72,7 +72,7 @@ def test_tensors_that_are_part_of_the_config(name: str) -> None:
 @pytest.mark.parametrize("architecture", GGUF_ARCHITECTURES)
 def test_every_tensor_has_a_name_that_the_format_knows(architecture: str) -> None:
     """And no two share one."""
-    experts = {"num_experts": 4, "num_experts_per_tok": 2, "experts_are_stacked": True}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "experts_are_stacked": True, "moe_intermediate_size": 32}
     spec = spec_of(GGUF_ARCHITECTURES[architecture], num_hidden_layers=2, **experts)
     number = next(number for number, text in gguf.MODEL_ARCH_NAMES.items() if text == architecture)
     known = {gguf.TENSOR_NAMES[tensor].format(bid=layer) for tensor in gguf.MODEL_TENSORS[number] for layer in (0, 1)}

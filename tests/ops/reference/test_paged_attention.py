@@ -8,27 +8,33 @@ import torch
 from quire.ops.functional import packed_attention, paged_attention, write_kv
 
 
-def textbook(query, key, value, first_query, scale, window, softcap):
+def textbook(query, key, value, first_query, scale, window, softcap, sinks=None, chunk=None):
     """One sequence, one query and head at a time."""
     output = torch.zeros_like(query)
     group = query.shape[1] // key.shape[1]
     for row in range(query.shape[0]):
         position = first_query + row
         start = 0 if window is None else max(0, position - window + 1)
+        start = start if chunk is None else position - position % chunk
         for head in range(query.shape[1]):
             seen = key[start : position + 1, head // group]
             scores = seen @ query[row, head] * scale
             if softcap is not None:
                 scores = softcap * torch.tanh(scores / softcap)
-            output[row, head] = torch.softmax(scores, 0) @ value[start : position + 1, head // group]
+            shares = scores.exp() / (scores.exp().sum() + (0 if sinks is None else sinks[head].exp()))
+            output[row, head] = shares @ value[start : position + 1, head // group]
     return output
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 4, 8), (6, 2, 16), (3, 1, 5)])
 @pytest.mark.parametrize(("window", "softcap"), [(None, None), (5, None), (None, 3.0), (1, 2.0)])
-def test_any_mix_of_chunks_and_decodes(block_size, heads, kv_heads, head_dim, window, softcap):
+@pytest.mark.parametrize(("with_sinks", "chunk"), [(False, None), (True, None), (False, 8), (True, 7)])
+def test_any_mix_of_chunks_and_decodes(block_size, heads, kv_heads, head_dim, window, softcap, with_sinks, chunk):
+    if window is not None and chunk is not None:
+        pytest.skip("a layer has a window or chunks")
     generator = torch.Generator().manual_seed(heads * 100 + block_size)
+    sinks = torch.randn(heads, generator=generator) if with_sinks else None
     shape = [(1, 1), (9, 9), (20, 1), (33, 7), (16, 16)]  # (length, new tokens)
     most = max(-(-length // block_size) for length, _ in shape)
     num_blocks = sum(-(-length // block_size) for length, _ in shape)
@@ -45,7 +51,7 @@ def test_any_mix_of_chunks_and_decodes(block_size, heads, kv_heads, head_dim, wi
         slots = torch.tensor(blocks)[positions // block_size] * block_size + positions % block_size
         write_kv(key, value, keys, values, slots)
         queries.append(query)
-        expected.append(textbook(query, key, value, length - new, 0.3, window, softcap))
+        expected.append(textbook(query, key, value, length - new, 0.3, window, softcap, sinks, chunk))
         starts.append(starts[-1] + new)
     lengths = torch.tensor([length for length, _ in shape])
     found = paged_attention(
@@ -58,6 +64,8 @@ def test_any_mix_of_chunks_and_decodes(block_size, heads, kv_heads, head_dim, wi
         scale=0.3,
         window=window,
         softcap=softcap,
+        sinks=sinks,
+        chunk=chunk,
     )
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-5)
 

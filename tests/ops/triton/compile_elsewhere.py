@@ -22,8 +22,8 @@ CARDS = {
     "l4": GPUTarget("cuda", 89, 32),
     "mi300x": GPUTarget("hip", "gfx942", 64),
 }
-HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "fp8": "", "scales_at": None, "block_size": 16,
-         "group": 4, "head_dim": 128, "padded_dim": 128}  # fmt: skip
+HEADS = {"window": 0, "capped": False, "dot_type": tl.bfloat16, "fp8": "", "scales_at": None, "sinks_at": None,
+         "block_size": 16, "group": 4, "head_dim": 128, "padded_dim": 128}  # fmt: skip
 DECODE = HEADS | {"parts_before": 0, "whole": True, "num_rows": 16, "tile_size": 128, "overlapped": False}
 FEW_TOKENS = HEADS | {"num_rows": 32, "tile_size": 64}
 GEMM = {"padded_rows": 32, "block_out": 128, "block_in": 64, "whole_blocks": True, "widen": False,
@@ -34,10 +34,17 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], str, int]] = {
     "gemm": (_multiply_on_tensor_cores, GEMM, "stages", 5),
 }
 """As an H200 runs them: the kernel, its settings, what it calls its stages, and how many."""
+CHUNKED = {
+    name: (kernel, {key: value for key, value in settings.items() if key != "sinks_at"} | {"window": -8192}, *stages)
+    for name, (kernel, settings, *stages) in KERNELS.items()
+    if name != "gemm"
+}
+"""Attention with sinks, each token within its chunk of positions."""
 IN_FP8 = {"dot_type": tl.float16, "fp8": "ptx"}
 """What is otherwise over KV in fp8, for cards that have it."""
 _ALIGNED = {"*bf16", "*i32", "*i64", "*fp32", "i32"}
-_POINTERS = {"tables_at": "*i32", "begins_at": "*i32", "lengths_at": "*i64", "starts_at": "*i64", "weights_at": "*fp32"}
+_POINTERS = {"tables_at": "*i32", "begins_at": "*i32", "lengths_at": "*i64", "starts_at": "*i64", "weights_at": "*fp32",
+             "sinks_at": "*fp32"}  # fmt: skip
 
 
 def shared_memory(
@@ -96,7 +103,8 @@ def main() -> None:
     }
     others = {"l4": OTHERS[0], "a100": OTHERS[1], "mi300x": OTHERS[2]}
     chosen = {card: as_chosen(target, others[card]) for card, target in CARDS.items()}
-    print(json.dumps([as_measured, chosen, in_fp8]))
+    chunked = {name: shared_memory(*given, CARDS["a100"]) for name, given in CHUNKED.items()}  # type: ignore[arg-type]
+    print(json.dumps([as_measured, chosen, in_fp8, chunked]))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,20 @@ from quire.ops.triton.expert_tiles import _count, _place
 from quire.ops.triton.route_tokens import _route
 
 TARGET = GPUTarget("cuda", 90, 32)
-TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32", "scale": "fp32"} | dict.fromkeys(
+TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"} | dict.fromkeys(
     ("tiles_at", "counts_at", "ranks_at"), "*i32"
 )
+FLOATS = ("scale", "nearness")
+PLAIN: dict[str, Any] = {"scales_at": None, "bias_at": None}
+PACKED = dict.fromkeys(("weight_at", "up_at", "down_at"), "*u8") | {"scales_at": "*bf16"}
+"""What is otherwise with experts in MXFP4."""
 MODEL = {"top_k": 8, "size": 768, "hidden": 2048, "overlapped": True}
 """Qwen3-30B-A3B."""
 
 
-def shared_memory(kernel: Any, constants: dict[str, Any], warps: int = 4, dtype: str = "bf16") -> int:
+def shared_memory(
+    kernel: Any, constants: dict[str, Any], warps: int = 4, dtype: str = "bf16", types: dict[str, str] | None = None
+) -> int:
     signature: dict[str, str] = {}
     aligned: dict[tuple[int, ...], Any] = {}
     values: dict[tuple[int, ...], Any] = {}
@@ -32,8 +38,9 @@ def shared_memory(kernel: Any, constants: dict[str, Any], warps: int = 4, dtype:
         if name in constants:
             signature[name], values[(place,)] = "constexpr", constants[name]
             continue
-        signature[name] = TYPES.get(name, f"*{dtype}" if name.endswith("_at") else "i32")
-        if name not in {"pairs", "scale"}:
+        usual = "fp32" if name in FLOATS else f"*{dtype}" if name.endswith("_at") else "i32"
+        signature[name] = (TYPES | (types or {})).get(name, usual)
+        if name not in {"pairs", *FLOATS}:
             aligned[(place,)] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, values, aligned)
     return int(compile(source, target=TARGET, options={"num_warps": warps}).metadata.shared)
@@ -44,10 +51,18 @@ def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
     common |= {"stages": tile.num_stages, "widen": False, "whole_blocks": True}
     up = common | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
     down = common | {"first_up": 0, "activation": "", "top_k": 1}
+    plain, packed = {"scales_at": None, "bias_at": None, "weights_at": None}, {"weights_at": None}
     rest = up | {"whole_blocks": False}
-    return {
+    forms = {"up": up | plain, "down": down | plain, "rest": rest | plain, "weighed": up | PLAIN}
+    found = {
         f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, tile.num_warps, dtype)
-        for name, given in {"up": up, "down": down, "rest": rest}.items()
+        for name, given in forms.items()
+    }
+    clamped = {"activation": "clamped_swiglu"}
+    forms = {"up": up | packed | clamped, "down": down | packed, "rest": rest | packed | clamped}
+    return found | {
+        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(_multiply, given, tile.num_warps, dtype, PACKED)
+        for name, given in forms.items()
     }
 
 
@@ -55,8 +70,13 @@ def main() -> None:
     found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
     found |= of_tile(_IN_32_BITS, "fp32")
     pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
-    found["up of a pair"] = shared_memory(_up, pair | {"activation": "silu"})
-    found["down of a pair"] = shared_memory(_down, pair)
+    found["up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu", "weights_at": None})
+    found["weighed up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu"})
+    found["down of a pair"] = shared_memory(_down, pair | PLAIN)
+    clamped = {"activation": "clamped_swiglu", "weights_at": None}
+    found["up of a pair in MXFP4"] = shared_memory(_up, pair | clamped, types=PACKED)
+    found["down of a pair in MXFP4"] = shared_memory(_down, pair, types=PACKED)
+    found["unweighed down of a pair"] = shared_memory(_down, pair | PLAIN | {"weights_at": None})
     found["sum"] = shared_memory(_add, {"top_k": 8, "hidden": 2048, "block": 1024, "overlapped": True})
     found["count"] = shared_memory(_count, {"block": 256, "overlapped": True})
     for experts, top_k in ((8, 2), (60, 4), (256, 8)):
@@ -68,6 +88,8 @@ def main() -> None:
         found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
         sigmoid = route | {"kind": "sigmoid", "renormalize": False}
         found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
+        mixed = softmax | {"kind": "sparsemixer", "renormalize": False}
+        found[f"{experts} experts, sparsemixer"] = shared_memory(_route, mixed, 1)
     print(json.dumps(found))
 
 

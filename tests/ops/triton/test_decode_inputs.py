@@ -54,6 +54,29 @@ def test_a_step_of_one_token_each(sequences: int, max_blocks: int, groups: int) 
     assert_same(decode_inputs(torch.tensor(rows, device=DEVICE), known, BLOCK_SIZE, max_blocks), wanted)
 
 
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("sequences", [1, 4, ROWS])
+def test_a_step_of_several_tokens_each(sequences: int, count: int) -> None:
+    from quire.ops.triton.decode_inputs import decode_inputs
+
+    known, rows = states(sequences, groups=2), some_rows(sequences)
+    known.num_computed.clamp_(max=MOST_TOKENS - count)
+    wanted = step_inputs(rows, [count] * sequences, known, BLOCK_SIZE, BLOCKS)
+    assert_same(reference(torch.tensor(rows, device=DEVICE), known, BLOCK_SIZE, BLOCKS, count), wanted)
+    assert_same(decode_inputs(torch.tensor(rows, device=DEVICE), known, BLOCK_SIZE, BLOCKS, count), wanted)
+
+
+def test_several_tokens_at_the_end_of_a_row_stay_at_its_last_place() -> None:
+    from quire.ops.triton.decode_inputs import decode_inputs
+
+    known = states(5)
+    known.num_computed[:] = MOST_TOKENS - 2
+    rows = torch.tensor(some_rows(3), device=DEVICE)
+    found = decode_inputs(rows, known, BLOCK_SIZE, BLOCKS, 4)
+    assert_same(found, reference(rows, known, BLOCK_SIZE, BLOCKS, 4))
+    assert found.lengths.tolist() == [MOST_TOKENS] * 3
+
+
 def test_short_rows_in_cut_tables() -> None:
     from quire.ops.triton.decode_inputs import decode_inputs
 

@@ -5,6 +5,9 @@ import torch
 from torch import Tensor
 
 from quire.core.routing import Routing
+from quire.ops.code_tables import TABLES
+from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.reference.experts_mlp import experts_mlp as reference
 from quire.ops.reference.route_tokens import route_tokens as reference_route
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
@@ -13,6 +16,8 @@ pytestmark = needs_triton
 
 SHAPE = (6, 40, 72)
 """Experts, size and hidden, with rests of blocks."""
+PACKED_SHAPE = (5, 96, 160)
+"""The same, in whole groups."""
 
 
 def stacks(dtype: torch.dtype, shape: tuple[int, int, int] = SHAPE) -> tuple[Tensor, Tensor]:
@@ -50,6 +55,84 @@ def test_tokens(tokens: int, dtype: torch.dtype) -> None:
 def test_activations(activation: str) -> None:
     check(*given(3, torch.float32), activation)
     check(*given(7, torch.float32), activation)
+
+
+def packed(dtype: torch.dtype) -> tuple[QuantizedMatrix, QuantizedMatrix]:
+    """Stacks in MXFP4 whose scales differ by powers of two, both with rests of blocks."""
+    experts, size, hidden = PACKED_SHAPE
+    random = torch.Generator().manual_seed(9)
+
+    def matrix(rows: int, columns: int) -> QuantizedMatrix:
+        values = torch.randint(0, 256, (rows, columns // 2), generator=random, dtype=torch.uint8)
+        scales = torch.exp2(torch.randint(-5, -1, (rows, columns // 32), generator=random)).bfloat16()
+        return QuantizedMatrix("fp4", values.to(DEVICE), scales.to(DEVICE), None, columns, 32)
+
+    return matrix(2 * experts * size, hidden), matrix(experts * hidden, size)
+
+
+def distance(found: Tensor, wanted: Tensor) -> float:
+    """Relative to all of it: the definition rounds activations at every step, kernels once."""
+    return float((found.float() - wanted.float()).norm() / wanted.float().norm())
+
+
+def biases(dtype: torch.dtype, shape: tuple[int, int, int]) -> dict[str, Tensor]:
+    experts, size, hidden = shape
+    random = torch.Generator().manual_seed(11)
+    above, below = (torch.randn(rows, generator=random) for rows in (2 * experts * size, experts * hidden))
+    return {"up_bias": above.to(DEVICE, dtype), "down_bias": below.to(DEVICE, dtype)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [3, 9])
+@pytest.mark.parametrize("weighs_input", [False, True])
+def test_biases_clamped_gates_and_weights_of_inputs(tokens: int, dtype: torch.dtype, weighs_input: bool) -> None:
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    x, ids, weights = given(tokens, dtype)
+    x = x * 4  # so that gates and ups go beyond their limits
+    how = (x, ids, weights, *stacks(dtype), "clamped_swiglu")
+    more = biases(dtype, SHAPE)
+    found = experts_mlp(*how, **more, weighs_input=weighs_input)
+    assert distance(found, reference(*how, **more, weighs_input=weighs_input)) < TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [2, 9])
+def test_mxfp4_is_multiplied_as_it_is_packed(tokens: int, dtype: torch.dtype) -> None:
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    experts, _, hidden = PACKED_SHAPE
+    random = torch.Generator().manual_seed(tokens)
+    x = torch.randn(tokens, hidden, generator=random).to(DEVICE, dtype) / 8
+    ids = torch.rand(tokens, experts, generator=random).argsort(dim=-1)[:, :2].to(DEVICE)
+    weights = torch.rand(ids.shape, generator=random).to(DEVICE)
+    up, down = packed(dtype)
+    more = biases(dtype, PACKED_SHAPE)
+    found = experts_mlp(x, ids, weights, up, down, "clamped_swiglu", **more)
+    plain = [expand_matrix(matrix, dtype) for matrix in (up, down)]
+    assert all(torch.equal(values.float(), expand_matrix(matrix, torch.float32)) for values, matrix in
+               zip(plain, (up, down), strict=True)), "expanded, nothing is rounded"  # fmt: skip
+    wanted = reference(x, ids, weights, *plain, "clamped_swiglu", **more)
+    assert distance(found, wanted) < TOLERANCES[dtype]
+
+
+def test_every_code_of_mxfp4() -> None:
+    """An expert for each code: what it multiplies by is that code alone."""
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    codes = torch.arange(16, dtype=torch.uint8)
+    values = (codes | codes << 4).repeat_interleave(32)[:, None].expand(-1, 16).contiguous().to(DEVICE)
+    scales = torch.full((16 * 32, 1), 0.25, dtype=torch.bfloat16, device=DEVICE)
+    down = QuantizedMatrix("fp4", values, scales, None, 32, 32)
+    up = torch.zeros(2 * 16 * 32, 32, device=DEVICE)
+    up[: 16 * 32] = up[16 * 32 :] = torch.eye(32, device=DEVICE).repeat(16, 1)
+    x = torch.zeros(16, 32, device=DEVICE)
+    x[:, 5] = 1.0  # gate and up give 1 there, and relu leaves it
+    for ids in (codes.view(-1, 1).long().to(DEVICE), codes.view(-1, 1)[:3].long().to(DEVICE)):
+        count = len(ids)
+        found = experts_mlp(x[:count], ids, torch.ones(count, 1, device=DEVICE), up, down, "relu")
+        wanted = torch.tensor(TABLES["fp4"], device=DEVICE)[:count, None].expand(-1, 32) * 0.25
+        assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("tokens", [2, 70])

@@ -19,7 +19,7 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
     command = [sys.executable, "-m", "tests.ops.triton.compile_elsewhere"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found, chosen, in_fp8 = json.loads(done.stdout.splitlines()[-1])
+    found, chosen, in_fp8, chunked = json.loads(done.stdout.splitlines()[-1])
     assert set(found) == set(SHARED_MEMORY)
     for card, kernels in found.items():
         for name, by_stages in kernels.items():
@@ -30,11 +30,14 @@ def test_every_kernel_fits_with_one_stage_and_takes_more_with_more() -> None:
     for card, kernels in chosen.items():
         assert max(kernels.values()) <= SHARED_MEMORY[card], f"{kernels} on {card}"
         assert 2 * kernels["gemm"] <= SHARED_MEMORY[card], "two programs a multiprocessor"
+    assert max(chunked.values()) <= SHARED_MEMORY["a100"], f"{chunked}"
     assert len(in_fp8) == 4
     assert max(in_fp8.values()) <= SHARED_MEMORY["l4"], f"{in_fp8}"
 
 
-@pytest.mark.parametrize(("kernels", "least"), [("quantized", 50), ("experts", 20)])
+@pytest.mark.parametrize(
+    ("kernels", "least"), [("quantized", 50), ("experts", 20), ("latent", 12), ("lora", 32), ("drafts", 10)]
+)
 def test_kernels_compile_for_an_h200(kernels: str, least: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", f"tests.ops.triton.compile_{kernels}"]

@@ -44,6 +44,7 @@ CASES = {
     "int4, groups of 64": Case("int4", 64),
     "int4, one zero": Case("int4", 0, {"zeros": True}),
     "nf4": Case("nf4", 64),
+    "MXFP4": Case("fp4", 32),
     "Q8_0": Case("int8", 32),
     "Q4_1": Case("int4", 32, {"mins": True}),
     "Q4_K": Case("int4", 32, {"mins": True, "supers": True}),
@@ -198,6 +199,8 @@ def test_ggml_types_as_they_are_packed(kind: str) -> None:
 
     generator = torch.Generator().manual_seed(0)
     data = torch.randint(0, 50, (12, PACKED[kind].bytes_of(512)), dtype=torch.uint8, generator=generator).to(DEVICE)
+    if kind == "MXFP4":
+        data[:, :: PACKED[kind].num_bytes] += 80  # exponents of scales: in the range that sums hold
     matrix = as_matrix(data, kind)
     for rows in (1, 5):
         x = random(rows, 512)

@@ -12,6 +12,7 @@ from quire.models.loading.quantization.compressed_tensors import read_compressed
 from quire.models.loading.quantization.fields import SchemeOf, refused
 from quire.models.loading.quantization.fp8 import read_fp8
 from quire.models.loading.quantization.gptq import read_gptq
+from quire.models.loading.quantization.mxfp4 import read_mxfp4
 
 _METHODS: dict[str, Callable[[HFFields], SchemeOf]] = {
     "compressed-tensors": read_compressed_tensors,
@@ -19,6 +20,7 @@ _METHODS: dict[str, Callable[[HFFields], SchemeOf]] = {
     "gptq": read_gptq,
     "awq": read_awq,
     "bitsandbytes": read_bitsandbytes,
+    "mxfp4": read_mxfp4,
 }
 _NAMES = ("quantization_config", "compression_config")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.quantization.fields import SchemeOf
-from quire.spec.layout import AS_STORED, Transposed
+from quire.spec.layout import AS_STORED, Layout, StackedRows, Transposed
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 from quire.spec.tensor import TensorSpec
@@ -13,6 +13,8 @@ from quire.spec.tensor import TensorSpec
 Schemes = Mapping[str, WeightScheme]
 """By the name of a part of a matrix; parts that are left out are plain."""
 
+_OF_ROWS = ("mxfp4",)
+"""Methods whose tensors have rows of outputs, however plain ones lie."""
 _SCALES = r".*\.(input_scale|input_zero_point|output_scale|[qkv]_scale|[qkv]_zero_point)"
 _BIASES = r".*\.bias"
 
@@ -28,13 +30,17 @@ def quantized_parts(spec: ModelSpec, scheme_of: SchemeOf, plain: Collection[str]
             scheme = None if part.name in plain else scheme_of(part.name, matrix.layer is not None)
             if scheme is None:
                 continue
-            if isinstance(part.layout, Transposed):
+            if _is_turned(part.layout) and scheme.method not in _OF_ROWS:
                 raise CheckpointError(
                     f"{source}: {part.name} is quantized and stored transposed, as {spec.architecture} does, which "
                     "quire does not run; take the model's 16-bit weights or a GGUF file."
                 )
             found[part.name] = scheme
     return found
+
+
+def _is_turned(layout: Layout) -> bool:
+    return isinstance(layout, Transposed) or (isinstance(layout, StackedRows) and layout.transposed)
 
 
 def stored_tensors(spec: ModelSpec, schemes: Schemes) -> Iterator[TensorSpec]:

@@ -32,6 +32,22 @@ struct Matmul {
     Reading reading;
 };
 
+// Ranks of a page of LoRA adapters.
+constexpr int64_t kPageRank = 16;
+
+// Rows with the same adapter, and one page of what that has of a matrix.
+struct LoraRows {
+    const float* const* x;
+    float* const* y;
+    int64_t rows;
+    const void* down;  // [parts][columns][kPageRank]
+    const void* up;    // [kPageRank][outputs], then DoRA's factors [outputs]
+    bool is_brain;     // bfloat16, otherwise float32
+    int64_t columns, outputs;
+    const int64_t* parts;  // outputs of each
+    int64_t num_parts;
+};
+
 // Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim]; those of i8 have the scales of
 // a block behind its numbers, as floats [kv_heads][block_size], which may lie at any byte.
 struct PagedCache {
@@ -113,6 +129,10 @@ struct Kernels {
     // out = activation(gate) * up; a null `up` is 1.
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);
     void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin, int64_t half);
+    // y += B A x, for one page of an adapter.
+    void (*add_lora)(const LoraRows&);
+    // What DoRA does behind the last page: y times its factors, plus the bias, which may be null.
+    void (*scale_lora)(const LoraRows&, const float* bias);
     void (*store_kv)(const float* values, int64_t count, KVType, uint8_t* out);
     // One vector as i8; returns its scale, which is NaN where a number is NaN or infinite.
     float (*store_kv_bytes)(const float* values, int64_t count, int8_t* out);

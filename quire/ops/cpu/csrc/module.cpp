@@ -276,6 +276,15 @@ NB_MODULE(_core, m) {
         .def("write_kv", [](RecordedProgram& self, const Spot& key, const Spot& value, const PagedCache& cache, int slots) {
             self.add(std::make_unique<WriteKV>(place(key), place(value), cache, slots));
         }, "key"_a, "value"_a, "cache"_a, "slots"_a)
+        .def("add_lora", [](RecordedProgram& self, const Spot& x, const Spot& y, int adapters, uintptr_t down, uintptr_t up,
+                            int64_t page_bytes, bool is_brain, uintptr_t pages, int64_t most_pages, uintptr_t counts, uintptr_t is_dora,
+                            const std::vector<int64_t>& parts, int64_t columns, uintptr_t bias) {
+            LoraPages lora{pointer<const uint8_t>(down), pointer<const uint8_t>(up), page_bytes, is_brain,
+                           pointer<const int32_t>(pages), most_pages, pointer<const int32_t>(counts),
+                           pointer<const int32_t>(is_dora), parts, columns};
+            self.add(std::make_unique<AddLora>(place(x), place(y), adapters, std::move(lora), pointer<const float>(bias)));
+        }, "x"_a, "y"_a, "adapters"_a, "down"_a, "up"_a, "page_bytes"_a, "is_brain"_a, "pages"_a, "most_pages"_a, "counts"_a,
+           "is_dora"_a, "parts"_a, "columns"_a, "bias"_a)
         .def("pack", [](RecordedProgram& self, const Spot& from, const Spot& to, int64_t columns, int layout) {
             self.add(std::make_unique<Pack>(place(from), place(to), columns, static_cast<Layout>(layout)));
         }, "from_"_a, "to"_a, "columns"_a, "layout"_a)

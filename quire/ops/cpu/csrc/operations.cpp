@@ -111,4 +111,63 @@ void Linear::run(const Run& run, int thread) {
     }
 }
 
+namespace {
+
+// Rows of an adapter that a thread takes at once.
+constexpr int64_t kMostLoraRows = 8;
+
+}  // namespace
+
+AddLora::AddLora(Place x, Place y, int adapters, LoraPages lora, const float* bias)
+    : x_(x), y_(y), adapters_(adapters), lora_(std::move(lora)), bias_(bias) {
+    for (const int64_t size : lora_.parts) outputs_ += size;
+}
+
+void AddLora::prepare(const Run& run) {
+    pieces_.clear();
+    rows_.clear();
+    const auto slot_of = [&](int64_t row) { return *run.input<int32_t>(adapters_, row); };
+    for (int64_t row = 0; row < run.rows; row++) {
+        const int32_t slot = slot_of(row);
+        if (slot >= 0 && lora_.counts[slot] > 0) rows_.push_back(row);
+    }
+    if (rows_.empty()) return;
+    std::stable_sort(rows_.begin(), rows_.end(), [&](int64_t a, int64_t b) { return slot_of(a) < slot_of(b); });
+    const auto count = static_cast<int64_t>(rows_.size());
+    for (int64_t first = 0, last; first < count; first = last) {
+        const int32_t slot = slot_of(rows_[first]);
+        for (last = first; last < count && last - first < kMostLoraRows && slot_of(rows_[last]) == slot;) last++;
+        pieces_.push_back({slot, first, last});
+    }
+    shares_.divide(static_cast<int64_t>(pieces_.size()), 1, run.pool.size());
+}
+
+void AddLora::run(const Run& run, int thread) {
+    for (Shares::Piece share = shares_.take(thread); !share.is_empty(); share = shares_.take(thread)) {
+        for (int64_t i = share.first; i < share.last; i++) add(run, pieces_[i]);
+    }
+}
+
+void AddLora::add(const Run& run, const Piece& piece) const {
+    const float* x[kMostLoraRows];
+    float* y[kMostLoraRows];
+    const int64_t count = piece.last - piece.first;
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = run.floats(x_, rows_[piece.first + i]);
+        y[i] = run.floats(y_, rows_[piece.first + i]);
+    }
+    const bool is_dora = lora_.is_dora[piece.slot] != 0;
+    for (int64_t i = 0; is_dora && bias_ != nullptr && i < count; i++) {
+        for (int64_t output = 0; output < outputs_; output++) y[i][output] -= bias_[output];
+    }
+    const int32_t* const pages = lora_.pages + piece.slot * lora_.most_pages;
+    const auto page = [&](int32_t number) {
+        const int64_t at = number * lora_.page_bytes;
+        return LoraRows{x, y, count, lora_.down + at, lora_.up + at, lora_.is_brain, lora_.columns, outputs_,
+                        lora_.parts.data(), static_cast<int64_t>(lora_.parts.size())};
+    };
+    for (int32_t number = 0; number < lora_.counts[piece.slot]; number++) run.kernels.add_lora(page(pages[number]));
+    if (is_dora) run.kernels.scale_lora(page(pages[0]), bias_);
+}
+
 }  // namespace quire

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "program.hpp"
 #include "shares.hpp"
@@ -122,6 +124,46 @@ private:
     const std::shared_ptr<const Matrix> matrix_;
     const Place from_, to_;
     Shares shares_;  // of the matrix's panels
+};
+
+// What one matrix has of all LoRA adapters, in pages of 16 ranks.
+struct LoraPages {
+    const uint8_t* down;  // each page_bytes apart: [parts][columns][16]
+    const uint8_t* up;    // likewise: [16 + 1][outputs]
+    int64_t page_bytes;
+    bool is_brain;
+    const int32_t* pages;  // [slots][most_pages]
+    int64_t most_pages;
+    const int32_t* counts;  // [slots]: pages that hold something of this matrix
+    const int32_t* is_dora;
+    std::vector<int64_t> parts;  // outputs of each
+    int64_t columns;
+};
+
+// y += B A x for rows that have an adapter: input `adapters` has its slot, or -1. Rows of one adapter are computed
+// together, by one thread as far as there are others for the rest: its numbers come from memory once.
+class AddLora final : public Step {
+public:
+    AddLora(Place x, Place y, int adapters, LoraPages lora, const float* bias);
+    void prepare(const Run& run) override;
+    void run(const Run& run, int thread) override;
+    bool is_idle() const override { return pieces_.empty(); }
+
+private:
+    struct Piece {
+        int32_t slot;
+        int64_t first, last;  // of the ordered rows
+    };
+    void add(const Run& run, const Piece& piece) const;
+
+    const Place x_, y_;
+    const int adapters_;
+    const LoraPages lora_;
+    const float* const bias_;  // null: none
+    int64_t outputs_ = 0;
+    std::vector<int64_t> rows_;  // by slot
+    std::vector<Piece> pieces_;
+    Shares shares_;
 };
 
 }  // namespace quire

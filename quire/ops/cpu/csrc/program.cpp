@@ -70,6 +70,7 @@ void Program::run(const Kernels& kernels, Pool& pool, int64_t rows, const RowPar
     for (const auto& step : steps_) step->prepare(run);
     pool.run([&](int thread) {
         for (const auto& step : steps_) {
+            if (step->is_idle()) continue;
             step->run(run, thread);
             pool.meet();
         }

@@ -90,6 +90,8 @@ public:
     // On the thread that runs the program, before the others are called.
     virtual void prepare(const Run&) {}
     virtual void run(const Run& run, int thread) = 0;
+    // Whether this run has nothing to do here, so that threads need not meet. After `prepare`.
+    virtual bool is_idle() const { return false; }
     // Where the weights begin that a thread reads in this step; null where it reads none. After `prepare`.
     virtual const uint8_t* weights_of(int) const { return nullptr; }
     // The same of the next step that reads any.

@@ -13,6 +13,13 @@ _DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 """What the sixteen codes stand for, times two; scales are halved in turn."""
 
 
+def powers_of_two(exponents: Tensor) -> Tensor:
+    """The scales that bytes of MXFP4 stand for, in bfloat16, which holds all of them: 2^(exponent - 127)."""
+    # the bits above a mantissa of 7; the smallest is below the normal range
+    bits = exponents.to(torch.int16) << 7
+    return torch.where(exponents == 0, 0x0040, bits).to(torch.int16).view(torch.bfloat16)
+
+
 def mxfp4(blocks: Tensor) -> Tensor:
     exponents = blocks[:, :1].int()
     # Half of 2^(exponent - 127), built from its bits; the two smallest are below float32's normal range.

@@ -1,7 +1,7 @@
 """ggml's blocks arranged as a QuantizedMatrix, exactly: codes in one plane or two, scales and minimums in others.
 
 Blocks of 18, 144 or 210 bytes cannot be loaded in wide words, planes can. Bytes grow by a 36th for Q4_K, whose scales
-of 6 bits get 8, by a fifth for Q2_K, and not at all for Q4_0, Q6_K and Q8_0.
+of 6 bits get 8, by a seventeenth for MXFP4, by a fifth for Q2_K, and not at all for Q4_0, Q6_K and Q8_0.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
 from quire.ops.reference.gguf.iq4 import scale_bits
 from quire.ops.reference.gguf.k_quants import six_bit_scales, six_bits
 from quire.ops.reference.gguf.legacy import five_bits
+from quire.ops.reference.gguf.microscaling import powers_of_two
 from quire.ops.reference.gguf.unpack import fields as bit_fields
 from quire.ops.reference.gguf.unpack import half
 
@@ -137,6 +138,10 @@ def _iq4_xs(blocks: Tensor) -> _Parts:
     return _Parts("iq4", bit_fields(blocks[:, 8:], 4, 16), scales, super_scales=_halves(blocks[:, :2]))
 
 
+def _mxfp4(blocks: Tensor) -> _Parts:
+    return _Parts("fp4", bit_fields(blocks[:, 1:], 4, 16), powers_of_two(blocks[:, :1]))
+
+
 _PARTS: dict[str, Callable[[Tensor], _Parts]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
@@ -150,5 +155,6 @@ _PARTS: dict[str, Callable[[Tensor], _Parts]] = {
     "Q6_K": _q6_k,
     "IQ4_NL": _iq4_nl,
     "IQ4_XS": _iq4_xs,
+    "MXFP4": _mxfp4,
 }
 KINDS = tuple(_PARTS)

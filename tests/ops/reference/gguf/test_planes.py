@@ -8,7 +8,7 @@ from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.reference.gguf import planes
 from quire.ops.reference.gguf.dequantize import dequantize
 
-MOST_GROWTH = {"Q2_K": 1.2, "Q3_K": 1.04, "Q4_K": 1.03, "Q5_K": 1.03, "IQ4_XS": 1.02}
+MOST_GROWTH = {"MXFP4": 18 / 17, "Q2_K": 1.2, "Q3_K": 1.04, "Q4_K": 1.03, "Q5_K": 1.03, "IQ4_XS": 1.02}
 
 
 def random_rows(kind: str, rows: int, columns: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 #include "../kernels.hpp"
 
 #include "attend.hpp"
+#include "lora.hpp"
 #include "multiply.hpp"
 #include "multiply_byte_tiles.hpp"
 #include "multiply_tiles.hpp"
@@ -69,7 +70,7 @@ extern const Kernels& QUIRE_TABLE(QUIRE_ISA)();
 const Kernels& QUIRE_TABLE(QUIRE_ISA)() {
     static const Kernels table = {
         QUIRE_NAME(QUIRE_ISA), format_for, pack_row, multiply,  multiply_scratch, matrix_row,     rms_norm, layer_norm,
-        gate,                  rotate,     store_kv, store_kv_bytes, attend,      attend_scratch, argmax,   sample,
+        gate,                  rotate,     add_lora, scale_lora, store_kv, store_kv_bytes, attend,      attend_scratch, argmax,   sample,
     };
     return table;
 }

@@ -1,0 +1,85 @@
+"""LoRA adapters: whether there may be any, where they are, and how many at once."""
+
+from dataclasses import dataclass
+
+from quire.config.bounds import check
+from quire.core.errors import ConfigError
+from quire.spec.lora import LAYERS, TARGETS
+
+MOST_ADAPTERS = 4096
+MOST_RANK = 256
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class LoraConfig:
+    """LoRA adapters: whether there may be any, where they are, and how many at once."""
+
+    enable_lora: bool = False
+    """Keep room for LoRA adapters, which requests choose by the name they give as the model's. Off: nothing is
+    different from a model without."""
+    lora_modules: str | None = None
+    """Adapters by name, as name=path separated by spaces or commas; a path is a folder in peft's format or a hub id."""
+    lora_dir: str | None = None
+    """A folder whose subfolders are adapters, each by its own name; one is looked for when it is first asked for."""
+    max_loras: int = 8
+    """Adapters that may be used in one step. The device has room for so many of the largest rank, and for more of
+    smaller ones."""
+    max_cpu_loras: int | None = None
+    """Adapters kept in host memory; others are read from disk again. Unset: eight times max_loras."""
+    max_lora_rank: int = 16
+    """The largest rank of an adapter, up to 256. Adapters of all smaller ranks run in the same steps."""
+    lora_targets: str = AUTO
+    """Kinds of matrices that room is kept for: layers (attention and MLPs), experts, embedding, head, separated by
+    commas. auto: layers, and what the adapters of lora_modules have."""
+
+    def __post_init__(self) -> None:
+        fix = "each is a part of the device's memory"
+        check(1 <= self.max_loras <= MOST_ADAPTERS, "max_loras", self.max_loras, f"1 to {MOST_ADAPTERS}", fix)
+        check(
+            1 <= self.max_lora_rank <= MOST_RANK,
+            "max_lora_rank",
+            self.max_lora_rank,
+            f"1 to {MOST_RANK}",
+            "use 16 to 64",
+        )
+        if self.max_cpu_loras is not None:
+            ok = self.max_cpu_loras >= self.max_loras
+            check(ok, "max_cpu_loras", self.max_cpu_loras, f"{self.max_loras} (max_loras) or more", "or leave it out")
+        given = set(self.targets or ())
+        known = ", ".join(TARGETS)
+        check(
+            given <= set(TARGETS), "lora_targets", self.lora_targets, f"auto, or some of {known}", "separate by commas"
+        )
+        if not self.enable_lora:
+            for name in ("lora_modules", "lora_dir"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        f"--{name.replace('_', '-')} is given without --enable-lora; add that, or leave it out."
+                    )
+        _ = self.modules
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Paths by name."""
+        found: dict[str, str] = {}
+        for entry in (self.lora_modules or "").replace(",", " ").split():
+            name, equals, path = entry.partition("=")
+            if not name or not equals or not path:
+                raise ConfigError(f"--lora-modules has {entry!r}, but each entry is name=path.")
+            if name in found:
+                raise ConfigError(f"--lora-modules names {name!r} twice; adapters are told apart by their names.")
+            found[name] = path
+        return found
+
+    @property
+    def targets(self) -> tuple[str, ...] | None:
+        """Kinds that were asked for, layers among them; None: to be decided."""
+        if self.lora_targets == AUTO:
+            return None
+        given = [each.strip() for each in self.lora_targets.split(",") if each.strip()]
+        return tuple(dict.fromkeys((LAYERS, *given)))
+
+    @property
+    def on_host(self) -> int:
+        return self.max_cpu_loras or 8 * self.max_loras

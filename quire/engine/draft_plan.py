@@ -1,0 +1,63 @@
+"""The model that drafts for another: found, checked against the large one, and planned."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.resolve import resolve
+from quire.config.resolved import DraftPlan
+from quire.config.speculation import SETTING
+from quire.core.errors import ConfigError
+from quire.models.loading.header import read_model_facts
+from quire.models.loading.locate import locate
+from quire.spec.cache import KeyValueCache
+from quire.text.load import load_tokenizer
+
+_SPELLINGS = 997
+"""Token ids whose spellings are compared, spread over the vocabulary; the text below is compared as well."""
+_TEXT = "def café(x):\n\treturn [x ** 2, 'naïve', 1234567, 0.5e-3]  # 漢字 🙂 <|im_end|>\r\n"
+
+
+def plan_draft(asked: EngineConfig, path: Path, large: ModelFacts, device: DeviceFacts) -> DraftPlan | None:
+    """None where no model drafts. Refuses one that does not speak the tokens of the large one, at `path`."""
+    speculation = asked.scheduler.speculation()
+    if speculation is None or speculation.method != "draft_model":
+        return None
+    small_path = locate(speculation.model)
+    small = read_model_facts(str(small_path))
+    _check(small, small_path, large, path)
+    alone = replace(
+        asked,
+        model=replace(asked.model, model=str(small_path), revision=None, max_model_len=None, offload_gb=0.0),
+        scheduler=replace(asked.scheduler, speculative_config=None),
+        cache=replace(asked.cache, num_gpu_blocks_override=None),
+    )
+    return DraftPlan(str(small_path), resolve(alone, small, device))
+
+
+def _check(small: ModelFacts, small_path: Path, large: ModelFacts, path: Path) -> None:
+    told = f"{SETTING} has the model {small_path.name}"
+    if not (small.spec.generates and small.spec.is_described):
+        raise ConfigError(f"{told}, which is no decoder of quire's own families; give one that is.")
+    if not all(isinstance(cache, KeyValueCache) for cache in small.spec.caches):
+        raise ConfigError(f"{told}, some layers of which keep no keys and values; give one of attention alone.")
+    if small.spec.vocab_size != large.spec.vocab_size:
+        raise ConfigError(
+            f"{told} with {small.spec.vocab_size:,} tokens, and {large.name} has {large.spec.vocab_size:,}; a model "
+            "that drafts must have the same vocabulary: give a smaller one of the same family."
+        )
+    one, other = load_tokenizer(small_path), load_tokenizer(path)
+    size = large.spec.vocab_size
+    ids = range(0, size, max(1, size // _SPELLINGS))
+    different = next((number for number in ids if one.id_to_token(number) != other.id_to_token(number)), None)
+    if different is not None:
+        raise ConfigError(
+            f"{told}, whose token {different} is {one.id_to_token(different)!r}, and {large.name} has "
+            f"{other.id_to_token(different)!r} there; a model that drafts must have the same tokenizer."
+        )
+    if one.encode(_TEXT) != other.encode(_TEXT):
+        raise ConfigError(
+            f"{told}, whose tokenizer cuts texts otherwise than that of {large.name}; a model that drafts must have "
+            "the same."
+        )

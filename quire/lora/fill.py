@@ -1,0 +1,126 @@
+"""AdapterImage: an adapter's numbers as its pages have them, made of its file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quire.core.errors import CheckpointError
+from quire.lora.describe import DescribedAdapter, Placed
+from quire.models.loading.mapped_file import MappedFile
+from quire.models.loading.spans import TensorSpan
+from quire.spec.layout import GroupedRows, Layout, PairedRows
+from quire.spec.lora import FACTORS, PAGE_RANK, AdaptedMatrix, PageLayout
+
+RowNorms = Callable[[AdaptedMatrix, Tensor, Tensor], Tensor]
+"""Of a matrix with an adapter in it, W + B A: the norm of each of its rows. Given A [rank, columns] of one part, and B
+[rows, rank], scaled, with zeros in the rows of other parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterImage:
+    """In host memory, ready to be copied."""
+
+    pages: Tensor  # [pages, elements of a page]
+    counts: Tensor  # int32 [matrices]: pages that hold something of each
+    is_dora: Tensor  # int32 [matrices]
+
+    @property
+    def num_pages(self) -> int:
+        return len(self.pages)
+
+
+def fill_pages(
+    described: DescribedAdapter, layout: PageLayout, dtype: torch.dtype, row_norms: RowNorms, *, pinned: bool = False
+) -> AdapterImage:
+    """Reads the whole file. Raises CheckpointError for numbers that are none."""
+    file = MappedFile(described.file)
+    size = (described.num_pages, layout.elements)
+    pages = torch.zeros(size, dtype=dtype, pin_memory=pinned)
+    numbers = {matrix.name: number for number, matrix in enumerate(layout.matrices)}
+    counts = torch.zeros(len(layout.matrices), dtype=torch.int32)
+    is_dora = torch.zeros(len(layout.matrices), dtype=torch.int32)
+    by_matrix: dict[str, list[Placed]] = {}
+    for placed in described.placed:
+        by_matrix.setdefault(placed.matrix.name, []).append(placed)
+    for name, all_placed in by_matrix.items():
+        matrix = layout.matrices[numbers[name]]
+        down, up = views(pages, matrix)
+        magnitudes: list[tuple[Placed, Tensor]] = []
+        for placed in all_placed:
+            _fill(placed, matrix, down, up, file, described)
+            if placed.magnitude is not None:
+                values = _values(file, placed.magnitude, described).flatten()
+                magnitudes.append((placed, _reordered(values, matrix.parts[placed.parts[0]].layout)))
+        counts[numbers[name]] = -(-max(placed.rank for placed in all_placed) // PAGE_RANK)
+        if magnitudes:
+            is_dora[numbers[name]] = 1
+            up[0, 0, PAGE_RANK] = _factors(matrix, magnitudes, down, up, row_norms).to(dtype)
+    return AdapterImage(pages, counts, is_dora)
+
+
+def views(pages: Tensor, matrix: AdaptedMatrix) -> tuple[Tensor, Tensor]:
+    """A and B of one matrix within pages: [pages, experts, parts, columns, PAGE_RANK] and [pages, experts, PAGE_RANK +
+    FACTORS, rows]."""
+    down = pages[:, matrix.down_at : matrix.down_at + matrix.down_elements]
+    up = pages[:, matrix.up_at : matrix.up_at + matrix.up_elements]
+    count = len(pages)
+    return (
+        down.view(count, matrix.experts, len(matrix.parts), matrix.columns, PAGE_RANK),
+        up.view(count, matrix.experts, PAGE_RANK + FACTORS, matrix.rows),
+    )
+
+
+def _fill(
+    placed: Placed, matrix: AdaptedMatrix, down: Tensor, up: Tensor, file: MappedFile, described: DescribedAdapter
+) -> None:
+    a, b = _values(file, placed.down, described), _values(file, placed.up, described) * placed.scale
+    if placed.expert is None:  # all experts at once, as peft stacks them
+        a = a.view(matrix.experts, placed.rank, matrix.columns)
+        b = b.view(b.shape[0], placed.rank, matrix.experts).permute(2, 0, 1)
+        experts = list(range(matrix.experts))
+    else:
+        a, b, experts = a[None], b[None], [placed.expert]
+    for place, expert in enumerate(experts):
+        first = 0
+        for part in placed.parts:
+            size = matrix.parts[part].rows
+            start = sum(each.rows for each in matrix.parts[:part])
+            rows = _reordered(b[place, first : first + size], matrix.parts[part].layout)
+            first += size
+            for page in range(-(-placed.rank // PAGE_RANK)):
+                ranks = slice(page * PAGE_RANK, min((page + 1) * PAGE_RANK, placed.rank))
+                count = ranks.stop - ranks.start
+                down[page, expert, part, :, :count] = a[place, ranks].t()
+                up[page, expert, :count, start : start + size] = rows[:, ranks].t()
+
+
+def _factors(
+    matrix: AdaptedMatrix, magnitudes: list[tuple[Placed, Tensor]], down: Tensor, up: Tensor, row_norms: RowNorms
+) -> Tensor:
+    """What outputs are multiplied by: 1 where the adapter has no magnitudes."""
+    factors = torch.ones(matrix.rows)
+    for placed, values in magnitudes:
+        [part] = placed.parts
+        start = sum(each.rows for each in matrix.parts[:part])
+        rows = slice(start, start + matrix.parts[part].rows)
+        a = down[:, 0, part].transpose(1, 2).reshape(-1, matrix.columns).float()
+        b = torch.zeros(matrix.rows, len(a))
+        b[rows] = up[:, 0, :PAGE_RANK, rows].float().reshape(len(a), -1).t()
+        factors[rows] = values / row_norms(matrix, a, b)[rows].cpu()
+    return factors
+
+
+def _reordered(rows: Tensor, layout: Layout) -> Tensor:
+    """As quire holds the rows of a matrix. A file with columns first still has an adapter's outputs as rows."""
+    if isinstance(layout, PairedRows | GroupedRows):
+        return rows.index_select(0, torch.tensor(layout.source_rows()))
+    return rows
+
+
+def _values(file: MappedFile, span: TensorSpan, described: DescribedAdapter) -> Tensor:
+    values = file.tensor(span).float()
+    if not bool(torch.isfinite(values).all()):
+        raise CheckpointError(f"{described.file}: {span.name!r} holds numbers that are none (NaN or infinite).")
+    return values

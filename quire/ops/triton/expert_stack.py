@@ -1,0 +1,55 @@
+"""ExpertStack: the matrices of all experts as kernels read them: plain numbers, or MXFP4 that is expanded in registers.
+
+Two codes of MXFP4 lie in a byte, 16 columns apart, and 32 columns share a scale (see `QuantizedMatrix.chunk`). They
+stand for numbers that bfloat16 holds exactly, so a product is the same as with an expanded stack.
+"""
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from quire.ops.quantized_matrix import QuantizedMatrix
+
+GROUP = tl.constexpr(32)
+"""Columns of a scale."""
+
+
+class ExpertStack(NamedTuple):
+    """[experts * outputs, inputs], and what is added to outputs."""
+
+    values: Tensor
+    """uint8 [rows, inputs / 2] where there are scales."""
+    scales: Tensor | None
+    bias: Tensor | None
+
+    @property
+    def rows(self) -> int:
+        return self.values.shape[0]
+
+
+def stack_of(matrix: Tensor | QuantizedMatrix, bias: Tensor | None) -> ExpertStack:
+    if not isinstance(matrix, QuantizedMatrix):
+        return ExpertStack(matrix, None, bias)
+    form = (matrix.codes, matrix.group, matrix.chunk)
+    assert form == ("fp4", GROUP.value, GROUP.value), "experts of other codes are expanded"
+    return ExpertStack(matrix.values, matrix.scales, bias)
+
+
+@triton.jit
+def first_column(place):
+    """Of the two columns in each byte of a row, the one in its lower bits; the other comes half a group later."""
+    half: tl.constexpr = GROUP // 2
+    return place // half * (2 * half) + place % half
+
+
+@triton.jit
+def expanded(codes, scales, kind: tl.constexpr):
+    """The numbers of `kind` that codes of four bits stand for: sign, two bits of exponent and one of mantissa."""
+    codes = codes.to(tl.int32)
+    size = codes & 7
+    # bits of a float with an exponent that is 126 larger; the two smallest sizes have none
+    large = ((size << 22) + (126 << 23)).to(tl.float32, bitcast=True)
+    number = tl.where(size < 2, size.to(tl.float32) * 0.5, large)
+    return (tl.where(codes > 7, -number, number) * scales.to(tl.float32)).to(kind)

@@ -1,0 +1,89 @@
+"""CoreDrafting: speculative decoding on the native core alone, over the memory that torch can take over. No torch."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quire.config.speculation import Speculation
+from quire.core.plan import StepPlan
+from quire.core.result import StepResult
+from quire.ops.cpu.accept_drafts import accept_in_memory
+from quire.ops.cpu.lookup_drafts import lookup_in_memory
+from quire.worker.core_memory import CoreMemory
+from quire.worker.core_model import CoreStep, Integers
+
+
+@dataclass(frozen=True, slots=True)
+class CoreDraftLayout:
+    """Where a step draws: behind the last token of every sampling row, and behind each of its drafts."""
+
+    rows: list[int]
+    """By place that is drawn at: its row."""
+    indices: Integers  # which of the step's tokens it is behind
+    positions: Integers  # where a token drawn there stands
+    granted: Integers  # by sampling row: its drafts
+
+
+class CoreDrafting:
+    """Of one worker."""
+
+    def __init__(self, asked: Speculation, memory: CoreMemory) -> None:
+        self._asked = asked
+        self._memory = memory
+
+    def layout(self, plan: StepPlan, step: CoreStep) -> CoreDraftLayout:
+        samples = plan.num_sampling
+        granted = np.array(plan.num_drafts or [0] * samples, dtype=np.int64)
+        if not plan.num_drafts:
+            return CoreDraftLayout(plan.rows[:samples], step.starts[1 : samples + 1] - 1, step.lengths, granted)
+        back = np.concatenate([np.arange(-count, 1) for count in plan.num_drafts])
+        owners = np.repeat(np.arange(samples), granted + 1)
+        rows = [row for row, count in zip(plan.rows, plan.num_drafts, strict=False) for _ in range(count + 1)]
+        return CoreDraftLayout(rows, step.starts[1:][owners] - 1 + back, step.lengths[owners] + back, granted)
+
+    def finish(
+        self,
+        plan: StepPlan,
+        step: CoreStep,
+        layout: CoreDraftLayout,
+        drawn: Integers,
+        invalid: NDArray[np.bool_],
+        begun: float,
+    ) -> StepResult:
+        """Take what is right, propose what comes next, and tell of both; `begun` is when the step began."""
+        memory, samples, granted = self._memory, plan.num_sampling, layout.granted
+        rows, lengths = step.rows[:samples], step.lengths[:samples]
+        ends = np.cumsum(granted + 1)
+        firsts = ends - granted - 1
+        by_row = _by_row(drawn, firsts, granted)
+        counts, verified = accept_in_memory(
+            memory.tokens, memory.computed, rows, lengths, granted, by_row, memory.ready
+        )
+        asked = self._asked
+        lookup_in_memory(
+            *(memory.tokens, memory.computed, rows, memory.ready, memory.may_draft),
+            *(asked.prompt_lookup_min, asked.prompt_lookup_max, asked.num_speculative_tokens),
+        )
+        told = counts.tolist()
+        memory.lengths.note_verified(plan)(told)
+        is_taken = np.arange(by_row.shape[1]) < counts[:, None]
+        is_invalid: NDArray[np.bool_] = np.any(_by_row(invalid, firsts, granted) & is_taken, axis=1)
+        return StepResult(
+            step=plan.step,
+            tokens=by_row[is_taken].tolist(),
+            counts=told,
+            num_drafted=int(verified.sum()),
+            num_proposed=memory.ready[rows].tolist(),
+            invalid=np.flatnonzero(is_invalid).tolist(),
+            elapsed=time.perf_counter() - begun,
+        )
+
+
+def _by_row(values: NDArray[Any], firsts: Integers, granted: Integers) -> NDArray[Any]:
+    """[places] as [rows, most places]; rows with fewer repeat their last."""
+    within = np.minimum(np.arange(granted.max(initial=0) + 1), granted[:, None])
+    found: NDArray[Any] = values[firsts[:, None] + within]
+    return found

@@ -1,0 +1,131 @@
+"""Drafting: speculative decoding in a worker. Verifies the drafts of a step, and has the next ones proposed.
+
+All of it is on the device: the next step verifies drafts that the host never sees, and reads which were right one step
+late.
+"""
+
+import torch
+from torch import Tensor
+
+from quire.config.resolved import StepLimits
+from quire.config.speculation import Speculation
+from quire.core.plan import Admission, StepPlan
+from quire.ops.functional import Attend, paged_attention
+from quire.ops.step_tensors import RowStates
+from quire.ops.upload import upload
+from quire.sampling.mode import SamplingMode
+from quire.sampling.sampler import Sampler
+from quire.sampling.verification import DraftLayout, VerifiedTokens, even_layout, uneven_layout, verify_drafts
+from quire.worker.core_memory import CoreMemory
+from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
+from quire.worker.speculative.draft_rows import DraftRows
+from quire.worker.speculative.ngram import NgramProposer
+from quire.worker.speculative.proposer import Proposer
+from quire.worker.speculative.suffix import SuffixProposer
+
+
+class Drafting:
+    """Of one worker."""
+
+    def __init__(
+        self,
+        asked: Speculation,
+        limits: StepLimits,
+        states: RowStates,
+        sampler: Sampler,
+        memory: CoreMemory | None = None,
+        draft: DraftModel | None = None,
+        group: int = 0,
+        attend: Attend = paged_attention,
+    ) -> None:
+        """`memory` is that of a worker to go on from; `draft` the model that drafts, which uses the tables of `group`
+        and attends by `attend`.
+        """
+        self._states = states
+        self._sampler = sampler
+        device = states.tokens.device
+        self._rows = (
+            DraftRows.empty(limits.max_num_seqs, device)
+            if memory is None
+            else DraftRows(torch.from_numpy(memory.ready), torch.from_numpy(memory.may_draft))
+        )
+        self._proposer: Proposer
+        if asked.method == "ngram":
+            self._proposer = NgramProposer(asked, states, self._rows)
+        elif asked.method == "suffix":
+            self._proposer = SuffixProposer(asked, states, self._rows)
+        else:
+            assert draft is not None, "there is no model to draft"
+            self._proposer = DraftModelProposer(draft, limits, states, group, self._rows, sampler, attend)
+        self._drafting: set[int] = set()
+        """Rows that may have drafts."""
+        self._last_position = limits.max_model_len - 1
+        self._is_read_first = device.type == "cpu"
+        """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
+
+    def admit(self, admission: Admission) -> None:
+        self._proposer.admit(admission)
+        if self._rows.admit(admission):
+            self._drafting.add(admission.row)
+        else:
+            self._drafting.discard(admission.row)
+
+    def release(self, row: int) -> None:
+        self._proposer.release(row)
+
+    def move(self, plan: StepPlan) -> None:
+        """What is kept beside the KV of the large model moves with it."""
+        self._proposer.move(plan)
+
+    def prepare(self, plan: StepPlan, drafts: int) -> None:
+        """A step of equally many drafts in each row, or without any, is about to be launched as a graph."""
+        if drafts:
+            self._proposer.prepare(plan)
+        else:
+            self._proposer.skip(plan)
+
+    def positions(self, positions: Tensor) -> Tensor:
+        """Those of drafts that a sequence has no room for are its last: learned positions have no others."""
+        return positions.clamp(max=self._last_position)
+
+    def verify(
+        self, logits: Tensor, rows: Tensor, lengths: Tensor, plan: StepPlan, mode: SamplingMode
+    ) -> VerifiedTokens:
+        """What the sampling rows of a plan get, by the logits of their last tokens and drafts."""
+        num_drafts = plan.num_drafts or [0] * plan.num_sampling
+        verified = self._verify(logits, uneven_layout(rows, lengths, num_drafts), mode)
+        if not self._proposer.costs_time:
+            self._proposer.propose(rows, plan.num_wanted, mode)
+            return verified
+        self._rows.ready.index_fill_(0, rows, 0)
+        if not plan.num_wanted:
+            self._proposer.skip(plan)
+            return verified
+        self._proposer.follow(plan)
+        drafting = [row for row in plan.rows[: plan.num_sampling] if row in self._drafting]
+        if drafting:
+            some = rows if len(drafting) == len(rows) else upload(drafting, torch.int64, rows.device)
+            self._proposer.propose(some, plan.num_wanted, mode)
+        return verified
+
+    def verify_even(
+        self, logits: Tensor, rows: Tensor, lengths: Tensor, drafts: int, mode: SamplingMode
+    ) -> VerifiedTokens:
+        """What rows get that have equally many drafts."""
+        verified = self._verify(logits, even_layout(rows, lengths, drafts), mode)
+        self._proposer.propose(rows, drafts, mode)
+        return verified
+
+    def go_without(self, rows: Tensor, mode: SamplingMode) -> None:
+        """Rows have got a token without drafts: they have new ones where these cost nothing, else none."""
+        if self._proposer.costs_time:
+            self._rows.ready.index_fill_(0, rows, 0)
+        else:
+            self._proposer.propose(rows, 0, mode)
+
+    def ready(self, rows: Tensor) -> Tensor | None:
+        """How many drafts these rows have for the next step, where that is known before it is planned."""
+        return self._rows.ready[rows] if self._is_read_first else None
+
+    def _verify(self, logits: Tensor, layout: DraftLayout, mode: SamplingMode) -> VerifiedTokens:
+        return verify_drafts(self._sampler, self._states, self._rows.ready, logits, layout, mode)

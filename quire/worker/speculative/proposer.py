@@ -1,0 +1,36 @@
+"""Proposer: whoever writes drafts behind the last token of a row. One file each."""
+
+from torch import Tensor
+
+from quire.core.plan import Admission, StepPlan
+from quire.sampling.mode import SamplingMode
+
+
+class Proposer:
+    """A base that proposes nothing. Proposers work on the device, behind every step that samples and within the same
+    graph, and never wait."""
+
+    costs_time = False
+    """Whether it is only to be asked where its drafts are wanted."""
+
+    def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
+        """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
+        and one more. `mode` is how they sample."""
+
+    def admit(self, admission: Admission) -> None:
+        """A row has another sequence."""
+
+    def release(self, row: int) -> None:
+        """A row has lost its sequence."""
+
+    def move(self, plan: StepPlan) -> None:
+        """Blocks are moved as the plan says."""
+
+    def prepare(self, plan: StepPlan) -> None:
+        """The plan's rows are about to have drafts verified and, within a graph, new ones proposed."""
+
+    def follow(self, plan: StepPlan) -> None:
+        """A plan was computed whose sampling rows are to have proposals next."""
+
+    def skip(self, plan: StepPlan) -> None:
+        """A plan is computed behind which nothing is proposed."""

@@ -1,0 +1,51 @@
+"""Settings of LoRA adapters, and the room they come to."""
+
+import pytest
+
+from quire.config.devices import DEVICES
+from quire.config.engine import EngineConfig
+from quire.config.lora import LoraConfig
+from quire.config.resolve import resolve
+from quire.core.errors import ConfigError
+from quire.spec.lora import page_layout
+from tests.config.examples import TINY
+
+
+def test_modules_are_names_and_paths() -> None:
+    assert LoraConfig(enable_lora=True, lora_modules="a=/x,b=/y c=/z").modules == {"a": "/x", "b": "/y", "c": "/z"}
+    for wrong in ("a", "=x", "a=/x a=/y"):
+        with pytest.raises(ConfigError):
+            LoraConfig(enable_lora=True, lora_modules=wrong)
+    with pytest.raises(ConfigError, match="without --enable-lora"):
+        LoraConfig(lora_dir="/x")
+
+
+def test_bounds() -> None:
+    for wrong in (
+        {"max_loras": 0},
+        {"max_lora_rank": 257},
+        {"max_loras": 8, "max_cpu_loras": 4},
+        {"lora_targets": "all"},
+    ):
+        with pytest.raises(ConfigError):
+            LoraConfig(enable_lora=True, **wrong)  # type: ignore[arg-type]
+
+
+def test_pages_come_out_of_the_room_for_kv() -> None:
+    facts, device = TINY, DEVICES["h200"]
+    without = resolve(EngineConfig.from_flat(), facts, device)
+    asked = EngineConfig.from_flat(enable_lora=True, max_loras=16, max_lora_rank=40)
+    resolved = resolve(asked, facts, device)
+    assert without.lora is None
+    room = resolved.lora
+    assert room is not None
+    assert (room.num_pages, room.pages_each, room.dtype) == (48, 3, "bfloat16")
+    assert room.page == page_layout(facts.spec, frozenset({"layers"}))
+    assert resolved.kv.num_blocks < without.kv.num_blocks
+    assert any(choice.name == "max_loras" for choice in resolved.choices)
+
+
+@pytest.mark.parametrize("other", [{"compile": True}, {"batch_invariant": True}])
+def test_what_does_not_go_with_adapters(other: dict[str, bool]) -> None:
+    with pytest.raises(ConfigError, match="--enable-lora cannot be kept"):
+        resolve(EngineConfig.from_flat(enable_lora=True, **other), TINY, DEVICES["h200"])
