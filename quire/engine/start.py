@@ -99,7 +99,8 @@ def start_loop(
             else start_processes(
                 path,
                 resolved,
-                observe=asked.observe,
+                asked,
+                device,
                 seed=seed,
                 progress=bar.loaded,
                 grammars=grammar_cache,

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quire.config.observe import ObserveConfig
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
@@ -163,14 +164,18 @@ class ProcessExecutor(Executor):
 def start_processes(
     path: Path,
     resolved: Resolved,
+    asked: EngineConfig,
+    device: DeviceFacts,
     *,
-    observe: ObserveConfig,
     seed: int = 0,
     progress: "Progress | None" = None,
     grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
 ) -> ProcessExecutor:
-    """An executor with the model at `path` over as many ranks as the settings say."""
+    """An executor with the model at `path` over as many ranks as the settings say.
+
+    `resolved` is what was `asked` for a rank's `device`; other ranks resolve it themselves.
+    """
     ranks = resolved.tensor_parallel_size
     _check_devices(ranks)
     others: list[RankProcess] = []
@@ -178,7 +183,7 @@ def start_processes(
         meeting = os.path.join(folder, "meeting")
         try:
             for rank in range(1, ranks):
-                settings = RankSettings(rank, str(path), resolved, meeting, seed, observe)
+                settings = RankSettings(rank, str(path), asked, device, meeting, seed)
                 others.append(RankProcess(settings))
             first = start_rank(path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock)
             for other in others:

@@ -50,7 +50,7 @@ def serve(connection: socket.socket) -> int:
     if data is None:
         return 0
     settings = decode_settings(data)
-    configure_logging(settings.observe, mark=f"rank {settings.rank}")
+    configure_logging(settings.asked.observe, mark=f"rank {settings.rank}")
     try:
         rank = _start(settings)
         connection.sendall(frame(Ready(rank.worker.weight_bytes)))
@@ -65,9 +65,10 @@ def serve(connection: socket.socket) -> int:
 
 
 def _start(settings: RankSettings) -> "Rank":
-    from quire.worker.start_rank import start_rank
+    from quire.worker.start_rank import start_other_rank
 
-    return start_rank(Path(settings.path), settings.resolved, settings.rank, settings.meeting, seed=settings.seed)
+    path, asked = Path(settings.path), settings.asked
+    return start_other_rank(path, asked, settings.device, settings.rank, settings.meeting, seed=settings.seed)
 
 
 def _run(worker: "Worker", connection: socket.socket) -> None:

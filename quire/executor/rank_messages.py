@@ -5,8 +5,8 @@ import struct
 
 import msgspec
 
-from quire.config.observe import ObserveConfig
-from quire.config.resolved import Resolved
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts
 from quire.core.plan import StepPlan
 
 _LENGTH = struct.Struct("<I")
@@ -18,11 +18,12 @@ class RankSettings(msgspec.Struct, frozen=True):
     rank: int
     path: str
     """Of the model's files."""
-    resolved: Resolved
+    asked: EngineConfig
+    device: DeviceFacts
+    """What the first rank resolved its settings for: all ranks come to the same."""
     meeting: str
     """The file where ranks find each other."""
     seed: int
-    observe: ObserveConfig
 
 
 class RunStep(msgspec.Struct, frozen=True, tag="step"):

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts
+from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.observe.start_clock import StartClock
 from quire.worker.device import rank_device
@@ -25,6 +28,16 @@ class Rank:
     def leave(self) -> None:
         """Let go of the other ranks, in whatever state they are."""
         self.group.close()
+
+
+def start_other_rank(
+    path: Path, asked: EngineConfig, device: DeviceFacts, rank: int, meeting: str, *, seed: int = 0
+) -> Rank:
+    """In a process that knows only what was asked for, and which device the first rank resolved that for."""
+    from quire.models.loading.header import read_model_facts
+
+    resolved = resolve(asked, read_model_facts(str(path), impl=asked.model.model_impl), device)
+    return start_rank(path, resolved, rank, meeting, seed=seed)
 
 
 def start_rank(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from quire.config.engine import EngineConfig
+from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.core.prompt import Prompt
 from quire.core.request import Request
@@ -84,15 +85,16 @@ class RankRunner:
         }
         asked = EngineConfig.from_flat(model=str(path), **settings)
         self.facts = read_model_facts(str(path))
-        self.resolved = resolve(asked, self.facts, cpu_facts())
+        device = cpu_facts()
+        self.resolved = resolve(asked, self.facts, device)
         self.weight_bytes: list[int] = []
         """Of every rank."""
-        self.executor = self._executor(path, asked, others)
+        self.executor = self._executor(path, asked, device, others)
         self.scheduler = make_scheduler(self.resolved)
         self.loop = EngineLoop(self.scheduler, self.executor)
         self._next = 0
 
-    def _executor(self, path: Path, asked: EngineConfig, others: OtherRanks | None) -> Executor:
+    def _executor(self, path: Path, asked: EngineConfig, device: DeviceFacts, others: OtherRanks | None) -> Executor:
         if others is None:
             worker = start_worker(path, self.resolved, device=torch.device("cpu"))
             self.weight_bytes = [worker.weight_bytes]
@@ -100,7 +102,7 @@ class RankRunner:
         with TemporaryDirectory() as folder:
             meeting = f"{folder}/meeting"
             settings = [
-                RankSettings(rank, str(path), self.resolved, meeting, 0, asked.observe)
+                RankSettings(rank, str(path), asked, device, meeting, 0)
                 for rank in range(1, self.resolved.tensor_parallel_size)
             ]
             processes = [others.start(each) for each in settings]

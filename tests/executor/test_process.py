@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from quire.config.engine import EngineConfig
-from quire.config.observe import ObserveConfig
 from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
@@ -90,7 +89,7 @@ def test_logprobs(tiny: Tiny, others: OtherRanks) -> None:
         read = runner.scheduler.update
 
         def reading(result):  # type: ignore[no-untyped-def]
-            values.extend(each.logprob for each in result.logprobs.values())
+            values.extend(each.logprob for drawn in result.logprobs.values() for each in drawn)
             for span in result.prompt_logprobs.values():
                 values.extend(each.logprob for each in span.found)
             return read(result)
@@ -152,15 +151,18 @@ def test_what_cannot_be_cut_is_refused_with_its_borders(tmp_path: Path, others: 
         RankRunner(path, others, tensor_parallel_size=2)
 
 
-def resolved_for(tiny: Tiny) -> Resolved:
-    asked = EngineConfig.from_flat(
+def asked_of(tiny: Tiny) -> EngineConfig:
+    return EngineConfig.from_flat(
         model=str(tiny.path), dtype="float32", num_gpu_blocks_override=64, tensor_parallel_size=2
     )
-    return resolve(asked, read_model_facts(str(tiny.path)), cpu_facts())
+
+
+def resolved_for(tiny: Tiny) -> Resolved:
+    return resolve(asked_of(tiny), read_model_facts(str(tiny.path)), cpu_facts())
 
 
 def executor_of(tiny: Tiny) -> ProcessExecutor:
-    return start_processes(tiny.path, resolved_for(tiny), observe=ObserveConfig())
+    return start_processes(tiny.path, resolved_for(tiny), asked_of(tiny), cpu_facts())
 
 
 def test_a_killed_rank_is_named(tiny: Tiny) -> None:
