@@ -16,9 +16,8 @@ class VocabularyShare(Embedding):
         super().__init__(matrix, policy)
         assert policy.group is not None
         share = matrix.parts[0].share
-        assert share is not None, "the words are cut"
         self._group = policy.group
-        (self._taken,) = share.ranges
+        (self._taken,) = (range(matrix.rows),) if share is None else share.ranges
 
     def forward(self, ids: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         assert adapters is None, "adapters are for models on one device"
