@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
@@ -77,14 +78,18 @@ class RankProcess:
     def trouble(self, patience: float) -> str | None:
         """Why it is gone or about to go, if it is."""
         self._connection.settimeout(patience)
-        with suppress(OSError):
+        try:
             data = receive(self._connection)
-            if data is not None:
-                answer = decode_answer(data)
-                if isinstance(answer, Failed):
-                    return f"it threw {answer.kind}: {answer.message}"
-            return self._exit()
-        return None
+        except TimeoutError:
+            return None
+        except OSError:  # it went with messages that it had not read
+            data = None
+        answer = None if data is None else decode_answer(data)
+        return f"it threw {answer.kind}: {answer.message}" if isinstance(answer, Failed) else self._exit()
+
+    def wait(self) -> str:
+        """Until its process has ended; says how that was."""
+        return _exit_cause(self._process.wait())
 
     def close(self) -> None:
         """It ends by itself when nobody can send it anything, and by force if it does not."""
@@ -102,7 +107,7 @@ class RankProcess:
             code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return "it closed its connection"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return _exit_cause(code)
 
 
 class ProcessExecutor(Executor):
@@ -113,6 +118,11 @@ class ProcessExecutor(Executor):
         self._first = inline(first.worker)
         self._others = list(others)
         self.max_in_flight = self._first.max_in_flight
+        self._is_closed = False
+        self._lost: str | None = None
+        """Which rank is gone, and how."""
+        for other in self._others:
+            Thread(target=self._watch, args=(other,), name=f"quire-rank-{other.rank}-watch", daemon=True).start()
 
     @property
     def pids(self) -> list[int]:
@@ -120,6 +130,8 @@ class ProcessExecutor(Executor):
         return [other.pid for other in self._others]
 
     def execute(self, plan: StepPlan) -> StepHandle:
+        if self._lost is not None:
+            raise RankLost(self._lost)
         self._tell_others(frame(RunStep(plan)))
         return self._first.execute(plan)
 
@@ -137,11 +149,20 @@ class ProcessExecutor(Executor):
         raise RankLost(what_happened)
 
     def close(self) -> None:
+        self._is_closed = True
         self._rank.leave()
         for other in self._others:
             other.close()
         self._others.clear()
         self._first.close()
+
+    def _watch(self, other: RankProcess) -> None:
+        """A rank that dies while there is nothing to do is noticed too, before a request needs it."""
+        how = other.wait()
+        if not self._is_closed:
+            self._lost = f"rank {other.rank} (process {other.pid}) is lost: {how}"
+            _log.error("%s", self._lost)
+            self._rank.abandon()
 
     def _tell_others(self, data: bytes) -> None:
         for other in self._others:
@@ -194,6 +215,10 @@ def start_processes(
                 other.close()
             raise
     return ProcessExecutor(first, others)
+
+
+def _exit_cause(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
 def _check_devices(ranks: int) -> None:

@@ -18,13 +18,14 @@ class Group:
     on a GPU when the device is to have it.
     """
 
-    def __init__(self, rank: int, size: int, backend: Any) -> None:
+    def __init__(self, rank: int, size: int, backend: Any, *, on_gpu: bool = False) -> None:
         """`backend` is one of torch's process groups; torch's global one is left alone, since a process may be part of
         several models.
         """
         self.rank = rank
         self.size = size
         self._backend = backend
+        self._on_gpu = on_gpu
         self._sum = dist.AllreduceOptions()
         self._sum.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
         self._from_first = dist.BroadcastOptions()
@@ -60,6 +61,14 @@ class Group:
         pieces = [torch.empty_like(x) for _ in shares]
         self._backend.gather([pieces], [x], self._to_first).wait()
         return torch.cat([piece[:, : len(share)] for piece, share in zip(pieces, shares, strict=True)], dim=1)
+
+    def abandon(self) -> None:
+        """Another rank is gone: let calls that wait for it end. To be called beside them, from another thread.
+
+        CPUs notice by themselves; a GPU would wait as long as it is switched on.
+        """
+        if self._on_gpu and self._backend is not None:
+            self._backend.abort()
 
     def close(self) -> None:
         """Let go of the others, in whatever state they are. Nothing can be called after it."""

@@ -20,8 +20,9 @@ time; the first calls wait for kernels that a rank compiles."""
 def meet(rank: int, ranks: int, file: str, device: torch.device, patience: float = PATIENCE) -> Group:
     """Wait for the others at `file`, which none of them has made yet; GPUs speak NCCL, CPUs gloo over loopback."""
     store = FileStore(file, ranks)
-    make = _nccl if device.type == "cuda" else _gloo
-    return Group(rank, ranks, make(store, rank, ranks, timedelta(seconds=patience)))
+    on_gpu = device.type == "cuda"
+    backend = (_nccl if on_gpu else _gloo)(store, rank, ranks, timedelta(seconds=patience))
+    return Group(rank, ranks, backend, on_gpu=on_gpu)
 
 
 def _gloo(store: Any, rank: int, ranks: int, patience: timedelta) -> Any:

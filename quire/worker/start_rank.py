@@ -25,6 +25,10 @@ class Rank:
     worker: "Worker"
     group: "Group"
 
+    def abandon(self) -> None:
+        """Another rank is gone: what waits for it is to end."""
+        self.group.abandon()
+
     def leave(self) -> None:
         """Let go of the other ranks, in whatever state they are."""
         self.group.close()

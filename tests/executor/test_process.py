@@ -169,7 +169,6 @@ def test_a_killed_rank_is_named(tiny: Tiny) -> None:
     executor, layout = executor_of(tiny), resolved_for(tiny).kv
     [pid] = executor.pids
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     sequence = dummy_sequence(0, 4, layout)
     with pytest.raises(RuntimeError):
         executor.execute(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[4], num_sampling=1)).result()

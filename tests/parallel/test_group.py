@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 import pytest
@@ -47,3 +48,22 @@ def test_columns_come_together_on_the_first_rank(tmp_path: Path) -> None:
     )
     assert torch.equal(first, whole)
     assert second.shape == third.shape == whole.shape
+
+
+def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    left = Event()
+
+    def one(rank: int) -> None:
+        group = meet(rank, 2, str(tmp_path / "meeting"), torch.device("cpu"), patience=1)
+        try:
+            if rank == 0:
+                with pytest.raises(RuntimeError, match=r"(?i)timed? ?out"):
+                    group.all_reduce(torch.ones(1))
+                left.set()
+            else:
+                left.wait()
+        finally:
+            group.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, range(2)))
