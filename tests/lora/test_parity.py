@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from quire.core.adapter import AdapterRef
-from quire.lora.describe import AdapterLimits, adapter_version
+from quire.core.errors import CheckpointError
+from quire.lora.describe import AdapterLimits, adapter_version, describe_adapter
 from quire.lora.registry import AdapterRegistry
 from quire.models.loading.header import read_model_facts
 from quire.spec.lora import TARGETS
@@ -63,6 +64,21 @@ def test_four_ranks_and_none_in_one_batch(adapted: Adapted, compute: str) -> Non
     found = runner.run(prompts, COUNT, [*refs, None])
     for folder, prompt, answer in zip([*adapted.folders, None], prompts, found, strict=True):
         assert_as_peft(adapted.tiny.path, folder, prompt, answer)
+
+
+def test_latent_attention(tmp_path: Path) -> None:
+    """All of its matrices but that which is moved from keys to queries."""
+    pytest.importorskip("peft")
+    tiny = make_tiny("deepseek_v2", tmp_path / "model")
+    targets = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj"]
+    folder = save_adapter(tiny.path, tmp_path / "adapter", seed=1, rank=8, target_modules=targets)
+    runner = Runner(tiny.path, enable_lora=True, max_loras=2, max_lora_rank=16)
+    prompt = prompt_of(11, seed=1)
+    [found] = runner.run([prompt], COUNT, [ref("adapter", folder)])
+    assert_as_peft(tiny.path, folder, prompt, found)
+    refused = save_adapter(tiny.path, tmp_path / "refused", seed=1, rank=8, target_modules=["kv_b_proj"])
+    with pytest.raises(CheckpointError, match="kv_b_proj"):
+        describe_adapter(refused, read_model_facts(tiny.path).spec, AdapterLimits(16, frozenset({"layers"})))
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
