@@ -210,11 +210,16 @@ def test_ranks_end_with_the_engine(tiny: Tiny) -> None:
         os.close(gone)
 
 
-def test_both_kinds_of_settings_are_refused(tiny: Tiny) -> None:
+def test_settings_that_do_not_go_with_ranks_are_refused(tiny: Tiny) -> None:
     facts = read_model_facts(str(tiny.path))
     for settings, told in (
         ({"distributed_executor_backend": "process"}, "but the model runs on one device"),
         ({"tensor_parallel_size": 2, "compile": True, "cpu_compute": "exact"}, "--compile is for models on one device"),
+        ({"tensor_parallel_size": 2, "enable_lora": True}, "--enable-lora is for models on one device so far"),
+        (
+            {"tensor_parallel_size": 2, "speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
+            "--speculative-config is for models on one device so far",
+        ),
         ({"tensor_parallel_size": 2, "batch_invariant": True}, "--batch-invariant cannot be kept here"),
     ):
         with pytest.raises(ConfigError, match=told):
