@@ -39,9 +39,10 @@ def decide_lora(
     if found is not None:
         raise ConfigError(f"--enable-lora cannot be kept here: {found}. Change that or leave --enable-lora out.")
     held = _held_dtype(model, dtype, cpu_core=cpu_core)
-    page = page_layout(model.spec, frozenset(lora.targets or (LAYERS,)))
+    targets = tuple(lora.targets or (LAYERS,))
+    page = page_layout(model.spec, frozenset(targets))
     pages = lora.max_loras * -(-lora.max_lora_rank // PAGE_RANK)
-    room = LoraRoom(lora.max_loras, lora.max_lora_rank, lora.on_host, pages, page, held)
+    room = LoraRoom(lora.max_loras, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
     size = decimal_size(room.num_bytes)
     most = f"{lora.max_loras} adapters of rank {lora.max_lora_rank}, or more of lower"
     told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {most}"

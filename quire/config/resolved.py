@@ -9,7 +9,7 @@ from typing import Literal
 
 from quire.config.dtypes import dtype_bytes
 from quire.config.speculation import Speculation
-from quire.spec.lora import PAGE_RANK, PageLayout
+from quire.spec.lora import PAGE_RANK
 from quire.spec.quantization import Online
 
 PreemptionMode = Literal["auto", "recompute", "swap"]
@@ -111,7 +111,9 @@ class LoraRoom:
     """Adapters kept in host memory."""
     num_pages: int
     """On the device; an adapter takes one for each 16 ranks."""
-    page: PageLayout
+    targets: tuple[str, ...]
+    """Kinds of matrices that a page has room for, which say what lies where in it (`spec/lora.py`)."""
+    page_elements: int
     dtype: str
 
     @property
@@ -122,7 +124,7 @@ class LoraRoom:
     @property
     def num_bytes(self) -> int:
         """Of all pages on the device."""
-        return self.num_pages * self.page.elements * dtype_bytes(self.dtype)
+        return self.num_pages * self.page_elements * dtype_bytes(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

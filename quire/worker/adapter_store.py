@@ -25,7 +25,7 @@ from quire.lora.describe import AdapterLimits, describe_adapter
 from quire.lora.fill import AdapterImage, fill_pages, views
 from quire.models.language_model import LanguageModel
 from quire.ops.lora_tensors import LoraMatrix
-from quire.spec.lora import AdaptedMatrix, head_name
+from quire.spec.lora import AdaptedMatrix, head_name, page_layout
 from quire.spec.model import ModelSpec
 
 _READERS = 2
@@ -54,9 +54,10 @@ class AdapterStore:
         self._spec = spec
         self._device = device
         self._dtype: torch.dtype = getattr(torch, room.dtype)
-        matrices, slots = room.page.matrices, room.num_pages
+        self._page = page_layout(spec, frozenset(room.targets))
+        matrices, slots = self._page.matrices, room.num_pages
         self.num_slots = slots
-        self._pages = torch.zeros((room.num_pages, room.page.elements), dtype=self._dtype, device=device)
+        self._pages = torch.zeros((room.num_pages, self._page.elements), dtype=self._dtype, device=device)
         self._pages_of_slot = torch.zeros((slots, room.pages_each), dtype=torch.int32, device=device)
         self._counts = torch.zeros((len(matrices), slots), dtype=torch.int32, device=device)
         self._is_dora = torch.zeros((len(matrices), slots), dtype=torch.int32, device=device)
@@ -78,7 +79,7 @@ class AdapterStore:
     def attach(self, model: LanguageModel) -> None:
         """Let the model's matrices know what adapters add to them."""
         self._model = model
-        found = {matrix.name: self._matrix(number, matrix) for number, matrix in enumerate(self._room.page.matrices)}
+        found = {matrix.name: self._matrix(number, matrix) for number, matrix in enumerate(self._page.matrices)}
         head = head_name(self._spec)
         words = self._spec.embedding.words.name
         for module in model.modules():
@@ -129,12 +130,12 @@ class AdapterStore:
     def _read(self, ref: AdapterRef) -> HostedImage:
         room = self._room
         try:
-            targets = frozenset(matrix.target for matrix in room.page.matrices)
-            described = describe_adapter(Path(ref.path), self._spec, AdapterLimits(room.max_rank, targets), room.page)
+            limits = AdapterLimits(room.max_rank, frozenset(room.targets))
+            described = describe_adapter(Path(ref.path), self._spec, limits, self._page)
             if described.version != ref.version:
                 raise CheckpointError(f"its files in {ref.path} have changed since it was loaded; load it again.")
             with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-                image = fill_pages(described, room.page, self._dtype, self._row_norms, pinned=self._stream is not None)
+                image = fill_pages(described, self._page, self._dtype, self._row_norms, pinned=self._stream is not None)
         except QuireError as error:
             raise CheckpointError(f"the adapter {ref.name!r} cannot be used: {error}") from None
         except OSError as error:

@@ -40,7 +40,8 @@ def test_pages_come_out_of_the_room_for_kv() -> None:
     room = resolved.lora
     assert room is not None
     assert (room.num_pages, room.pages_each, room.dtype) == (48, 3, "bfloat16")
-    assert room.page == page_layout(facts.spec, frozenset({"layers"}))
+    assert room.targets == ("layers",)
+    assert room.page_elements == page_layout(facts.spec, frozenset({"layers"})).elements
     assert resolved.kv.num_blocks < without.kv.num_blocks
     assert any(choice.name == "max_loras" for choice in resolved.choices)
 

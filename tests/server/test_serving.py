@@ -26,6 +26,7 @@ class FakeLLM:
     def __init__(self) -> None:
         self.opened: list[SamplingParams] = []
         self.metrics = Metrics("m")
+        self.adapters = None
         self.config = SimpleNamespace(server=ServerConfig())
 
     async def check(self, params: SamplingParams) -> None:

@@ -162,6 +162,7 @@ def attend_latent_split(
             weights,
             lengths,
             lengths,  # of no use there
+            None,
             num_parts,
             parts_before=0,
             tile_before=1,

@@ -139,8 +139,8 @@ def test_experts(tokens: int) -> None:
     expected = ExpertLora(*matrices, AdapterRows(slots, len(COUNTS), pairs, experts))
     grouped = ExpertLora(*matrices, group_adapters(slots, len(COUNTS), pairs, experts))
     torch.testing.assert_close(
-        experts_mlp(x, ids, weights, up, down, "silu", grouped),
-        reference_experts(x, ids, weights, up, down, "silu", expected),
+        experts_mlp(x, ids, weights, up, down, "silu", lora=grouped),
+        reference_experts(x, ids, weights, up, down, "silu", lora=expected),
         rtol=1e-4,
         atol=1e-4,
     )

@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     plain, storing = FakeServing(tmp_path_factory.mktemp("tiny")), StoringServing(store, max_model_len=1 << 20)
     for serving in (plain, storing):
         serving.template, serving.variables = TEMPLATE, set(VARIABLES)
-        serving.check_model = lambda name, caller: name or "tiny"  # type: ignore[attr-defined]
+        serving.check_model = lambda name, caller, **_: name or "tiny"  # type: ignore[attr-defined]
     item = {"id": new_id("msg_"), "type": "message", "role": "assistant", "content": [{"text": "Hello"}]}
     History(store, "default").keep([], {"id": new_id("resp_"), "output": [item]})
     asyncio.run(store.flush())

@@ -68,6 +68,7 @@ class FakeServing:
         """Types of the tokens of pairs, where pairs were classified last."""
         self.embedding_size = 3
         self.config = SimpleNamespace()
+        self.llm = SimpleNamespace(adapters=None)
         self.variables = {"enable_thinking", "documents"}
         self.says: tuple[str, ...] = ("wörld 🙂!",)
         self.reason: FinishReason = "stop"
@@ -89,10 +90,13 @@ class FakeServing:
     def now(self) -> int:
         return 1_800_000_000
 
-    def check_model(self, name: str | None, caller: Caller) -> str:
+    def check_model(self, name: str | None, caller: Caller, *, takes_adapters: bool = True) -> str:
         if name is not None and name not in self.names:
             raise UnknownModel(f"there is no model {name!r}")
         return name or self.names[0]
+
+    def adapter(self, name: str) -> None:
+        """There are none."""
 
     def new_ignored(self) -> Ignored:
         return Ignored(strict=self.strict)
@@ -136,7 +140,12 @@ class FakeServing:
         return PairFrame(Part((1,), (0,)), Part((2,), (0,)), Part((2,), (1,)), 0, 1)
 
     async def embed(
-        self, prompts: list[list[int]], caller: Caller, pooling: str | None = None, normalize: bool = True
+        self,
+        prompts: list[list[int]],
+        caller: Caller,
+        pooling: str | None = None,
+        normalize: bool = True,
+        model: str | None = None,
     ) -> list[list[float]]:
         return [row for [row] in await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize)]
 

@@ -62,7 +62,7 @@ class FakeServing:
         self.error: QuireError | None = None
         """Ends the answer after its first piece; before it where the answer is not streamed."""
 
-    def check_model(self, name: str | None, caller: Caller) -> str:
+    def check_model(self, name: str | None, caller: Caller, *, takes_adapters: bool = True) -> str:
         if name is not None and name not in self.names:
             raise UnknownModel(f"the model {name!r} is not served; there is {MODEL}")
         return name or MODEL
