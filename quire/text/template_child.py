@@ -185,6 +185,7 @@ def main() -> None:
     # Ctrl-C in a terminal reaches the whole group; the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a parent that is gone wants no answer, and no traceback in its log
     serve(sys.stdin.buffer, sys.stdout.buffer, cpu_seconds)
 
 

@@ -20,7 +20,8 @@ TWICE = {"a": 2.0}
 def test_an_engine_weighs_as_it_is_told() -> None:
     told: list[dict[str, float]] = []
     scheduler = SimpleNamespace(weigh_tenants=told.append, can_advance=True)
-    loop: Any = SimpleNamespace(scheduler=scheduler, has_work=False, is_preparing=False, warm_up=lambda: False)
+    loop: Any = SimpleNamespace(scheduler=scheduler, has_work=False, is_preparing=False)
+    loop.warm_up, loop.close = (lambda: False), (lambda: None)
     channel = QueueChannel(lambda message: None)
     runner = Runner(loop, STARTED, channel)
     runner._probe = SimpleNamespace(is_due=False)
