@@ -11,7 +11,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from quire.ops.triton.expert_gemm import _add, _multiply
-from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Tile
+from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile
 from quire.ops.triton.expert_gemv import _down, _up
 from quire.ops.triton.expert_tiles import _count, _place
 from quire.ops.triton.route_tokens import _route
@@ -47,23 +47,32 @@ def shared_memory(
 
 
 def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
-    common = {"block_rows": tile.block_rows, "block_out": tile.block_out, "block_in": tile.block_in, "overlapped": True}
-    common |= {"stages": tile.num_stages, "widen": False, "whole_blocks": True}
-    up = common | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
-    down = common | {"first_up": 0, "activation": "", "top_k": 1}
+    up = _settings(tile, tile.up) | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
+    down = _settings(tile, tile.down) | {"first_up": 0, "activation": "", "top_k": 1}
     plain, packed = {"scales_at": None, "bias_at": None, "weights_at": None}, {"weights_at": None}
     rest = up | {"whole_blocks": False}
     forms = {"up": up | plain, "down": down | plain, "rest": rest | plain, "weighed": up | PLAIN}
     found = {
-        f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, tile.num_warps, dtype)
+        f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, _warps(tile, name), dtype)
         for name, given in forms.items()
     }
     clamped = {"activation": "clamped_swiglu"}
     forms = {"up": up | packed | clamped, "down": down | packed, "rest": rest | packed | clamped}
     return found | {
-        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(_multiply, given, tile.num_warps, dtype, PACKED)
+        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(
+            _multiply, given, _warps(tile, name), dtype, PACKED
+        )
         for name, given in forms.items()
     }
+
+
+def _settings(tile: Tile, strip: Strip) -> dict[str, Any]:
+    blocks = {"block_rows": tile.block_rows, "block_out": strip.block_out, "block_in": strip.block_in}
+    return blocks | {"stages": strip.num_stages, "widen": False, "whole_blocks": True, "overlapped": True}
+
+
+def _warps(tile: Tile, form: str) -> int:
+    return (tile.down if form == "down" else tile.up).num_warps
 
 
 def main() -> None:
