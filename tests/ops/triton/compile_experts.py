@@ -79,13 +79,14 @@ def main() -> None:
     found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
     found |= of_tile(_IN_32_BITS, "fp32")
     pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
+    summed = MODEL | {"places": 8, "block_out": 4, "block_in": 256, "stages": 3}
     found["up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu", "weights_at": None})
     found["weighed up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu"})
-    found["down of a pair"] = shared_memory(_down, pair | PLAIN)
+    found["down of a pair"] = shared_memory(_down, summed | PLAIN)
     clamped = {"activation": "clamped_swiglu", "weights_at": None}
     found["up of a pair in MXFP4"] = shared_memory(_up, pair | clamped, types=PACKED)
-    found["down of a pair in MXFP4"] = shared_memory(_down, pair, types=PACKED)
-    found["unweighed down of a pair"] = shared_memory(_down, pair | PLAIN | {"weights_at": None})
+    found["down of a pair in MXFP4"] = shared_memory(_down, summed, types=PACKED)
+    found["unweighed down of a pair"] = shared_memory(_down, summed | PLAIN | {"weights_at": None})
     found["sum"] = shared_memory(_add, {"top_k": 8, "hidden": 2048, "block": 1024, "overlapped": True})
     found["count"] = shared_memory(_count, {"block": 256, "overlapped": True})
     for experts, top_k in ((8, 2), (60, 4), (256, 8)):
