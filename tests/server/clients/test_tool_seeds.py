@@ -37,6 +37,7 @@ CALLED_BEFORE = [
     {"role": "assistant", "content": "It is 21 degrees in Rome."},
 ]
 """A conversation in which the small model, too, begins calls of its own accord."""
+WRONG: list[Any] = ["", "nonsense", -7, 1.5e300, [], [{}], {}, {"type": ""}, {"type": "nonsense"}, [{"type": 5}]]
 GAP = re.compile(r"\b(be|of|or|and|than|from|to) ?([,;.]|$)|  ")
 """Where a sentence lacks a word."""
 
@@ -105,7 +106,7 @@ def test_a_refusal_is_a_sentence(live_server: LiveServer) -> None:
 def _broken(seed: int, fields: list[tuple[str, str]]) -> tuple[str, dict[str, Any]]:
     chosen = random.Random(seed)
     path, field = chosen.choice(fields)
-    wrong = chosen.choice(["", "nonsense", -7, 1.5e300, [], [{}], {}, {"type": ""}, {"type": "nonsense"}, [{"type": 5}]])
+    wrong = chosen.choice(WRONG)
     messages = [{"role": "user", "content": "Hello"}]
     right: dict[str, Any] = {
         "/v1/completions": {"prompt": "Hello", "max_tokens": 1},
