@@ -16,12 +16,15 @@ from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.blame import Blame
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
+from quire.engine.prefix_disk import PrefixDisk
 from quire.engine.preparing import Preparing
 from quire.executor.base import Executor, StepHandle
 from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
+_LAST_WRITES_SECONDS = 3.0
+"""What an engine that ends may take to write the rest of its prefixes to disk; who ends it waits a little longer."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,8 +47,14 @@ class _StartedStep:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarCache | None = None) -> None:
-        """`grammars` is the worker's too; without it there is no structured output."""
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        grammars: GrammarCache | None = None,
+        disk: PrefixDisk | None = None,
+    ) -> None:
+        """`grammars` is the worker's too; without it there is no structured output. `disk` keeps prefixes."""
         self._scheduler = scheduler
         self._executor = executor
         self._in_flight: deque[_StartedStep] = deque()
@@ -55,6 +64,7 @@ class EngineLoop:
         self._oom_backoff = OomBackoff(scheduler)
         self.adapters = AdapterLoads(scheduler.adapters, executor)
         self._preparing = Preparing(scheduler, self.holds, executor, grammars, self.adapters)
+        self.disk = disk
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
@@ -83,7 +93,8 @@ class EngineLoop:
         except BaseException:
             self.adapters.forget(request.id)
             raise
-        self._preparing.wait_for(request, needed)
+        reading = None if self.disk is None else self.disk.begin(sequences[0])
+        self._preparing.wait_for(request, needed if reading is None else [*needed, reading])
         self._blame.arrived(request.id)
         return sequences
 
@@ -99,6 +110,8 @@ class EngineLoop:
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
         self.adapters.advance()
+        if self.disk is not None:
+            self._copy_prefixes(self.disk)
         self._preparing.resume()
         plan = self._scheduler.schedule(time.monotonic())
         due, update = plan, StepUpdate([], [])
@@ -133,6 +146,16 @@ class EngineLoop:
             self._executor.reset()
             return False
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether prefixes are on their way to or from a disk."""
+        return self.disk is not None and self.disk.is_busy
+
+    def tend(self) -> None:
+        """What goes on beside steps, while there are none."""
+        if self.disk is not None:
+            self.disk.advance(self.figures.step)
+
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
         """Within, every step is read before the next is planned, and yields one token of a sequence.
@@ -148,7 +171,17 @@ class EngineLoop:
             self._scheduler.drafts_are_off = False
 
     def close(self) -> None:
+        if self.disk is not None:
+            self.disk.settle(self.figures.step, _LAST_WRITES_SECONDS)
+            self.disk.forget_device()
+            self.disk.close()
+            self.disk = None
         self._executor.close()
+
+    def _copy_prefixes(self, disk: PrefixDisk) -> None:
+        disk.advance(self.figures.step)
+        for seq, reading in disk.begin_late():
+            self._preparing.wait_for(seq.request, [reading])
 
     def _read(self, started: _StartedStep) -> StepUpdate:
         result = started.handle.result()
@@ -157,6 +190,8 @@ class EngineLoop:
         self._oom_backoff.stepped()
         plan = started.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
+        if self.disk is not None:
+            self.disk.computed(plan.num_tokens, result.elapsed)
         return update
 
     def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:

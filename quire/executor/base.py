@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -47,6 +48,10 @@ class Executor(ABC):
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
         """Begin to copy it to these pages, beside steps that use others. Nobody uses them until the future is done."""
         raise NotImplementedError("this executor has no adapters")  # abstract
+
+    def block_bytes(self) -> BlockBytes | None:
+        """The bytes of KV blocks, to be copied beside steps; None where there are none, or ranks hold parts of them."""
+        return None
 
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""

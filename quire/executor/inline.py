@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -57,6 +58,9 @@ class InlineExecutor(Executor):
 
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
         return self._adapters.place(hosted, slot, pages)
+
+    def block_bytes(self) -> BlockBytes | None:
+        return None if self._worker is None else self._worker.block_bytes
 
     def hosted_adapters(self) -> int:
         return 0 if self._worker is None or self._worker.adapters is None else self._worker.adapters.num_hosted

@@ -1,4 +1,4 @@
-"""DiskTier: which prefixes lie on disk, in which slots, and which of them a prompt still lacks. Plain integers, no bytes.
+"""DiskTier: which prefixes lie on disk, in which slots, and which of them a prompt lacks. Plain integers, no bytes.
 
 Full blocks are copied here soon after they were computed, beside the steps, and not only when the device evicts them:
 an eviction then costs nothing, and what is here survives the process. A slot is a block of this tier. The bytes are

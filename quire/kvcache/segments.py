@@ -1,10 +1,11 @@
 """Segments: the bytes of KV blocks on disk, in large files of one folder that one engine holds a lock on.
 
-A file begins with a page that says what wrote it: the format's version and the identity of the KV (model, dtype, layout,
-block size). A table follows, an entry for each slot: the block's name, its group and a digest of its bytes; then come the
-slots. A slot's entry is cleared before its bytes are written and filled in after them, so a process may be killed
-anywhere in between. Whatever does not agree is not used: a file of something else is left alone and its slots with it, a
-block that fails its digest is as if it had never been there. Only this user may read them: they hold what users said.
+A file begins with a page that says what wrote it: the format's version and the identity of the KV (model, dtype,
+layout, block size). A table follows, with an entry for each slot: the block's name, its group and a digest of its
+bytes; then come the slots. A slot's entry is cleared before its bytes are written and filled in after them: a process
+may be killed anywhere in between. Whatever does not agree is not used: a file of something else is left alone, and its
+slots with it; a block that fails its digest is as if it had never been there. Only this user may read the files: they
+hold what users said.
 """
 
 import fcntl
@@ -43,9 +44,10 @@ class Damaged(Exception):
 class Segments:
     """Slots from 1 on, as the tier counts them. Different slots may be read and written by different threads."""
 
-    def __init__(self, folder: Path, identity: bytes, block_bytes: int, num_slots: int) -> None:
-        """`folder` is locked by whoever makes this; `identity` says whose KV it is."""
+    def __init__(self, folder: Path, identity: bytes, block_bytes: int, num_slots: int, lock: int) -> None:
+        """`folder` and its open `lock` are from `lock_folder`; `identity` says whose KV it is."""
         self._folder = folder
+        self._folder_lock = lock
         self._block_bytes = block_bytes
         self._slot_bytes = _whole_pages(block_bytes)
         self._slots_each = slots_each(block_bytes)
@@ -112,6 +114,9 @@ class Segments:
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files.clear()
+        if self._folder_lock >= 0:
+            os.close(self._folder_lock)
+            self._folder_lock = -1
 
     @property
     def bytes_on_disk(self) -> int:

@@ -48,6 +48,8 @@ _IDLE_MS = 1000
 _HEARING_SECONDS = 0.004
 """What taking in messages may take between two steps of running streams: a prompt of 16,000 tokens takes one or two
 milliseconds."""
+_COPYING_MS = 5
+"""An idle engine looks this often at what it writes to disk."""
 _HELD_MS = 50
 """Deadlines of requests that are all held are looked at this often."""
 
@@ -97,6 +99,8 @@ class Runner:
                 self._tell_of_profile()
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
+            else:
+                self._loop.tend()
             self._report(update, ended)
         self._loop.close()  # workers in processes of their own end before this one does
 
@@ -120,7 +124,9 @@ class Runner:
             return 0  # the loop itself waits, for a moment at a time
         if self._loop.has_work:
             return _HELD_MS
-        return _IDLE_MS if self._is_warm else 0
+        if not self._is_warm:
+            return 0
+        return _COPYING_MS if self._loop.is_copying else _IDLE_MS
 
     def _submit(self, message: Submit) -> None:
         request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)

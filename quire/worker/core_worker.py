@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
+from quire.core.block_bytes import BlockBytes
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -65,6 +66,11 @@ class CoreWorker:
         self._build = whole
         self._whole: Worker | None = None
         self._importing: Future[None] | None = None
+
+    @property
+    def block_bytes(self) -> BlockBytes:
+        """The same memory whichever worker runs."""
+        return self._memory
 
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""

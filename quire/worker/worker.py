@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
+from quire.core.block_bytes import BlockBytes
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -166,6 +167,11 @@ class Worker:
             )
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
+
+    @property
+    def block_bytes(self) -> BlockBytes:
+        """Of its KV blocks."""
+        return self._storage
 
     @property
     def weight_bytes(self) -> int:
