@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from quire.core.errors import OutOfDeviceMemory
 from quire.core.plan import StepPlan
@@ -18,7 +19,7 @@ from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
 from quire.engine.prefix_disk import PrefixDisk
 from quire.engine.preparing import Preparing
-from quire.executor.base import Executor, StepHandle
+from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
@@ -65,6 +66,11 @@ class EngineLoop:
         self.adapters = AdapterLoads(scheduler.adapters, executor)
         self._preparing = Preparing(scheduler, self.holds, executor, grammars, self.adapters)
         self.disk = disk
+        self.sleep_level: SleepLevel | Literal[0] = 0
+        """0 while it is awake."""
+        self.num_wakes = 0
+        self.wake_seconds = 0.0
+        """That the last waking took."""
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
@@ -87,6 +93,9 @@ class EngineLoop:
         return self._preparing.is_busy
 
     def add(self, request: Request) -> list[Sequence]:
+        """Accept a request; one that comes while the engine sleeps wakes it."""
+        if self.sleep_level:
+            self.wake_up()
         try:
             needed = self._preparing.begin(request)
             sequences = self._scheduler.add(request)
@@ -139,12 +148,44 @@ class EngineLoop:
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
+        if self.sleep_level:
+            return False
         try:
             return self._executor.warm_up()
         except Exception:  # a request that needs it will fail by itself, and its client will be told
             _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
+
+    def sleep(self, level: SleepLevel) -> None:
+        """Give memory back until `wake_up`, or until a request comes. There must be none now.
+
+        Prefixes that are not on a disk are forgotten.
+        """
+        if self.has_work:
+            raise RuntimeError("requests are live; they end before the engine sleeps")
+        if level <= self.sleep_level:
+            return
+        _log.info("the engine goes to sleep, level %d", level)
+        if self.disk is not None:
+            self.disk.settle(self.figures.step, _LAST_WRITES_SECONDS)
+            self.disk.forget_device()
+        self._scheduler.kv.forget_all()
+        if self._scheduler.adapters is not None:
+            self._scheduler.adapters.forget_all()
+        self._executor.sleep(level)
+        self.sleep_level = level
+
+    def wake_up(self) -> None:
+        """Be as after the start."""
+        if not self.sleep_level:
+            return
+        begun = time.monotonic()
+        self._executor.wake_up()
+        self.wake_seconds = time.monotonic() - begun
+        self.num_wakes += 1
+        _log.info("the engine woke up from level %d in %.2f s", self.sleep_level, self.wake_seconds)
+        self.sleep_level = 0
 
     @property
     def is_copying(self) -> bool:

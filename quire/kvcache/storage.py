@@ -10,6 +10,7 @@ from quire.config.resolved import KVLayout
 from quire.core.plan import Move
 from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
+from quire.ops.host_pages import give_back
 from quire.ops.upload import upload
 
 _STAGED_BLOCKS = 32
@@ -59,6 +60,21 @@ class KVStorage:
         for batch in _independent(copies):
             moved = self._blocks.index_select(0, self._ids([move.source for move in batch]))
             self._blocks.index_copy_(0, self._ids([move.target for move in batch]), moved)
+
+    def give_back(self) -> None:
+        """Take no memory, on the device or the host, until `take_back`; what the blocks held is lost."""
+        if self._host is not None:
+            self._host.give_back()
+        if self._device.is_cuda:
+            self._device.untyped_storage().resize_(0)
+        else:
+            give_back(self._device.data_ptr(), self._device.nbytes)
+
+    def take_back(self) -> None:
+        """Empty blocks again."""
+        if self._device.is_cuda:
+            self._device.untyped_storage().resize_(self._device.nbytes)
+            self._device.view(torch.uint8).zero_()
 
     # -- as BlockBytes has them ---------------------------------------------------------------------------------
 

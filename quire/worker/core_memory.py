@@ -14,6 +14,7 @@ from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, Move, TableDelta
 from quire.kvcache.storage_shape import StorageShape
 from quire.ops.cpu.recording import paged_cache
+from quire.ops.host_pages import give_back
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.row_shape import RowShape
 
@@ -69,6 +70,10 @@ class CoreMemory:
         """Whole blocks, one after the other."""
         for move in copies:
             self._planes[:, move.target] = self._planes[:, move.source]
+
+    def give_back(self) -> None:
+        """Take no memory for blocks until they are used again; what they held is lost."""
+        give_back(self.kv.ctypes.data, self.kv.nbytes)
 
     @property
     def block_bytes(self) -> int:

@@ -96,6 +96,20 @@ class CoreWorker:
             self._run(StepPlan(step=0, released=[0]))
         return False
 
+    def sleep(self) -> None:
+        """Give blocks back, and the pages of weights, which lie in a file: they come when they are used again."""
+        if self._whole is not None:
+            self._whole.sleep()
+        self._memory.give_back()
+        self._model.give_back_pages()
+
+    def wake_up(self) -> None:
+        """Have the weights mapped before a request waits for them."""
+        if self._whole is not None:
+            self._whole.wake_up()
+        self._is_warm = False
+        self.warm_up()
+
     def reset(self) -> None:
         """Forget every row."""
         self._sampler.reset()
