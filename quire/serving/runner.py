@@ -201,11 +201,15 @@ class Runner:
             self._send(Slept(self._loop.sleep_level, f"{live} requests are live"))
             return
         self._loop.sleep(2 if message.level == 2 else 1)
-        self._send(Slept(self._loop.sleep_level))
+        self._tell_of_sleep()
 
     def _wake_up(self, message: WakeUp) -> None:
         self._loop.wake_up()
         self._note_waking()
+        self._tell_of_sleep()
+
+    def _tell_of_sleep(self) -> None:
+        self._send(Report(self._probe.stats()))  # whoever asks about sleep next is to hear of it
         self._send(Slept(self._loop.sleep_level))
 
     def _note_waking(self) -> None:
@@ -220,6 +224,7 @@ class Runner:
             return
         if time.monotonic() - self._busy_at >= naps.after:
             self._loop.sleep(naps.level)
+            self._send(Report(self._probe.stats()))
 
     def _close(self, message: Close) -> None:
         self._closing = True
@@ -286,6 +291,5 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         pid=os.getpid(),
         seconds=list(clock.parts),
     )
-    return Runner(
-        started.loop, told, channel, Naps(asked.server.sleep_after, 2 if asked.server.sleep_level == 2 else 1)
-    )
+    naps = Naps(asked.server.sleep_after, 2 if asked.server.sleep_level == 2 else 1)
+    return Runner(started.loop, told, channel, naps)

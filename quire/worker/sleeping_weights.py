@@ -5,6 +5,7 @@ do not: captured graphs hold addresses, and are captured anew.
 """
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,8 @@ class SleepingWeights:
             cuda_unlock(self._host.data_ptr())
 
     def _parts(self) -> list[Tensor]:
-        return list(self._host.split(self._sizes)) if self._sizes else []
+        ends = list(accumulate(self._sizes))
+        return [self._host[end - size : end] for size, end in zip(self._sizes, ends, strict=True)]
 
 
 def _storages_on_gpu(modules: Iterable[nn.Module]) -> list[torch.UntypedStorage]:
@@ -53,4 +55,4 @@ def _storages_on_gpu(modules: Iterable[nn.Module]) -> list[torch.UntypedStorage]
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
