@@ -145,7 +145,7 @@ class CompletionAnswer:
         """Choices of the first prompt come first."""
         sequences = [(place, output, sequence) for place, output in enumerate(outputs) for sequence in output.outputs]
         choices = [self._choice(index, *each) for index, each in enumerate(sequences)]
-        used = self.usage(outputs)
+        used = usage(outputs, answered=not self._options.prompt_only, details=False)
         return envelope(self._head, self._options, "text_completion", choices) | {"usage": used}
 
     def chunk(self, *choices: Body) -> Body:
@@ -255,18 +255,21 @@ def schema_errors(outputs: Sequence[RequestOutput], n: int) -> Body:
     return {"schema_errors": found} if found else {}
 
 
-def usage(outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None) -> Body:
-    """Tokens of all prompts and answers; `answered` false leaves out what was generated."""
+def usage(
+    outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None, details: bool = True
+) -> Body:
+    """Tokens of all prompts and answers; `answered` false leaves out what was generated, `details` false what of them
+    was cached or thought."""
     read = sum(len(output.prompt_token_ids) for output in outputs)
     sequences = [sequence.token_ids for output in outputs for sequence in output.outputs]
     written = sum(map(len, sequences)) if answered else 0
     thinking = 0 if reading is None else sum(map(reading.thinking_tokens, sequences))
     cached = sum(output.metrics.cached_tokens for output in outputs)
-    return tokens_used(read, written, cached, thinking)
+    return tokens_used(read, written, cached if details else None, thinking)
 
 
 def tokens_used(read: int, written: int, cached: int | None, thinking: int = 0) -> Body:
-    """A `usage` object; `cached` is None while it is not known."""
+    """A `usage` object; `cached` is None while it is not known, or where details are not wanted."""
     counts: Body = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if cached is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": cached}

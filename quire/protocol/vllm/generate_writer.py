@@ -44,7 +44,7 @@ class GenerateWriter(Writer):
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
         last: list[Event] = []
         if self._options.include_usage:
-            used = usage(outputs)
+            used = usage(outputs, details=False)
             last = [Event({"request_id": self._identity, "choices": [], "usage": used})]
         return [*last, Event(DONE)]
 
@@ -59,7 +59,7 @@ class GenerateWriter(Writer):
             "model": self._head.model,
             "created": self._head.created,
             "choices": [self._choice(index, sequence) for index, sequence in enumerate(output.outputs)],
-            "usage": usage(outputs),
+            "usage": usage(outputs, details=False),
             "prompt_logprobs": None if found is None else prompt_logprobs(found),
         }
 
