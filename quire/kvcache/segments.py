@@ -29,8 +29,8 @@ _SEGMENT_BYTES = 64 << 20
 _DIGEST_BYTES = 16
 _PREAMBLE = struct.Struct(f"<8sI{NAME_BYTES}sQQ")
 """Magic, version, identity, bytes of a block and slots of a file."""
-_ENTRY = struct.Struct(f"<{NAME_BYTES}sIQ{_DIGEST_BYTES}s")
-"""Name, group, number of the write, digest of the bytes."""
+_ENTRY = struct.Struct(f"<{NAME_BYTES}sI?Q{_DIGEST_BYTES}s")
+"""Name, group, whether it is retained, number of the write, digest of the bytes."""
 _ENTRY_BYTES = _ENTRY.size + _DIGEST_BYTES
 _SUFFIX = ".kv"
 _LOCK = "lock"
@@ -87,7 +87,7 @@ class Segments:
         self._writes = max((stored.sequence for stored in found), default=0)
         return found, unusable, problems
 
-    def write(self, slot: int, group: int, name: bytes, data: memoryview) -> None:
+    def write(self, slot: int, group: int, name: bytes, data: memoryview, *, is_retained: bool = False) -> None:
         """Raises OSError where the disk does not take it; then nothing is in the slot."""
         with self._lock:
             self._writes += 1
@@ -96,7 +96,7 @@ class Segments:
         entry_at, data_at = self._places(slot)
         _write(descriptor, bytes(_ENTRY_BYTES), entry_at)
         _write(descriptor, data, data_at)
-        entry = _ENTRY.pack(name, group, sequence, _digest(name, data))
+        entry = _ENTRY.pack(name, group, is_retained, sequence, _digest(name, data))
         _write(descriptor, entry + _digest(entry), entry_at)
 
     def read(self, slot: int, name: bytes, into: memoryview) -> None:
@@ -107,7 +107,7 @@ class Segments:
         entry = _entry(os.pread(descriptor, _ENTRY_BYTES, entry_at))
         if entry is None or entry[0] != name:
             raise Damaged("the slot holds another block than the one it was asked for")
-        if os.preadv(descriptor, [into], data_at) != len(into) or _digest(name, into) != entry[3]:
+        if os.preadv(descriptor, [into], data_at) != len(into) or _digest(name, into) != entry[4]:
             raise Damaged("the block's bytes are not those that were written")
 
     def close(self) -> None:
@@ -170,8 +170,8 @@ class Segments:
         for place, slot in enumerate(self._slots_of(number)):
             entry = _entry(table[place * _ENTRY_BYTES : (place + 1) * _ENTRY_BYTES])
             if entry is not None:
-                name, group, sequence, _ = entry
-                yield StoredBlock(slot, group, name, sequence)
+                name, group, is_retained, sequence, _ = entry
+                yield StoredBlock(slot, group, name, sequence, is_retained)
 
 
 def slots_each(block_bytes: int) -> int:
@@ -215,7 +215,7 @@ def _number(path: Path) -> int | None:
     return int(stem) if path.name.endswith(_SUFFIX) and len(stem) == 8 and stem.isdecimal() else None
 
 
-def _entry(data: bytes) -> tuple[bytes, int, int, bytes] | None:
+def _entry(data: bytes) -> tuple[bytes, int, bool, int, bytes] | None:
     """A slot's entry; None where it is empty or was not written to its end."""
     entry = data[: _ENTRY.size]
     if len(data) < _ENTRY_BYTES or not any(entry) or _digest(entry) != data[_ENTRY.size :]:

@@ -50,10 +50,10 @@ def test_another_process_finds_what_was_written(tmp_path: Path) -> None:
     }
     assert (unusable, problems) == ([], [])
     assert read(segments, 7) == bytes(block(7))
-    segments.write(3, 1, name(4), block(4))
+    segments.write(3, 1, name(4), block(4), is_retained=True)
     segments.close()
     segments = opened(tmp_path)
-    assert StoredBlock(3, 1, name(4), 4) in segments.scan()[0]
+    assert StoredBlock(3, 1, name(4), 4, True) in segments.scan()[0]
     with pytest.raises(Damaged, match="another block"):
         read(segments, 3)
 
