@@ -8,18 +8,17 @@ slots with it; a block that fails its digest is as if it had never been there. O
 hold what users said.
 """
 
-import fcntl
 import os
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
 from quire.kvcache.chain import NAME_BYTES
 from quire.kvcache.disk import StoredBlock
+from quire.kvcache.disk_folders import LOCK
 
 VERSION = 1
 """Of the format; to be raised whenever files of before cannot be read any more."""
@@ -32,9 +31,8 @@ _PREAMBLE = struct.Struct(f"<8sI{NAME_BYTES}sQQ")
 _ENTRY = struct.Struct(f"<{NAME_BYTES}sI?Q{_DIGEST_BYTES}s")
 """Name, group, whether it is retained, number of the write, digest of the bytes."""
 _ENTRY_BYTES = _ENTRY.size + _DIGEST_BYTES
-_SUFFIX = ".kv"
-_LOCK = "lock"
-_MOST_ENGINES = 1024
+SUFFIX = ".kv"
+"""Of a segment's file."""
 
 
 class Damaged(Exception):
@@ -45,7 +43,7 @@ class Segments:
     """Slots from 1 on, as the tier counts them. Different slots may be read and written by different threads."""
 
     def __init__(self, folder: Path, identity: bytes, block_bytes: int, num_slots: int, lock: int) -> None:
-        """`folder` and its open `lock` are from `lock_folder`; `identity` says whose KV it is."""
+        """`folder` and its open `lock` are from `own_folder`; `identity` says whose KV it is."""
         self._folder = folder
         self._folder_lock = lock
         self._block_bytes = block_bytes
@@ -68,7 +66,7 @@ class Segments:
         for path in sorted(self._folder.iterdir()):
             number = _number(path)
             if number is None:
-                if path.name != _LOCK:
+                if path.name != LOCK:
                     problems.append(f"{path}: no file of KV")
                 continue
             try:
@@ -118,11 +116,6 @@ class Segments:
             os.close(self._folder_lock)
             self._folder_lock = -1
 
-    @property
-    def bytes_on_disk(self) -> int:
-        """That the files take, holes left out."""
-        return sum(os.fstat(descriptor).st_blocks * 512 for descriptor in list(self._files.values()))
-
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _place(self, slot: int) -> tuple[int, int]:
@@ -143,7 +136,7 @@ class Segments:
         if descriptor is None:
             if not create:
                 raise Damaged("the block's file is gone")
-            path = self._folder / f"{number:08d}{_SUFFIX}"
+            path = self._folder / f"{number:08d}{SUFFIX}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             _write(descriptor, self._preamble, 0)
             self._files[number] = descriptor
@@ -186,22 +179,6 @@ def slots_in(room: int, block_bytes: int) -> int:
     return files * each + max(0, rest - _data_start(each)) // padded
 
 
-def lock_folder(folder: Path) -> tuple[Path, int]:
-    """A folder below `folder` for this process alone, the first that no other holds, and its lock.
-
-    The lock goes with the process, however that ends.
-    """
-    for number in range(_MOST_ENGINES):
-        own = folder / str(number)
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return own, descriptor
-        os.close(descriptor)
-    raise OSError(f"{_MOST_ENGINES} engines use {folder} already")
-
-
 def _data_start(slots: int) -> int:
     return _PAGE + _whole_pages(slots * _ENTRY_BYTES)
 
@@ -211,8 +188,8 @@ def _whole_pages(size: int) -> int:
 
 
 def _number(path: Path) -> int | None:
-    stem = path.name.removesuffix(_SUFFIX)
-    return int(stem) if path.name.endswith(_SUFFIX) and len(stem) == 8 and stem.isdecimal() else None
+    stem = path.name.removesuffix(SUFFIX)
+    return int(stem) if path.name.endswith(SUFFIX) and len(stem) == 8 and stem.isdecimal() else None
 
 
 def _entry(data: bytes) -> tuple[bytes, int, bool, int, bytes] | None:
