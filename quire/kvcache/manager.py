@@ -147,8 +147,8 @@ class KVManager:
                 self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
                 table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
             if table.num_retained:
-                for block in here:
-                    device.retain(block)
+                for found in here:
+                    device.retain(found)
         for entry in hit.extension:
             device.acquire(entry.block)
         table.num_registered = hit.num_blocks
