@@ -22,6 +22,7 @@ class Copy:
     slot: int
     group: int
     name: bytes
+    is_retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class DiskCopies:
             blocks.read([copy.block for copy in part], data)
             for copy, bytes_of_block in zip(part, _cut(data, len(part)), strict=True):
                 try:
-                    self.segments.write(copy.slot, copy.group, copy.name, bytes_of_block)
+                    self.segments.write(copy.slot, copy.group, copy.name, bytes_of_block, is_retained=copy.is_retained)
                 except (OSError, Damaged) as error:
                     self._warn("a KV block could not be written to disk: %s", error)
                     worked.append(False)

@@ -15,8 +15,9 @@ from quire.engine.prefix_disk import PrefixDisk
 from quire.executor.base import Executor
 from quire.kvcache.chain import NAME_BYTES
 from quire.kvcache.disk import DiskTier
+from quire.kvcache.disk_folders import own_folder, remove_unused
 from quire.kvcache.manager import KVManager
-from quire.kvcache.segments import VERSION, Segments, lock_folder, slots_in
+from quire.kvcache.segments import SUFFIX, VERSION, Segments, slots_in
 from quire.models.loading.identity import checkpoint_identity
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,10 @@ def open_disk(path: Path, resolved: Resolved, kv: KVManager, executor: Executor)
     size = blocks.block_bytes
     identity = kv_identity(path, resolved)
     try:
-        folder, lock = lock_folder(Path(room.path).expanduser() / identity.hex()[:32])
+        root = Path(room.path).expanduser()
+        folder, lock = own_folder(root, identity)
+        for removed in remove_unused(root, folder, room.num_bytes, SUFFIX):
+            _log.info("%s, which no engine uses, is removed: there would be too much below %s", removed, root)
         num_slots = slots_in(room.num_bytes, size)
         segments = Segments(folder, identity, size, num_slots, lock)
         found, unusable, problems = segments.scan()

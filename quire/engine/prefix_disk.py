@@ -203,18 +203,23 @@ class PrefixDisk:
         if not entries:
             return
         self._kv.hold([entry.block for entry in entries])
-        copies = [_copy(entry, slot) for entry, slot in zip(entries, slots, strict=True)]
+        device = self._kv.device.pool
+        copies = [
+            _copy(entry, slot, is_retained=device.is_retained(entry.block))
+            for entry, slot in zip(entries, slots, strict=True)
+        ]
         self._write = _Write(entries, slots, self._copies.save(copies))
 
     def _end_write(self, write: _Write) -> None:
         self._write = None
         failed = write.copied.exception() is not None
         worked = [False] * len(write.slots) if failed else write.copied.result().worked
+        device = self._kv.device.pool
         for slot, entry, is_there in zip(write.slots, write.entries, worked, strict=True):
-            self.tier.end_write(slot, entry, worked=is_there)
+            self.tier.end_write(slot, entry, worked=is_there, is_retained=device.is_retained(entry.block))
         self._kv.let_go([entry.block for entry in reversed(write.entries)])
 
 
-def _copy(entry: CachedBlock, slot: int) -> Copy:
+def _copy(entry: CachedBlock, slot: int, *, is_retained: bool = False) -> Copy:
     assert entry.name is not None, "only full blocks are copied"
-    return Copy(entry.block, slot, entry.group, entry.name)
+    return Copy(entry.block, slot, entry.group, entry.name, is_retained)

@@ -167,7 +167,7 @@ class ProcessExecutor(Executor):
             self._first.sleep(1)
             return
         self.close()
-        del self._rank, self._first
+        del self._rank  # and with it the worker
         give_back_freed()
 
     def wake_up(self) -> None:

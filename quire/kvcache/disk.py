@@ -23,6 +23,7 @@ class StoredBlock:
     name: bytes
     sequence: int
     """Counts writes: higher is younger."""
+    is_retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class DiskTier(Tier):
         kept: list[int] = []
         for stored in sorted(found, key=lambda stored: stored.sequence, reverse=True):
             if self.index.find(stored.group, stored.name) is None:  # of two with one name the younger
-                self._name(stored.slot, stored.group, stored.name)
+                self._name(stored.slot, stored.group, stored.name, is_retained=stored.is_retained)
                 kept.append(stored.slot)
         taken = {*kept, *unusable}
         # low slots are taken first, so that files fill up one after the other
@@ -87,12 +88,12 @@ class DiskTier(Tier):
         """A slot to be written; None where all are in use."""
         return self.pool.allocate()[0] if self.pool.num_free else None
 
-    def end_write(self, slot: int, entry: CachedBlock, *, worked: bool) -> None:
+    def end_write(self, slot: int, entry: CachedBlock, *, worked: bool, is_retained: bool = False) -> None:
         """The block is in its slot, or could not be written."""
         if worked:
             assert entry.name is not None
             self.stats.writes += 1
-            self._name(slot, entry.group, entry.name)
+            self._name(slot, entry.group, entry.name, is_retained=is_retained)
         self.pool.release([slot])
 
     def begin_read(self, lacking: Sequence[Lacking]) -> None:
@@ -146,9 +147,11 @@ class DiskTier(Tier):
                 return count
         return 0
 
-    def _name(self, slot: int, group: int, name: bytes) -> None:
+    def _name(self, slot: int, group: int, name: bytes, *, is_retained: bool) -> None:
         # only whole blocks come back, by name: what they hold is known from the prompt that asks
         self.add(CachedBlock(slot, group, b"", name, (), 0, offered=False))
+        if is_retained:
+            self.pool.retain(slot)
 
     def _made_room(self, entry: CachedBlock) -> None:
         self.stats.evictions += 1

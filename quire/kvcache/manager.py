@@ -146,6 +146,9 @@ class KVManager:
             if len(here) < len(blocks):
                 self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
                 table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
+            if table.num_retained:
+                for found in here:
+                    device.retain(found)
         for entry in hit.extension:
             device.acquire(entry.block)
         table.num_registered = hit.num_blocks
@@ -426,3 +429,5 @@ class KVManager:
         offered = not table.extra(position, self.block_size)
         entry = CachedBlock(block, group, table.parent_of(position), name, tuple(tokens), self._step, offered)
         self.device.add(entry)
+        if (position + 1) * self.block_size <= table.num_retained:
+            self.device.pool.retain(block)

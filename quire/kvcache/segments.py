@@ -8,18 +8,17 @@ slots with it; a block that fails its digest is as if it had never been there. O
 hold what users said.
 """
 
-import fcntl
 import os
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
 from quire.kvcache.chain import NAME_BYTES
 from quire.kvcache.disk import StoredBlock
+from quire.kvcache.disk_folders import LOCK
 
 VERSION = 1
 """Of the format; to be raised whenever files of before cannot be read any more."""
@@ -29,12 +28,11 @@ _SEGMENT_BYTES = 64 << 20
 _DIGEST_BYTES = 16
 _PREAMBLE = struct.Struct(f"<8sI{NAME_BYTES}sQQ")
 """Magic, version, identity, bytes of a block and slots of a file."""
-_ENTRY = struct.Struct(f"<{NAME_BYTES}sIQ{_DIGEST_BYTES}s")
-"""Name, group, number of the write, digest of the bytes."""
+_ENTRY = struct.Struct(f"<{NAME_BYTES}sI?Q{_DIGEST_BYTES}s")
+"""Name, group, whether it is retained, number of the write, digest of the bytes."""
 _ENTRY_BYTES = _ENTRY.size + _DIGEST_BYTES
-_SUFFIX = ".kv"
-_LOCK = "lock"
-_MOST_ENGINES = 1024
+SUFFIX = ".kv"
+"""Of a segment's file."""
 
 
 class Damaged(Exception):
@@ -45,7 +43,7 @@ class Segments:
     """Slots from 1 on, as the tier counts them. Different slots may be read and written by different threads."""
 
     def __init__(self, folder: Path, identity: bytes, block_bytes: int, num_slots: int, lock: int) -> None:
-        """`folder` and its open `lock` are from `lock_folder`; `identity` says whose KV it is."""
+        """`folder` and its open `lock` are from `own_folder`; `identity` says whose KV it is."""
         self._folder = folder
         self._folder_lock = lock
         self._block_bytes = block_bytes
@@ -68,7 +66,7 @@ class Segments:
         for path in sorted(self._folder.iterdir()):
             number = _number(path)
             if number is None:
-                if path.name != _LOCK:
+                if path.name != LOCK:
                     problems.append(f"{path}: no file of KV")
                 continue
             try:
@@ -87,7 +85,7 @@ class Segments:
         self._writes = max((stored.sequence for stored in found), default=0)
         return found, unusable, problems
 
-    def write(self, slot: int, group: int, name: bytes, data: memoryview) -> None:
+    def write(self, slot: int, group: int, name: bytes, data: memoryview, *, is_retained: bool = False) -> None:
         """Raises OSError where the disk does not take it; then nothing is in the slot."""
         with self._lock:
             self._writes += 1
@@ -96,7 +94,7 @@ class Segments:
         entry_at, data_at = self._places(slot)
         _write(descriptor, bytes(_ENTRY_BYTES), entry_at)
         _write(descriptor, data, data_at)
-        entry = _ENTRY.pack(name, group, sequence, _digest(name, data))
+        entry = _ENTRY.pack(name, group, is_retained, sequence, _digest(name, data))
         _write(descriptor, entry + _digest(entry), entry_at)
 
     def read(self, slot: int, name: bytes, into: memoryview) -> None:
@@ -107,7 +105,7 @@ class Segments:
         entry = _entry(os.pread(descriptor, _ENTRY_BYTES, entry_at))
         if entry is None or entry[0] != name:
             raise Damaged("the slot holds another block than the one it was asked for")
-        if os.preadv(descriptor, [into], data_at) != len(into) or _digest(name, into) != entry[3]:
+        if os.preadv(descriptor, [into], data_at) != len(into) or _digest(name, into) != entry[4]:
             raise Damaged("the block's bytes are not those that were written")
 
     def close(self) -> None:
@@ -117,11 +115,6 @@ class Segments:
         if self._folder_lock >= 0:
             os.close(self._folder_lock)
             self._folder_lock = -1
-
-    @property
-    def bytes_on_disk(self) -> int:
-        """That the files take, holes left out."""
-        return sum(os.fstat(descriptor).st_blocks * 512 for descriptor in list(self._files.values()))
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -143,7 +136,7 @@ class Segments:
         if descriptor is None:
             if not create:
                 raise Damaged("the block's file is gone")
-            path = self._folder / f"{number:08d}{_SUFFIX}"
+            path = self._folder / f"{number:08d}{SUFFIX}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             _write(descriptor, self._preamble, 0)
             self._files[number] = descriptor
@@ -170,8 +163,8 @@ class Segments:
         for place, slot in enumerate(self._slots_of(number)):
             entry = _entry(table[place * _ENTRY_BYTES : (place + 1) * _ENTRY_BYTES])
             if entry is not None:
-                name, group, sequence, _ = entry
-                yield StoredBlock(slot, group, name, sequence)
+                name, group, is_retained, sequence, _ = entry
+                yield StoredBlock(slot, group, name, sequence, is_retained)
 
 
 def slots_each(block_bytes: int) -> int:
@@ -186,22 +179,6 @@ def slots_in(room: int, block_bytes: int) -> int:
     return files * each + max(0, rest - _data_start(each)) // padded
 
 
-def lock_folder(folder: Path) -> tuple[Path, int]:
-    """A folder below `folder` for this process alone, the first that no other holds, and its lock.
-
-    The lock goes with the process, however that ends.
-    """
-    for number in range(_MOST_ENGINES):
-        own = folder / str(number)
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return own, descriptor
-        os.close(descriptor)
-    raise OSError(f"{_MOST_ENGINES} engines use {folder} already")
-
-
 def _data_start(slots: int) -> int:
     return _PAGE + _whole_pages(slots * _ENTRY_BYTES)
 
@@ -211,11 +188,11 @@ def _whole_pages(size: int) -> int:
 
 
 def _number(path: Path) -> int | None:
-    stem = path.name.removesuffix(_SUFFIX)
-    return int(stem) if path.name.endswith(_SUFFIX) and len(stem) == 8 and stem.isdecimal() else None
+    stem = path.name.removesuffix(SUFFIX)
+    return int(stem) if path.name.endswith(SUFFIX) and len(stem) == 8 and stem.isdecimal() else None
 
 
-def _entry(data: bytes) -> tuple[bytes, int, int, bytes] | None:
+def _entry(data: bytes) -> tuple[bytes, int, bool, int, bytes] | None:
     """A slot's entry; None where it is empty or was not written to its end."""
     entry = data[: _ENTRY.size]
     if len(data) < _ENTRY_BYTES or not any(entry) or _digest(entry) != data[_ENTRY.size :]:

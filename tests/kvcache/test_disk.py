@@ -117,3 +117,11 @@ def test_what_an_earlier_process_left_is_there_in_its_order(unusable: tuple[int,
     assert write(tier, *range(10, 10 + len(blank))) == blank  # low ones first
     assert write(tier, 20) == [4]  # then the one written longest ago
     assert tier.has(entry(1))
+
+
+def test_what_was_retained_is_so_for_the_next_process() -> None:
+    tier = DiskTier(8, FULL, BLOCK)
+    tier.restore([StoredBlock(1, 0, name(1), 1, is_retained=True), StoredBlock(2, 0, name(2), 2)])
+    write(tier, *range(10, 20))
+    assert tier.has(entry(1))
+    assert not tier.has(entry(2))

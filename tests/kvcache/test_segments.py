@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from quire.kvcache.disk import StoredBlock
-from quire.kvcache.segments import Damaged, Segments, lock_folder, slots_each, slots_in
+from quire.kvcache.disk_folders import own_folder, remove_unused
+from quire.kvcache.segments import SUFFIX, Damaged, Segments, slots_each, slots_in
 
 SIZE = 3000
 ME, OTHER = b"m" * 32, b"o" * 32
+MINE = ME.hex()[:32]
 
 
 def opened(folder: Path, identity: bytes = ME, slots: int = 100, size: int = SIZE) -> Segments:
-    own, lock = lock_folder(folder)
+    own, lock = own_folder(folder, ME)
     return Segments(own, identity, size, slots, lock)
 
 
@@ -50,24 +52,24 @@ def test_another_process_finds_what_was_written(tmp_path: Path) -> None:
     }
     assert (unusable, problems) == ([], [])
     assert read(segments, 7) == bytes(block(7))
-    segments.write(3, 1, name(4), block(4))
+    segments.write(3, 1, name(4), block(4), is_retained=True)
     segments.close()
     segments = opened(tmp_path)
-    assert StoredBlock(3, 1, name(4), 4) in segments.scan()[0]
+    assert StoredBlock(3, 1, name(4), 4, True) in segments.scan()[0]
     with pytest.raises(Damaged, match="another block"):
         read(segments, 3)
 
 
 def test_files_are_this_users_alone(tmp_path: Path) -> None:
     filled(tmp_path / "kv", 1)
-    assert (tmp_path / "kv" / "0").stat().st_mode & 0o077 == 0
-    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "kv" / "0").iterdir())
+    assert (tmp_path / "kv" / MINE / "0").stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "kv" / MINE / "0").iterdir())
 
 
 @pytest.mark.parametrize("where", ["bytes", "entry", "end"])
 def test_damage_is_noticed(tmp_path: Path, where: str) -> None:
     filled(tmp_path, 1, 2)
-    [path] = (tmp_path / "0").glob("*.kv")
+    [path] = (tmp_path / MINE / "0").glob("*.kv")
     data = bytearray(path.read_bytes())
     if where == "entry":
         data[4096 + 3] ^= 1  # of slot 1
@@ -89,7 +91,7 @@ def test_damage_is_noticed(tmp_path: Path, where: str) -> None:
 @pytest.mark.parametrize("kind", ["foreign", "other model", "other size", "damaged", "writable", "link", "empty"])
 def test_files_of_something_else_are_left_alone(tmp_path: Path, kind: str) -> None:
     filled(tmp_path, 1)
-    [path] = (tmp_path / "0").glob("*.kv")
+    [path] = (tmp_path / MINE / "0").glob("*.kv")
     data = bytearray(path.read_bytes())
     if kind == "foreign":
         data[:8] = b"somebody"
@@ -131,11 +133,10 @@ def test_less_room_than_before(tmp_path: Path) -> None:
     assert each == 8
     for number in (1, each + 1, 2 * each + 1):
         segments.write(number, 0, name(number), block(number, size))
-    assert segments.bytes_on_disk >= 3 * size
     segments.close()
     segments = opened(tmp_path, slots=each, size=size)
     assert [stored.slot for stored in segments.scan()[0]] == [1]
-    assert len(list((tmp_path / "0").glob("*.kv"))) == 1
+    assert len(list((tmp_path / MINE / "0").glob("*.kv"))) == 1
 
 
 def test_files_take_no_more_than_they_may(tmp_path: Path) -> None:
@@ -144,4 +145,25 @@ def test_files_take_no_more_than_they_may(tmp_path: Path) -> None:
     assert slots > 400
     segments = opened(tmp_path, slots=slots)
     segments.write(slots, 0, name(1), block(1))
-    assert os.stat(next((tmp_path / "0").glob("*.kv"))).st_size <= room
+    assert os.stat(next((tmp_path / MINE / "0").glob("*.kv"))).st_size <= room
+
+
+def test_what_other_models_left_goes_when_there_is_too_much_of_it(tmp_path: Path) -> None:
+    used = {}
+    for place, letter in enumerate("abcd"):
+        folder, lock = own_folder(tmp_path, letter.encode() * 32)
+        (folder / f"00000000{SUFFIX}").write_bytes(bytes(1 << 20))
+        if letter == "b":
+            (folder / "notes").write_text("not KV")
+        os.utime(folder, (place, place))
+        used[letter] = folder
+        if letter != "a":  # whose engine runs
+            os.close(lock)
+    (tmp_path / "photos").mkdir()
+    own, lock = own_folder(tmp_path, ME)
+    assert remove_unused(tmp_path, own, 10 << 20, SUFFIX) == []
+    assert set(remove_unused(tmp_path, own, 1 << 20, SUFFIX)) == {used["b"], used["c"]}
+    assert [used[letter].exists() for letter in "abcd"] == [True, True, False, True]
+    assert [path.name for path in used["b"].iterdir()] == ["notes"]
+    assert (tmp_path / "photos").exists()
+    os.close(lock)

@@ -66,9 +66,20 @@ LOGIT_BIAS: Schema = {
 }
 
 
+RETENTION = "prompt_cache_retention"
+_LONG = "24h"
+_RETENTIONS = (None, "in_memory", "in-memory")
+RETENTION_FIELD = text(
+    MAX_NAME_LENGTH, description="24h: the prompt's cached prefix outlives others; in_memory is as without it."
+)
+
+
 def read_params(body: Fields, **more: Any) -> SamplingParams:
     """All of `SAMPLING` and logit_bias out of a body, and `more` that means something else in every API."""
     given = body.present(*SAMPLING) | more
+    if body.present(RETENTION):
+        given["retain_prefix"] = body.text(RETENTION, longest=MAX_NAME_LENGTH) == _LONG
+        body.hint(RETENTION, *_RETENTIONS, _LONG)
     if given.get("prompt_logprobs") == -1:
         given["prompt_logprobs"] = MAX_LOGPROBS
     if given.get("logprob_token_ids") and given.get("logprobs"):
