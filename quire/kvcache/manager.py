@@ -14,6 +14,7 @@ from quire.kvcache.moves import StepMoves
 from quire.kvcache.prefix import CachedBlock, PrefixStats
 from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
+from quire.kvcache.transit import Transit
 from quire.kvcache.usage import KVUsage, measure_usage
 
 NEVER = 1 << 62
@@ -36,6 +37,7 @@ class KVManager:
         self.host = HostTier(layout.num_cpu_blocks, layout.num_blocks, len(self.groups))
         self._moves = StepMoves(self.device.pool, self.host.pool)
         self._finder = PrefixFinder(self.groups, self.block_size, self.device, self.host)
+        self.transit = Transit(self.groups, self.block_size, self.device, self.host)
 
     # -- the step ------------------------------------------------------------------------------------------
 

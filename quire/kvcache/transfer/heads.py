@@ -1,0 +1,39 @@
+"""Cutting KV by heads: from all heads of a block to those of one rank, and back. Functions over shapes and arrays.
+
+Engines may share the same model between different numbers of ranks. Blocks travel with all heads, so that either side
+needs to know its own ranks only.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quire.spec.rank import Place, heads_of
+
+Bytes = NDArray[np.uint8]
+
+
+def owners(num_heads: int, ranks: int) -> list[tuple[int, range]]:
+    """The ranks that together have every head once, with the heads of each."""
+    found: list[tuple[int, range]] = []
+    known = 0
+    for rank in range(ranks):
+        heads = heads_of(num_heads, Place(rank, ranks))
+        if heads.start == known:
+            found.append((rank, heads))
+            known = heads.stop
+    return found
+
+
+def cut_heads(whole: Bytes, rank: int, ranks: int) -> Bytes:
+    """A rank's part of blocks [..., heads, bytes of a head]. Latents have no heads, and every rank keeps all of them:
+    pass them as one head."""
+    heads = heads_of(whole.shape[-2], Place(rank, ranks))
+    return whole[..., heads.start : heads.stop, :]
+
+
+def join_heads(parts: Sequence[Bytes], num_heads: int) -> Bytes:
+    """Blocks with all heads, from those of every rank."""
+    taken = [parts[rank] for rank, _ in owners(num_heads, len(parts))]
+    return taken[0] if len(taken) == 1 else np.concatenate(taken, axis=-2)
