@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
+from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -51,6 +53,10 @@ class Executor(ABC):
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""
         return 0
+
+    def block_bytes(self) -> BlockBytes:
+        """The device's KV blocks, for whoever carries them elsewhere; raises a ConfigError where they are out of reach."""
+        raise ConfigError("this executor's KV cannot be sent to other engines")
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""

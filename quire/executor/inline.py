@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -66,6 +67,10 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
+
+    def block_bytes(self) -> BlockBytes:
+        assert self._worker is not None, "the executor is closed"
+        return self._worker.block_bytes()
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"

@@ -48,6 +48,11 @@ class Fleet:
         self._on_other = on_other
         self._on_report = on_report
         self._on_lost = on_lost
+        if config.server.role != "both":
+            raise ConfigError(
+                f"--role is {config.server.role}, but it is for quire engine; quire serve takes --prefill-engines and "
+                "--decode-engines."
+            )
         self._local = ProcessEngines(config, seed, tenant_weights, begun)
         server = config.server
         self._addresses = [EngineAddress.read(each) for each in server.engine_addresses()]

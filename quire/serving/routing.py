@@ -58,6 +58,10 @@ class Routing:
             self._remember_adapter(chosen, adapter.key)
         return chosen
 
+    def num_cached(self, request: Request, replica: int) -> int:
+        """Tokens of a prompt that an engine was given before, and may still have."""
+        return self._cached(replica, _chunk_names(request))
+
     def forget(self, replica: int) -> None:
         """Its cache is gone."""
         self._seen.pop(replica, None)

@@ -1,6 +1,7 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
 import os
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,8 +11,10 @@ import msgspec
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
+from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
+from quire.engine.start_exchange import start_exchange
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
@@ -28,6 +31,7 @@ from quire.serving.messages import (
     Hold,
     Profile,
     PromptNews,
+    Pull,
     Refused,
     Report,
     Resume,
@@ -39,6 +43,7 @@ from quire.serving.messages import (
 )
 from quire.serving.probe import Probe, check_books
 from quire.serving.profiler import StepProfiler
+from quire.serving.tls import tls_context
 from quire.text.labels import only_pools
 
 SLOW_READER = "reader"
@@ -60,8 +65,11 @@ class Runner:
         loop: EngineLoop,
         started: Started,
         channel: Channel,
+        exchange: KVExchange | None = None,
     ) -> None:
+        """`exchange` is its way to the KV of other engines, where it has one."""
         self.started = started
+        self._exchange = exchange
         self._loop = loop
         self._channel = channel
         self._probe = Probe(loop)
@@ -78,6 +86,7 @@ class Runner:
             Hold: self._hold,
             Resume: self._resume,
             Weights: self._weigh,
+            Pull: self._pull,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
@@ -90,14 +99,18 @@ class Runner:
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
             self._hear()
+            self._exchange_kv()
             update, ended = StepUpdate([], []), list[Sequence]()
             if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
                 self._tell_of_profile()
+                self._exchange_kv(ended)
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             self._report(update, ended)
+        if self._exchange is not None:
+            self._exchange.close()
         self._loop.close()  # workers in processes of their own end before this one does
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -144,6 +157,15 @@ class Runner:
 
     def _resume(self, message: Resume) -> None:
         self._loop.holds.resume(message.request_id, SLOW_READER)
+
+    def _pull(self, message: Pull) -> None:
+        if self._exchange is not None:
+            self._exchange.pull(message.request, message.source, message.is_computing)
+
+    def _exchange_kv(self, ended: list[Sequence] | None = None) -> None:
+        if self._exchange is not None:
+            self._exchange.ended(ended or ())
+            self._exchange.advance(self._loop.figures)
 
     def _weigh(self, message: Weights) -> None:
         self._loop.scheduler.weigh_tenants(message.of_tenants)
@@ -222,6 +244,11 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         memory_share=settings.memory_share,
         clock=clock,
     )
+    exchange = None
+    if settings.kv_listen:
+        exchange = start_exchange(
+            started, path, settings.kv_listen, settings.kv_secret, channel.wake, _kv_tls(settings), asked.server.engine_ca_file
+        )
     limits = started.resolved.limits
     told = Started(
         limits.max_model_len,
@@ -231,5 +258,11 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         generates=not only_pools(started.facts),
         pid=os.getpid(),
         seconds=list(clock.parts),
+        role=settings.role,
+        kv_address="" if exchange is None else exchange.sender.address,
     )
-    return Runner(started.loop, told, channel)
+    return Runner(started.loop, told, channel, exchange)
+
+
+def _kv_tls(settings: ChildSettings) -> ssl.SSLContext | None:
+    return tls_context(settings.config.server) if settings.kv_listen.startswith("tls:") else None

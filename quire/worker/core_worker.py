@@ -13,9 +13,11 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
+from quire.core.block_bytes import BlockBytes
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
+from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
@@ -89,6 +91,10 @@ class CoreWorker:
             self._run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[1], num_sampling=1))
             self._run(StepPlan(step=0, released=[0]))
         return False
+
+    def block_bytes(self) -> BlockBytes:
+        """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""
+        return HostBlocks(self._memory.kv, self._layout)
 
     def reset(self) -> None:
         """Forget every row."""

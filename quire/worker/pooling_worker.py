@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from quire.config.resolved import StepLimits
+from quire.core.block_bytes import BlockBytes
+from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.models.language_model import LanguageModel
@@ -54,6 +56,9 @@ class PoolingWorker:
     def warm_up(self) -> bool:
         """There is nothing to warm up."""
         return False
+
+    def block_bytes(self) -> BlockBytes:
+        raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
 
     @torch.inference_mode()
     def reset(self) -> None:
