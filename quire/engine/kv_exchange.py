@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from quire.config.resolved import PreemptionCosts
 from quire.core.request import Request
@@ -35,6 +36,7 @@ _TRANSFER_OVERHEAD = 0.003
 _NEWS_SHARE = 0.2
 """What the last prompt counts in the measured cost of a token."""
 _MANY_TOKENS = 64
+_Item = TypeVar("_Item")
 _log = logging.getLogger(__name__)
 
 
@@ -279,8 +281,8 @@ class KVExchange:
         return opened.was_seen or request_id in self._ended or time.monotonic() - opened.asked > _UNSEEN_SECONDS
 
 
-def _all_of[Item](queue: "SimpleQueue[Item]") -> list[Item]:
-    items: list[Item] = []
+def _all_of(queue: "SimpleQueue[_Item]") -> list[_Item]:
+    items: list[_Item] = []
     try:
         while True:
             items.append(queue.get_nowait())

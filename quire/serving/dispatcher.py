@@ -143,6 +143,7 @@ class Dispatcher:
         """The prompt is computed: the engine that was chosen goes on, or, where that is lost, another one."""
         source, decoder = entry.client, entry.decoder
         entry.decoder, entry.is_prefill = None, False
+        entry.handovers += 1
         if decoder is None:
             ready = self._ready()
             if not ready:
@@ -151,7 +152,6 @@ class Dispatcher:
             decoder = self._placement.choose_decoder(entry.request, ready, self.journal)
             if source is not None and source is not decoder and source.kv_address and decoder.kv_address:
                 decoder.send(Pull(entry.to_submit(), source.kv_address, is_computing=True))
-        entry.handovers += 1
         self._give(entry, decoder, entry.to_submit())
 
     def _give(self, entry: Entry, client: EngineClient, request: Request) -> None:

@@ -8,7 +8,7 @@ import ssl
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -191,18 +191,8 @@ def listen(address: str) -> tuple[socket.socket, str]:
 def connect(address: str, secret: bytes, ca_file: str | None = None) -> socket.socket:
     """Reach whoever sends KV at an address, and have it prove who it is; raises TransferRefused."""
     parts = urlsplit(address)
-    connection: socket.socket
     try:
-        if parts.scheme == "unix":
-            connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(HANDSHAKE_SECONDS)
-            connection.connect(parts.path)
-        else:
-            connection = socket.create_connection((parts.hostname or "", parts.port or 0), HANDSHAKE_SECONDS)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if parts.scheme == "tls":
-                context = ssl.create_default_context(cafile=ca_file)
-                connection = context.wrap_socket(connection, server_hostname=parts.hostname)
+        connection = _unix(parts.path) if parts.scheme == "unix" else _tcp(parts, ca_file)
     except OSError as error:
         raise TransferRefused(f"{address} cannot be reached: {error.strerror or error}") from None
     try:
@@ -231,6 +221,29 @@ def accept(connection: socket.socket, secret: bytes) -> None:
     if not proves(given, secret, b"fetcher", ours, theirs):
         raise TransferRefused("an engine that does not know the secret was turned away")
     connection.sendall(proof(secret, b"sender", theirs, ours))
+
+
+def _unix(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(HANDSHAKE_SECONDS)
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _tcp(parts: SplitResult, ca_file: str | None) -> socket.socket:
+    connection = socket.create_connection((parts.hostname or "", parts.port or 0), HANDSHAKE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if parts.scheme != "tls":
+        return connection
+    try:
+        return ssl.create_default_context(cafile=ca_file).wrap_socket(connection, server_hostname=parts.hostname)
+    except OSError:
+        connection.close()
+        raise
 
 
 def with_port(address: str, port: int) -> str:
