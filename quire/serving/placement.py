@@ -12,7 +12,7 @@ from quire.config.server import RoutingStrategy
 from quire.core.request import Request
 from quire.serving.client import EngineClient
 from quire.serving.journal import Entry, Journal
-from quire.serving.routing import Routing
+from quire.serving.routing import Routing, chunk_names
 
 LEAST_SPLIT = 128
 """Tokens of a prompt, beyond what the answering engine has, from which on another engine computes them: fewer cost less
@@ -43,15 +43,16 @@ class Placement:
     def place(self, entry: Entry, ready: list[EngineClient], journal: Journal) -> Placed:
         """Where a request is to be computed from where it stands; `ready` has at least one engine."""
         request = entry.request
+        if not any(client.kv_address for client in ready):
+            return Placed(self.choose_decoder(request, ready, journal))
+        cached = self._cached(request, ready)  # before anyone is chosen, who then counts as having it
         answering = self.choose_decoder(request, ready, journal)
         prefills = [client for client in ready if client.role == "prefill" and client.kv_address]
-        if not prefills or answering.role == "prefill" or not answering.kv_address or not _may_split(entry, answering):
-            return Placed(answering, holder=self._holder(request, answering, ready))
-        known = self._answers.num_cached(request, answering.number)
-        if len(request.prompt.tokens) - known < LEAST_SPLIT:
-            return Placed(answering)
+        num_left = len(request.prompt.tokens) - cached[answering.number]
+        if not prefills or num_left < LEAST_SPLIT or not _may_split(entry, answering):
+            return Placed(answering, holder=_holder(request, answering, ready, cached))
         computing = _chosen(self._prompts, request, prefills, journal)
-        return Placed(computing, answering, self._holder(request, computing, ready))
+        return Placed(computing, answering, _holder(request, computing, ready, cached))
 
     def choose_decoder(self, request: Request, ready: list[EngineClient], journal: Journal) -> EngineClient:
         """Who answers: an engine that is not for prompts alone, where there is one."""
@@ -63,18 +64,11 @@ class Placement:
         self._prompts.forget(client.number)
         self._answers.forget(client.number)
 
-    def _holder(self, request: Request, computing: EngineClient, ready: list[EngineClient]) -> EngineClient | None:
-        if not computing.kv_address or not request.params.use_prefix_cache:
-            return None
-        peers = [client for client in ready if client is not computing and client.kv_address]
-        if not peers:
-            return None
-        best = max(peers, key=lambda client: self._num_cached(request, client))
-        more = self._num_cached(request, best) - self._num_cached(request, computing)
-        return best if more >= LEAST_PULLED else None
-
-    def _num_cached(self, request: Request, client: EngineClient) -> int:
-        return max(routing.num_cached(request, client.number) for routing in (self._prompts, self._answers))
+    def _cached(self, request: Request, ready: list[EngineClient]) -> dict[int, int]:
+        """Tokens of a prompt that each engine should have, by its number."""
+        names = chunk_names(request)
+        routings = (self._prompts, self._answers)
+        return {client.number: max(each.num_cached(client.number, names) for each in routings) for client in ready}
 
 
 def first_token_only(request: Request) -> Request:
@@ -90,6 +84,8 @@ def _may_split(entry: Entry, decoder: EngineClient) -> bool:
     """Whether another engine can go on behind the next token, with KV that has names."""
     request, started = entry.request, decoder.started
     params = request.params
+    if decoder.role == "prefill" or not decoder.kv_address:
+        return False
     if request.pooling is not None or params.prompt_logprobs is not None or not params.use_prefix_cache:
         return False
     lengths = {len(tokens) for tokens in entry.emitted.values()}
@@ -98,6 +94,17 @@ def _may_split(entry: Entry, decoder: EngineClient) -> bool:
     [length] = lengths
     has_more = params.max_tokens is None or params.max_tokens > length + 1
     return has_more and len(request.prompt.tokens) + length + 1 < started.max_model_len
+
+
+def _holder(
+    request: Request, computing: EngineClient, ready: list[EngineClient], cached: dict[int, int]
+) -> EngineClient | None:
+    """An engine that has more of the prompt than the one that computes it."""
+    peers = [client for client in ready if client is not computing and client.kv_address]
+    if not peers or not computing.kv_address or not request.params.use_prefix_cache:
+        return None
+    best = max(peers, key=lambda client: cached[client.number])
+    return best if cached[best.number] - cached[computing.number] >= LEAST_PULLED else None
 
 
 def _chosen(routing: Routing, request: Request, clients: list[EngineClient], journal: Journal) -> EngineClient:
