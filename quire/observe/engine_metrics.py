@@ -16,6 +16,7 @@ _GAUGES = {
     catalog.DEVICE_MEMORY_TOTAL: "device_memory_total",
     catalog.ENGINE_MEMORY: "memory_bytes",
     catalog.ADAPTERS_WAITING: "waiting_adapters",
+    catalog.KV_FETCHING: "fetching",
 }
 _TOTALS = {
     catalog.STEPS: "step",
@@ -34,7 +35,14 @@ _DRAFTS = {
     catalog.ACCEPTED_TOKENS: "total_accepted_tokens",
 }
 """Told where tokens are drafted."""
-_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_DRAFTS.values())
+_MOVED_KV = {catalog.KV_MOVED_BLOCKS: "blocks", catalog.KV_MOVED_BYTES: "bytes", catalog.KV_MOVED_SECONDS: "seconds"}
+_DIRECTIONS = ("sent", "received")
+_NOT_MOVED = ("refused", "corrupt", "declined", "given_up")
+_KV_TOTALS = (
+    *(f"total_kv_{direction}_{unit}" for direction in _DIRECTIONS for unit in _MOVED_KV.values()),
+    *(f"total_kv_{reason}" for reason in _NOT_MOVED),
+)
+_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_DRAFTS.values(), *_KV_TOTALS)
 """Counts that an engine's replacement starts again from 0."""
 _HISTOGRAMS = {
     catalog.STEP_TOKENS: "step_tokens",
@@ -53,7 +61,7 @@ class _Engine:
 
     def __init__(self) -> None:
         self.stats = EngineStats()
-        self.before = dict.fromkeys(_RESTARTED, 0)
+        self.before: dict[str, float] = dict.fromkeys(_RESTARTED, 0)
         self.busy = 0.0
         self.draft_method = ""
         self.lost: dict[Labels, float] = {}
@@ -69,8 +77,8 @@ class _Engine:
             self.before[name] += getattr(self.stats, name)
         self.stats = EngineStats()
 
-    def total(self, name: str) -> int:
-        return self.before[name] + int(getattr(self.stats, name))
+    def total(self, name: str) -> float:
+        return self.before[name] + getattr(self.stats, name)
 
 
 class EngineMetrics:
@@ -131,10 +139,18 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     if engine.draft_method:
         labels = (replica, engine.draft_method)
         yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
+    yield from _moved_kv(replica, engine)
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
     yield catalog.ADAPTERS, (replica, "device"), stats.adapters
     yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
     yield from _blocks(replica, stats)
+
+
+def _moved_kv(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, Labels, float]]:
+    for metric, unit in _MOVED_KV.items():
+        for direction in _DIRECTIONS:
+            yield metric, (replica, direction), engine.total(f"total_kv_{direction}_{unit}")
+    yield from ((catalog.KV_NOT_MOVED, (replica, reason), engine.total(f"total_kv_{reason}")) for reason in _NOT_MOVED)
 
 
 def _blocks(replica: str, stats: EngineStats) -> Iterator[tuple[catalog.Metric, Labels, float]]:

@@ -72,7 +72,7 @@ class Runner:
         self._exchange = exchange
         self._loop = loop
         self._channel = channel
-        self._probe = Probe(loop)
+        self._probe = Probe(loop, exchange)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
