@@ -205,8 +205,8 @@ class ServerConfig:
         if bool(prefill) != bool(decode):
             given, missing = ("prefill", "decode") if prefill else ("decode", "prefill")
             raise ConfigError(
-                f"--{given}-engines is {prefill or decode}, but --{missing}-engines is 0; each needs at least one of the "
-                "other, or leave out both."
+                f"--{given}-engines is {prefill or decode}, but --{missing}-engines is 0; each needs at least one of "
+                "the other, or leave out both."
             )
         if prefill and (self.replicas != 1 or self.engines != "process"):
             raise ConfigError(

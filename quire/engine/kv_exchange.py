@@ -1,7 +1,7 @@
-"""KVExchange: KV goes to other engines that ask for it, and requests wait outside every step for KV that comes from them.
+"""KVExchange: KV goes to other engines that ask for it, and requests wait outside every step for KV from there.
 
-Runs in the engine's thread, between steps. What has come is in the prefix cache when the request is scheduled, so nobody
-else needs to know of it; what does not come, or not soon enough, is computed.
+Runs in the engine's thread, between steps. What has come is in the prefix cache when the request is scheduled, so that
+nobody else needs to know of it; what does not come, or not soon enough, is computed.
 """
 
 import logging
@@ -97,7 +97,7 @@ class KVExchange:
     # -- requests ----------------------------------------------------------------------------------------------
 
     def pull(self, request: Request, address: str, is_computing: bool) -> None:
-        """Fetch what is missing of a request's prompt from the engine at an address, which has it, or computes it now."""
+        """Fetch what is missing of a request's prompt from the engine at an address, which has it or computes it."""
         entries, num_tokens = self._missing(request, is_computing)
         if not entries or request.id in self._pulls:
             return

@@ -33,7 +33,9 @@ def start_exchange(
         identity = f"random weights {resolved.dtype}"
     own = kv_format(identity, started.facts.spec.caches, resolved.kv)
     if own.block_bytes != blocks.block_bytes:
-        raise ConfigError(f"blocks of this engine have {blocks.block_bytes} bytes, and {own.block_bytes} were expected.")
+        raise ConfigError(
+            f"blocks of this engine have {blocks.block_bytes} bytes, and {own.block_bytes} were expected."
+        )
     sender = KVSender(listen, own, blocks, secret, wake, tls)
     fetcher = KVFetcher(own, blocks, secret, wake, ca_file)
     exchange = KVExchange(started.loop.scheduler, sender, fetcher, resolved.preemption_costs)

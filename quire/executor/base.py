@@ -55,7 +55,7 @@ class Executor(ABC):
         return 0
 
     def block_bytes(self) -> BlockBytes:
-        """The device's KV blocks, for whoever carries them elsewhere; raises a ConfigError where they are out of reach."""
+        """The device's KV blocks, for whoever carries them elsewhere; raises a ConfigError where that cannot be."""
         raise ConfigError("this executor's KV cannot be sent to other engines")
 
     def warm_up(self) -> bool:

@@ -72,8 +72,8 @@ KV_MOVED_BLOCKS = _counter("kv_transfer_blocks", "KV blocks sent to and received
 KV_MOVED_BYTES = _counter("kv_transfer_bytes", "Bytes of those.", "engine", "direction")
 KV_MOVED_SECONDS = _counter("kv_transfer_seconds", "Seconds that connections were busy with those.", "engine",
                             "direction")  # fmt: skip
-KV_NOT_MOVED = _counter("kv_transfers_failed", "KV that did not come: refused connections, blocks with wrong checksums, "
-                        "transfers that computing was faster than, requests that went on without.", "engine",
+KV_NOT_MOVED = _counter("kv_transfers_failed", "KV that did not come: refused connections, blocks with wrong checksums,"
+                        " transfers that computing was faster than, requests that went on without.", "engine",
                         "reason")  # fmt: skip
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)

@@ -78,7 +78,8 @@ class _Engine:
         self.stats = EngineStats()
 
     def total(self, name: str) -> float:
-        return self.before[name] + getattr(self.stats, name)
+        now: float = getattr(self.stats, name)
+        return self.before[name] + now
 
 
 class EngineMetrics:

@@ -104,4 +104,3 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
             raise LinkRefused("a front that does not know the secret was turned away")
         writer.write(proof(secret, b"engine", theirs, ours))
     return Link(reader, writer)
-

@@ -74,9 +74,7 @@ class Placement:
 def first_token_only(request: Request) -> Request:
     """The request as a prefill engine gets it: it ends behind its next token."""
     count = 1 + max((len(emitted.tokens) for emitted in request.resume), default=0)
-    params = msgspec.structs.replace(
-        request.params, max_tokens=count, min_tokens=min(request.params.min_tokens, count)
-    )
+    params = msgspec.structs.replace(request.params, max_tokens=count, min_tokens=min(request.params.min_tokens, count))
     return msgspec.structs.replace(request, params=params)
 
 

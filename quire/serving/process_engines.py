@@ -30,7 +30,7 @@ class ProcessEngines:
     ) -> None:
         """`begun` are processes for the first engines, by number; whoever began them ends those that it still holds.
 
-        `kv_listen` is where engines send KV from, where that is not to this host alone, and `kv_secret` what they share.
+        `kv_listen` is where engines send KV from, where that is not to this host alone, `kv_secret` what they share.
         """
         locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
         self.folder = tempfile.mkdtemp(prefix="quire-")

@@ -247,7 +247,13 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
     exchange = None
     if settings.kv_listen:
         exchange = start_exchange(
-            started, path, settings.kv_listen, settings.kv_secret, channel.wake, _kv_tls(settings), asked.server.engine_ca_file
+            started,
+            path,
+            settings.kv_listen,
+            settings.kv_secret,
+            channel.wake,
+            _kv_tls(settings),
+            asked.server.engine_ca_file,
         )
     limits = started.resolved.limits
     told = Started(

@@ -93,5 +93,3 @@ def test_a_block_that_a_step_still_computes_is_not_lent():
     assert book.kv.transit.lend(0, seq.block_names[0], book.step - 1) is None
     assert book.kv.transit.lend(0, seq.block_names[0], book.step) is not None
     assert book.kv.transit.lend(0, b"unknown", book.step) is None
-
-

@@ -12,7 +12,11 @@ def layout(caches, dtype="bfloat16", itemsize=2, block_size=16) -> KVLayout:
 
 
 def test_a_block_has_the_bytes_that_the_layout_says():
-    for caches in ([KeyValueCache(8, 64)] * 4, [LatentCache(512, 64)] * 3, [KeyValueCache(2, 8, 4), KeyValueCache(2, 8)]):
+    for caches in (
+        [KeyValueCache(8, 64)] * 4,
+        [LatentCache(512, 64)] * 3,
+        [KeyValueCache(2, 8, 4), KeyValueCache(2, 8)],
+    ):
         plan = layout(caches)
         assert kv_format("m", caches, plan).block_bytes == plan.block_bytes
 
