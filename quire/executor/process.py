@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
+from quire.core.block_bytes import BlockBytes
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
 from quire.executor.base import Executor, StepHandle
@@ -138,6 +139,12 @@ class ProcessExecutor(Executor):
     def warm_up(self) -> bool:
         self._tell_others(frame(WarmUp()))
         return self._first.warm_up()
+
+    def block_bytes(self) -> BlockBytes:
+        raise ConfigError(
+            f"--tensor-parallel-size is {len(self._others) + 1}, and engines of several ranks exchange no KV with others "
+            "yet; leave out roles and --kv-transfer, or use one rank."
+        )
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()

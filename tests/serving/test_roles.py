@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def alone(tiny_chat: Path) -> list[list[int]]:
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
+@pytest.fixture(scope="module")
+async def llm(tiny_chat: Path) -> AsyncIterator[AsyncLLM]:
+    async with await AsyncLLM.create(str(tiny_chat), prefill_engines=1, decode_engines=1, **SETTINGS) as started:
+        yield started
+
+
 async def all_ready(llm: AsyncLLM) -> list:
     async with asyncio.timeout(120):
         while not all(slot.client.is_ready for slot in llm.fleet.supervisor.slots):
@@ -47,32 +54,30 @@ async def books_balance(llm: AsyncLLM, clients: list) -> None:
     assert len(llm.fleet.dispatcher.journal) == 0
 
 
-async def test_prompts_and_answers_in_different_engines(tiny_chat, alone):
-    async with await AsyncLLM.create(str(tiny_chat), prefill_engines=1, decode_engines=1, **SETTINGS) as llm:
-        prefill, decode = await all_ready(llm)
-        assert (prefill.role, decode.role) == ("prefill", "decode")
-        assert await answers(llm) == alone
-        await books_balance(llm, [prefill, decode])
-        async with asyncio.timeout(30):
-            # engines that are idle tell their figures once a second
-            while not 0 < prefill.stats.total_kv_sent_bytes == decode.stats.total_kv_received_bytes:
-                await asyncio.sleep(0.1)
-        # the decode engine computed tails of prompts only
-        assert decode.stats.total_prefix_hits > 0.8 * decode.stats.total_prefix_tokens
+async def test_prompts_and_answers_in_different_engines(llm, alone):
+    prefill, decode = await all_ready(llm)
+    assert (prefill.role, decode.role) == ("prefill", "decode")
+    assert await answers(llm) == alone
+    await books_balance(llm, [prefill, decode])
+    async with asyncio.timeout(30):
+        # engines that are idle tell their figures once a second
+        while not 0 < prefill.stats.total_kv_sent_bytes == decode.stats.total_kv_received_bytes:
+            await asyncio.sleep(0.1)
+    # the decode engine computed tails of prompts only
+    assert decode.stats.total_prefix_hits > 0.8 * decode.stats.total_prefix_tokens
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
-async def test_a_killed_engine_loses_nothing(tiny_chat, alone, role):
-    async with await AsyncLLM.create(str(tiny_chat), prefill_engines=1, decode_engines=1, **SETTINGS) as llm:
-        clients = await all_ready(llm)
-        running = asyncio.create_task(answers(llm))
-        victim = next(client for client in clients if client.role == role)
-        async with asyncio.timeout(60):
-            while not llm.fleet.dispatcher.journal.on_client(victim):
-                await asyncio.sleep(0.001)
-        os.kill(victim.pid, signal.SIGKILL)
-        assert await running == alone
-        await books_balance(llm, await all_ready(llm))
+async def test_a_killed_engine_loses_nothing(llm, alone, role):
+    clients = await all_ready(llm)
+    running = asyncio.create_task(answers(llm))
+    victim = next(client for client in clients if client.role == role)
+    async with asyncio.timeout(60):
+        while not llm.fleet.dispatcher.journal.on_client(victim):
+            await asyncio.sleep(0.001)
+    os.kill(victim.pid, signal.SIGKILL)
+    assert await running == alone
+    await books_balance(llm, await all_ready(llm))
 
 
 async def test_roles_are_for_engines_not_for_servers(tiny_chat):
