@@ -9,9 +9,11 @@ the same one, so that a block goes device → host → device.
 import argparse
 import json
 import multiprocessing
+import socket
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,52 @@ def measured(address: str, num_blocks: int, rounds: int, device: str) -> float:
         process.join()
 
 
+def device_rates(num_blocks: int, rounds: int) -> dict[str, float]:
+    """GB a second between a GPU and locked memory: blocks, and a plain copy of as many bytes; idle, beside steps."""
+    from mmap import mmap
+
+    import torch
+
+    _, blocks = blocks_of(num_blocks, "cuda", filled=True)
+    size = num_blocks * FORMAT.block_bytes
+    staged = memoryview(mmap(-1, size))
+    blocks.lock(staged)
+    plain, host = (
+        torch.empty(size, dtype=torch.uint8, device="cuda"),
+        torch.empty(size, dtype=torch.uint8, pin_memory=True),
+    )
+    order = list(range(1, num_blocks + 1))
+    work = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+
+    def rate(copy: Any, *, beside_steps: bool) -> float:
+        best = 0.0
+        for _ in range(rounds + 1):
+            torch.cuda.synchronize()
+            for _ in range(400 if beside_steps else 0):
+                work @ work
+            begun = time.perf_counter()
+            copy()
+            best = max(best, size / (time.perf_counter() - begun))
+        torch.cuda.synchronize()
+        return best / 1e9
+
+    stream = torch.cuda.Stream()
+
+    def plainly(target: Any, source: Any) -> None:
+        with torch.cuda.stream(stream):
+            target.copy_(source, non_blocking=True)
+            stream.synchronize()
+
+    return {
+        "blocks_to_host": rate(lambda: blocks.read(order, staged), beside_steps=False),
+        "blocks_to_host_beside_steps": rate(lambda: blocks.read(order, staged), beside_steps=True),
+        "blocks_to_device": rate(lambda: blocks.write(order, staged, None), beside_steps=False),
+        "blocks_to_device_beside_steps": rate(lambda: blocks.write(order, staged, None), beside_steps=True),
+        "plain_to_host": rate(lambda: plainly(host, plain), beside_steps=False),
+        "plain_to_device": rate(lambda: plainly(plain, host), beside_steps=False),
+    }
+
+
 def memcpy(size: int, rounds: int) -> float:
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     best = 0.0
@@ -116,10 +164,12 @@ def memcpy(size: int, rounds: int) -> float:
     return best / 1e9
 
 
-def plain_tcp(size: int, rounds: int) -> float:
-    import socket
-    from threading import Thread
+def _send_all(writer: socket.socket, piece: memoryview, count: int) -> None:
+    for _ in range(count):
+        writer.sendall(piece)
 
+
+def plain_tcp(size: int, rounds: int) -> float:
     best = 0.0
     piece = memoryview(bytearray(4 << 20))
     for _ in range(rounds):
@@ -127,7 +177,7 @@ def plain_tcp(size: int, rounds: int) -> float:
             writer = socket.create_connection(server.getsockname())
             reader, _ = server.accept()
             begun = time.perf_counter()
-            thread = Thread(target=lambda: [writer.sendall(piece) for _ in range(size // len(piece))])
+            thread = Thread(target=_send_all, args=(writer, piece, size // len(piece)))
             thread.start()
             room, left = memoryview(bytearray(4 << 20)), size // len(piece) * len(piece)
             while left:
@@ -157,7 +207,10 @@ def main() -> None:
             bytes_carried=size,
         )
     assert figures.bytes_per_token == BYTES_PER_TOKEN
-    print(json.dumps(asdict(figures), indent=2))
+    told = asdict(figures)
+    if asked.device == "cuda":
+        told["device"] = device_rates(num_blocks, asked.rounds)
+    print(json.dumps(told, indent=2))
 
 
 if __name__ == "__main__":

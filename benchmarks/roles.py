@@ -1,8 +1,8 @@
 """Prefill and decode in different engines, with the default model on this machine: texts, pauses, and killed engines.
 
-    python benchmarks/roles.py texts --requests 200        texts of two prefill and two decode engines against one engine's
-    python benchmarks/roles.py pauses --prompts 6          gaps between tokens of streams while long prompts arrive
-    python benchmarks/roles.py kills --times 3             kill -9 of an engine of each role under load
+    python benchmarks/roles.py texts --requests 200   texts of two prefill and two decode engines against one engine's
+    python benchmarks/roles.py pauses --prompts 6     gaps between tokens of streams while long prompts arrive
+    python benchmarks/roles.py kills --times 3        kill -9 of an engine of each role under load
 
 Each prints a JSON object.
 """
@@ -21,7 +21,29 @@ from typing import Any
 from quire.core.sampling_params import SamplingParams
 from quire.serving.async_llm import AsyncLLM
 
-WORDS = "the fox and a dog look at many other animals that run over hills while it rains on every old tree".split()
+WORDS = [
+    "the",
+    "fox",
+    "and",
+    "a",
+    "dog",
+    "look",
+    "at",
+    "many",
+    "other",
+    "animals",
+    "that",
+    "run",
+    "over",
+    "hills",
+    "while",
+    "it",
+    "rains",
+    "on",
+    "every",
+    "old",
+    "tree",
+]
 ROLES = {"prefill_engines": 2, "decode_engines": 2}
 
 
