@@ -61,9 +61,9 @@ async def all_ready(llm: AsyncLLM) -> None:
 
 
 def prompts(count: int, seed: int = 7) -> list[str]:
-    """Mixed lengths: a few words to a thousand."""
+    """Mixed lengths: ten words to four hundred."""
     noise = random.Random(seed)
-    lengths = [noise.choice((15, 60, 150, 300, 700)) for _ in range(count)]
+    lengths = [noise.choice((10, 40, 120, 240, 400)) for _ in range(count)]
     return [f"Story {i}: " + " ".join(noise.choices(WORDS, k=length)) for i, length in enumerate(lengths)]
 
 
@@ -107,11 +107,11 @@ async def compare_texts(asked: argparse.Namespace) -> dict[str, Any]:
     texts, told = prompts(asked.requests), {}
     async with started(asked.model) as llm:
         begun = time.perf_counter()
-        alone = await answers(llm, texts, 24)
+        alone = await answers(llm, texts, 16)
         told["one_engine_seconds"] = time.perf_counter() - begun
     async with started(asked.model, **ROLES) as llm:
         begun = time.perf_counter()
-        shared = await answers(llm, texts, 24)
+        shared = await answers(llm, texts, 16)
         told["roles_seconds"] = time.perf_counter() - begun
         await asyncio.sleep(1.5)  # idle engines tell their figures once a second
         told |= transfers(llm)

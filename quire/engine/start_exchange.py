@@ -26,12 +26,12 @@ def start_exchange(
     resolved = started.resolved
     if not resolved.enable_prefix_caching:
         raise ConfigError("engines exchange KV by the names of the prefix cache, which is off; leave it on.")
-    blocks = started.loop.executor.block_bytes()
     # dtypes and ways of quantizing change what a model computes, though its files are the same
     identity = f"{fingerprint(path)} {resolved.dtype} {resolved.quantization or 'as stored'}"
     if resolved.random_weights:
         identity = f"random weights {resolved.dtype}"
     own = kv_format(identity, started.facts.spec.caches, resolved.kv)
+    blocks = started.loop.executor.block_bytes(own.num_heads)
     if own.block_bytes != blocks.block_bytes:
         raise ConfigError(
             f"blocks of this engine have {blocks.block_bytes} bytes, and {own.block_bytes} were expected."

@@ -54,8 +54,11 @@ class Executor(ABC):
         """Adapters in host memory."""
         return 0
 
-    def block_bytes(self) -> BlockBytes:
-        """The device's KV blocks, for whoever carries them elsewhere; raises a ConfigError where that cannot be."""
+    def block_bytes(self, num_heads: int) -> BlockBytes:
+        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks together.
+
+        Raises a ConfigError where that cannot be.
+        """
         raise ConfigError("this executor's KV cannot be sent to other engines")
 
     def warm_up(self) -> bool:

@@ -68,7 +68,7 @@ class InlineExecutor(Executor):
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
 
-    def block_bytes(self) -> BlockBytes:
+    def block_bytes(self, num_heads: int) -> BlockBytes:
         assert self._worker is not None, "the executor is closed"
         return self._worker.block_bytes()
 

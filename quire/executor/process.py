@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
-from quire.config.resolved import Resolved
+from quire.config.resolved import KVLayout, Resolved
 from quire.core.block_bytes import BlockBytes
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
@@ -29,6 +29,7 @@ from quire.executor.inline import inline
 from quire.executor.rank_messages import Failed, RankSettings, Ready, RunStep, WarmUp, decode_answer, frame, receive
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
+from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
@@ -52,9 +53,12 @@ class RankProcess:
     def __init__(self, settings: RankSettings) -> None:
         self.rank = settings.rank
         self._connection, theirs = socket.socketpair()
-        with theirs:
+        self.for_blocks, its_blocks = socket.socketpair()
+        """Over which its KV blocks can be read and written."""
+        with theirs, its_blocks:
+            descriptors = (theirs.fileno(), its_blocks.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _CHILD, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+                [sys.executable, "-m", _CHILD, *map(str, descriptors)], stdin=subprocess.PIPE, pass_fds=descriptors
             )
         self.send(frame(settings))
 
@@ -95,6 +99,7 @@ class RankProcess:
     def close(self) -> None:
         """It ends by itself when nobody can send it anything, and by force if it does not."""
         self._connection.close()
+        self.for_blocks.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -114,7 +119,10 @@ class RankProcess:
 class ProcessExecutor(Executor):
     """Gives every step to all ranks; results are the first one's."""
 
-    def __init__(self, first: Rank, others: Sequence[RankProcess]) -> None:
+    def __init__(self, first: Rank, others: Sequence[RankProcess], layout: KVLayout) -> None:
+        """`layout` is how a rank keeps its KV."""
+        self._layout = layout
+        self._last_step = 0
         self._rank = first
         self._first = inline(first.worker)
         self._others = list(others)
@@ -134,17 +142,17 @@ class ProcessExecutor(Executor):
         if self._lost is not None:
             raise RankLost(self._lost)
         self._tell_others(frame(RunStep(plan)))
+        self._last_step = plan.step
         return self._first.execute(plan)
 
     def warm_up(self) -> bool:
         self._tell_others(frame(WarmUp()))
         return self._first.warm_up()
 
-    def block_bytes(self) -> BlockBytes:
-        raise ConfigError(
-            f"--tensor-parallel-size is {len(self._others) + 1}, and engines of several ranks exchange no KV with others "
-            "yet; leave out roles and --kv-transfer, or use one rank."
-        )
+    def block_bytes(self, num_heads: int) -> BlockBytes:
+        first = self._first.block_bytes(num_heads)
+        others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
+        return ranked_blocks([first, *others], self._layout, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()
@@ -221,7 +229,7 @@ def start_processes(
             for other in others:
                 other.close()
             raise
-    return ProcessExecutor(first, others)
+    return ProcessExecutor(first, others, resolved.kv)
 
 
 def _exit_cause(code: int) -> str:

@@ -19,6 +19,8 @@ from tests.parity.tiny import make_tiny
 
 PROMPT = tuple(5 + (7 * place) % 190 for place in range(41))
 BLOCK = 4
+TORCH = {"cpu_compute": "exact"}
+"""Several ranks on a CPU compute with torch, in float32; so are others to."""
 KINDS = {
     "GQA": ("llama", {}),
     "GQA in int8": ("llama", {"kv_cache_dtype": "int8"}),
@@ -125,6 +127,24 @@ def test_blocks_come_before_the_prompt_is_computed_to_its_end(llama, tmp_path):
     assert decode.loop.scheduler.kv.device.pool.num_cached == len(PROMPT) // BLOCK
     prefill.close()
     decode.close()
+
+
+def test_between_different_numbers_of_ranks(llama, tmp_path):
+    secret = secrets.token_bytes(32)
+    one, two = Peer(llama, tmp_path, secret, **TORCH), Peer(llama, tmp_path, secret, tensor_parallel_size=2, **TORCH)
+    for here, there in ((one, two), (two, one)):
+        prompt = tuple(token + len(here.ended) for token in PROMPT)
+        there.loop.add(request("before", 6, prompt=prompt))
+        until(lambda there=there: "before" in there.ended, there)
+        here.exchange.pull(request("r", 6, prompt=prompt), there.address, is_computing=True)
+        here.loop.add(request("r", 6, prompt=prompt))
+        until(lambda here=here: "r" in here.ended, here, there)
+        assert here.cached["r"] == (len(PROMPT) - 1) // BLOCK * BLOCK
+        assert here.tokens["r"] == there.tokens["before"]
+        here.ended.clear()
+        there.ended.clear()
+    one.close()
+    two.close()
 
 
 def test_a_prefix_that_a_peer_has_is_fetched_where_that_is_cheaper(llama, tmp_path):

@@ -36,6 +36,11 @@ class KVFormat(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
     @property
+    def num_heads(self) -> int:
+        """KV heads of the whole model; latents count as one, which every rank has."""
+        return self.plane[0] if len(self.plane) > 1 else 1
+
+    @property
     def block_bytes(self) -> int:
         elements = self.num_planes * self.block_size
         for each in self.plane:

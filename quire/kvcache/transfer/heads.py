@@ -4,8 +4,6 @@ Engines may share the same model between different numbers of ranks. Blocks trav
 needs to know its own ranks only.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,9 +29,3 @@ def cut_heads(whole: Bytes, rank: int, ranks: int) -> Bytes:
     pass them as one head."""
     heads = heads_of(whole.shape[-2], Place(rank, ranks))
     return whole[..., heads.start : heads.stop, :]
-
-
-def join_heads(parts: Sequence[Bytes], num_heads: int) -> Bytes:
-    """Blocks with all heads, from those of every rank."""
-    taken = [parts[rank] for rank, _ in owners(num_heads, len(parts))]
-    return taken[0] if len(taken) == 1 else np.concatenate(taken, axis=-2)
