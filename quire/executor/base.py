@@ -55,7 +55,7 @@ class Executor(ABC):
         return 0
 
     def block_bytes(self, num_heads: int) -> BlockBytes:
-        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks together.
+        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks.
 
         Raises a ConfigError where that cannot be.
         """

@@ -80,6 +80,14 @@ async def test_a_killed_engine_loses_nothing(llm, alone, role):
     await books_balance(llm, await all_ready(llm))
 
 
-async def test_roles_are_for_engines_not_for_servers(tiny_chat):
-    with pytest.raises(ConfigError, match="--prefill-engines"):
-        await AsyncLLM.create(str(tiny_chat), role="prefill", **SETTINGS)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"role": "prefill"}, "--prefill-engines"),
+        ({"kv_transfer": True}, "there is one"),
+        ({"kv_transfer": True, "engines": "tcp://127.0.0.1:1"}, "quire engine"),
+    ],
+)
+async def test_what_is_for_engines_is_refused_by_servers(tiny_chat, given, told):
+    with pytest.raises(ConfigError, match=told):
+        await AsyncLLM.create(str(tiny_chat), **given, **SETTINGS)

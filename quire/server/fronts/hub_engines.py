@@ -52,6 +52,7 @@ class HubEngines:
                 replicas=1,
                 prefill_engines=0,
                 decode_engines=0,
+                kv_transfer=False,
                 engine_secret_file=secret_file,
             )
         return replace(self._config, server=server)

@@ -43,9 +43,9 @@ def test_blocks_of_ranks_look_like_those_of_one_device(num_heads, ranks):
     again = RankedBlocks([HostBlocks(each, layout) for each in others], layout, num_heads)
     again.write(list(range(1, count + 1)), memoryview(whole), again.fence())
     for mine, theirs in zip(held, others, strict=True):
-        mine, theirs = mine.reshape(4, 25, -1), theirs.reshape(4, 25, -1)
-        assert (mine[:, 1 : count + 1] == theirs[:, 1 : count + 1]).all()
-        assert not theirs[:, count + 1 :].any()
+        came = theirs.reshape(4, 25, -1)
+        assert (mine.reshape(4, 25, -1)[:, 1 : count + 1] == came[:, 1 : count + 1]).all()
+        assert not came[:, count + 1 :].any()
 
 
 def layout_of(num_heads: int, ranks: int) -> KVLayout:
