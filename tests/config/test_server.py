@@ -76,7 +76,7 @@ def test_roles_come_together_and_say_how_many_engines_there_are() -> None:
     [
         ({"prefill_engines": 2}, "--prefill-engines is 2, but --decode-engines is 0"),
         ({"decode_engines": 1}, "--decode-engines is 1, but --prefill-engines is 0"),
-        ({"prefill_engines": -1, "decode_engines": 1}, "prefill_engines is -1"),
+        ({"prefill_engines": -1, "decode_engines": 1}, "--prefill-engines is -1"),
         ({"prefill_engines": 1, "decode_engines": 1, "replicas": 2}, "--replicas is 2"),
         ({"prefill_engines": 1, "decode_engines": 1, "engines": "tcp://a:1"}, "quire engine --role"),
     ],
