@@ -71,7 +71,7 @@ def blocks_of(num_blocks: int, device: str, *, filled: bool) -> tuple[Any, Any]:
     storage = KVStorage(plan, torch.float16, torch.device(device))
     if filled:
         storage._device.normal_()
-    return storage, storage.block_bytes()
+    return storage, storage.carried_blocks()
 
 
 def send(address: str, num_blocks: int, device: str, told: Any) -> None:

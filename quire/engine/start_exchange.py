@@ -31,7 +31,7 @@ def start_exchange(
     if resolved.random_weights:
         identity = f"random weights {resolved.dtype}"
     own = kv_format(identity, started.facts.spec.caches, resolved.kv)
-    blocks = started.loop.executor.block_bytes(own.num_heads)
+    blocks = started.loop.executor.carried_blocks(own.num_heads)
     if own.block_bytes != blocks.block_bytes:
         raise ConfigError(
             f"blocks of this engine have {blocks.block_bytes} bytes, and {own.block_bytes} were expected."

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from quire.core.adapter import AdapterRef
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.request import Request
@@ -54,7 +54,7 @@ class Executor(ABC):
         """Adapters in host memory."""
         return 0
 
-    def block_bytes(self, num_heads: int) -> BlockBytes:
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
         """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks.
 
         Raises a ConfigError where that cannot be.

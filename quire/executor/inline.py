@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -68,9 +68,9 @@ class InlineExecutor(Executor):
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
 
-    def block_bytes(self, num_heads: int) -> BlockBytes:
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
         assert self._worker is not None, "the executor is closed"
-        return self._worker.block_bytes()
+        return self._worker.carried_blocks()
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVLayout, Resolved
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
 from quire.executor.base import Executor, StepHandle
@@ -149,8 +149,8 @@ class ProcessExecutor(Executor):
         self._tell_others(frame(WarmUp()))
         return self._first.warm_up()
 
-    def block_bytes(self, num_heads: int) -> BlockBytes:
-        first = self._first.block_bytes(num_heads)
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)
 

@@ -81,7 +81,7 @@ def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsB
 
     steps = StepsBegun()
     if connection is not None:
-        blocks = worker.block_bytes()
+        blocks = worker.carried_blocks()
         Thread(target=serve_rank_blocks, args=(connection, blocks, steps), name="quire-blocks", daemon=True).start()
     return steps
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Move
 from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
@@ -54,7 +54,7 @@ class KVStorage:
         planes = self._shape.planes(index)
         return tuple(self._device[planes.start : planes.stop]), self._shape.group(index)
 
-    def block_bytes(self) -> BlockBytes:
+    def carried_blocks(self) -> CarriedBlocks:
         """The device's blocks, for whoever carries them elsewhere."""
         if self._device.is_cuda:
             return DeviceBlocks(self._blocks)

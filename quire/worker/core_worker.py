@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -92,7 +92,7 @@ class CoreWorker:
             self._run(StepPlan(step=0, released=[0]))
         return False
 
-    def block_bytes(self) -> BlockBytes:
+    def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""
         return HostBlocks(self._memory.kv, self._layout)
 

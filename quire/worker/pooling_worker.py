@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from quire.config.resolved import StepLimits
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -57,7 +57,7 @@ class PoolingWorker:
         """There is nothing to warm up."""
         return False
 
-    def block_bytes(self) -> BlockBytes:
+    def carried_blocks(self) -> CarriedBlocks:
         raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
 
     @torch.inference_mode()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from quire.config.resolved import KVLayout
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.transfer.ranked_blocks import RankedBlocks
 from quire.kvcache.transfer.shared_slots import SharedSlots
 from quire.kvcache.transfer.wire import receive_bytes
@@ -50,7 +50,7 @@ class StepsBegun:
 
 
 class RankBlocks:
-    """Those of one other rank, seen from the first; a BlockBytes."""
+    """Those of one other rank, seen from the first; a CarriedBlocks."""
 
     def __init__(self, connection: socket.socket, block_bytes: int, last_step: Callable[[], int]) -> None:
         """`last_step` is the number of the last step that ranks were told of."""
@@ -94,12 +94,12 @@ class RankBlocks:
         receive_bytes(self._connection, len(_DONE))
 
 
-def ranked_blocks(parts: Sequence[BlockBytes], layout: KVLayout, num_heads: int) -> BlockBytes:
+def ranked_blocks(parts: Sequence[CarriedBlocks], layout: KVLayout, num_heads: int) -> CarriedBlocks:
     """Those of all ranks together, the first rank's first."""
     return RankedBlocks(parts, layout, num_heads)
 
 
-def serve_rank_blocks(connection: socket.socket, blocks: BlockBytes, steps: StepsBegun) -> None:
+def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, steps: StepsBegun) -> None:
     """Answer for one rank until the connection ends; to be run beside its steps."""
     with suppress(EOFError, OSError):
         _, descriptors, _, _ = socket.recv_fds(connection, len(_DONE), 1)

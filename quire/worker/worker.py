@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -221,9 +221,9 @@ class Worker:
             self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
-    def block_bytes(self) -> BlockBytes:
+    def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere."""
-        return self._storage.block_bytes()
+        return self._storage.carried_blocks()
 
     @torch.inference_mode()
     def reset(self) -> None:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.prefix import CachedBlock
 from quire.kvcache.transfer.format import KVFormat
 from quire.kvcache.transfer.shared_slots import SharedSlots
@@ -82,7 +82,7 @@ class KVFetcher:
     def __init__(
         self,
         own: KVFormat,
-        blocks: BlockBytes,
+        blocks: CarriedBlocks,
         secret: bytes,
         wake: Callable[[], None],
         ca_file: str | None = None,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quire.config.dtypes import dtype_bytes
 from quire.config.resolved import KVLayout
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.transfer.heads import cut_heads, owners
 from quire.spec.rank import Place, heads_of
@@ -22,7 +22,7 @@ _STAGED_BLOCKS = 8
 class RankedBlocks:
     """One transfer at a time: ranks are asked in turn, and each has one piece of memory to pass blocks in."""
 
-    def __init__(self, parts: Sequence[BlockBytes], layout: KVLayout, num_heads: int) -> None:
+    def __init__(self, parts: Sequence[CarriedBlocks], layout: KVLayout, num_heads: int) -> None:
         """`layout` is a rank's own; `num_heads` are the KV heads of the model: 1 for latents, which each rank keeps."""
         shape = StorageShape(layout)
         own_heads = len(heads_of(num_heads, Place(0, len(parts))))

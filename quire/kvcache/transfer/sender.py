@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.transfer.format import KVFormat, mismatch
 from quire.kvcache.transfer.shared_slots import SharedSlots
 from quire.kvcache.transfer.wire import (
@@ -86,7 +86,7 @@ class KVSender:
         self,
         address: str,
         own: KVFormat,
-        blocks: BlockBytes,
+        blocks: CarriedBlocks,
         secret: bytes,
         wake: Callable[[], None],
         tls: ssl.SSLContext | None = None,

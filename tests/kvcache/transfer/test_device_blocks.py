@@ -21,7 +21,7 @@ def storage(*, filled: bool) -> KVStorage:
 
 def test_a_block_comes_back_as_it_went():
     source, target = storage(filled=True), storage(filled=False)
-    here, there = source.block_bytes(), target.block_bytes()
+    here, there = source.carried_blocks(), target.carried_blocks()
     assert isinstance(here, DeviceBlocks)
     assert here.block_bytes == FORMAT.block_bytes
     staged = memoryview(mmap(-1, 40 * here.block_bytes))
@@ -37,7 +37,7 @@ def test_a_block_comes_back_as_it_went():
 def test_a_write_waits_for_what_the_device_was_given_before():
     """A block that has changed hands may still be written by a step that is under way."""
     target = storage(filled=False)
-    blocks = target.block_bytes()
+    blocks = target.carried_blocks()
     staged = memoryview(mmap(-1, blocks.block_bytes))
     staged[:] = b"\1" * blocks.block_bytes
     busy = torch.randn(8192, 8192, device="cuda")
@@ -53,7 +53,7 @@ def test_a_write_waits_for_what_the_device_was_given_before():
 
 def test_a_read_does_not_wait_for_later_steps():
     source = storage(filled=True)
-    blocks = source.block_bytes()
+    blocks = source.carried_blocks()
     torch.cuda.synchronize()
     staged = memoryview(mmap(-1, blocks.block_bytes))
     blocks.lock(staged)

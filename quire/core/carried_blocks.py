@@ -1,10 +1,10 @@
-"""BlockBytes: the bytes of whole KV blocks of one device, as whoever carries them elsewhere sees them."""
+"""CarriedBlocks: the bytes of whole KV blocks, as whoever carries them from engine to engine sees them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class BlockBytes(Protocol):
+class CarriedBlocks(Protocol):
     """A block's bytes are those of all its planes, one after the other, with the heads of all ranks.
 
     `read` and `write` run in threads beside the engine's own, and return when the bytes are there. Whoever calls them
