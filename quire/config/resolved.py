@@ -175,6 +175,8 @@ class Resolved:
     """Seconds a request may wait before it expires; None: as long as it takes."""
     speculation: Speculation | None = None
     """Which drafts are verified; None: none are."""
+    encoder_cache_tokens: tuple[int, int] = (0, 0)
+    """Embeddings of media that are kept on the device, and in host memory."""
     draft: "DraftPlan | None" = None
     """The model that drafts, where one does."""
 

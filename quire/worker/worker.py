@@ -42,6 +42,8 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.encoder_cache import EncoderCache
+from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -81,6 +83,7 @@ class Worker:
         speculation: Speculation | None = None,
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
+        encoder_cache_tokens: tuple[int, int] = (0, 0),
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -88,7 +91,8 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together.
+        `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
+        kept on the device and in host memory.
         """
         self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
@@ -151,6 +155,10 @@ class Worker:
         self._row_adapters: RowAdapters | None = None
         if adapters is not None:
             self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._media: MediaRows | None = None
+        if isinstance(model, LanguageModel) and model.vision is not None:
+            cache = EncoderCache(device, *encoder_cache_tokens)
+            self._media = MediaRows(model.vision, limits.max_num_seqs, model.spec.position_axes, cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
@@ -165,7 +173,7 @@ class Worker:
                 has_adapters=adapters is not None,
             )
         for admission in () if memory is None else memory.admitted.values():
-            self._admit_to_sampling(admission)
+            self._admit_to_sampling(admission)  # none has media: the core alone takes no such prompt
 
     @property
     def weight_bytes(self) -> int:
@@ -182,7 +190,8 @@ class Worker:
         self._lengths.count(plan)
         self._sampling.expire(self._lengths.fewest)
         drafts = plan.drafts_of_each if plan.num_drafts else 0
-        if self._graphs is not None and (drafts or plan.only_decodes):
+        sees_media = self._media is not None and self._media.needs(plan, self._lengths.computed)
+        if self._graphs is not None and (drafts or plan.only_decodes) and not sees_media:
             return self._decode(self._graphs, plan, device_time, drafts or 0)
         inputs = self._make_inputs(plan)
         adapters: AdapterRows | None = None
@@ -193,6 +202,8 @@ class Worker:
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        if self._media is not None:
+            positions, inputs = self._with_media(plan, positions, inputs)
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
@@ -209,6 +220,13 @@ class Worker:
         running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
+
+    def _with_media(self, plan: StepPlan, positions: Tensor, inputs: StepInputs) -> tuple[Tensor, StepInputs]:
+        """Positions as the model counts them, and inputs with what placeholder tokens stand for."""
+        assert self._media is not None
+        computed, batch = self._lengths.computed, inputs.batch
+        placed = self._media.positions_of_step(positions, inputs.rows, batch.query_starts, plan, computed)
+        return placed, replace(inputs, batch=self._media.given_to(batch, plan, computed))
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""
@@ -230,6 +248,8 @@ class Worker:
         self._constrained.reset()
         if self._row_adapters is not None:
             self._row_adapters.reset()
+        if self._media is not None:
+            self._media.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -270,6 +290,8 @@ class Worker:
         positions = step.positions
         if drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        if self._media is not None:
+            positions = self._media.positions_of_decodes(positions, rows)
         attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
@@ -328,6 +350,8 @@ class Worker:
             self._readouts.release(row)
             if self._row_adapters is not None:
                 self._row_adapters.release(row)
+            if self._media is not None:
+                self._media.release(row)
             if self._drafting is not None:
                 self._drafting.release(row)
         for admission in plan.admitted:
@@ -340,6 +364,8 @@ class Worker:
         self._rows.admit(admission)
         if self._row_adapters is not None:
             self._row_adapters.admit(admission)
+        if self._media is not None:
+            self._media.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)

@@ -9,7 +9,7 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, RowOrder, StackedRows, Transposed, TransposedHeads
+from quire.spec.layout import AsStored, Layout, MinusOne, Reshaped, RowOrder, StackedRows, Transposed, TransposedHeads
 from quire.spec.share import AxisShare, Share
 
 
@@ -26,6 +26,11 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _unstacked(stored, layout)
         case TransposedHeads():
             return _turned_heads(stored)
+        case Reshaped():
+            rows = stored.shape[0] if len(stored.shape) > 1 else 1
+            data = _values(stored).view(rows, -1) if stored.is_quantized else stored.data.reshape(rows, -1)
+            kind = "float32" if stored.is_quantized else stored.kind
+            return replace(stored, kind=kind, shape=tuple(data.shape), data=data)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -52,6 +57,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.t()
         case MinusOne():
             return values + 1
+        case Reshaped():
+            return values.reshape(layout.shape)
         case TransposedHeads():
             return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
         case StackedRows():

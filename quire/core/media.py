@@ -1,0 +1,53 @@
+"""Media of a request as an encoder takes them: bytes and plain numbers, whatever they were made of."""
+
+from typing import Literal
+
+import msgspec
+
+MediaKind = Literal["image", "video"]
+
+
+class Pixels(msgspec.Struct, frozen=True, array_like=True):
+    """Pictures of one size, decoded and resized; what is left is to scale their numbers, which the device does."""
+
+    data: bytes
+    """uint8."""
+    shape: tuple[int, int, int, int]
+    """[pictures, height, width, 3]: the tiles of an image, or the frames of a video."""
+    rescale: float
+    """A number x becomes (x * rescale - mean) / std, by channel."""
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+class MediaItem(msgspec.Struct, frozen=True, array_like=True):
+    """One image or video of a prompt."""
+
+    kind: MediaKind
+    runs: tuple[tuple[int, int], ...]
+    """Where its placeholder tokens stand: first positions and counts, in the order of its embeddings."""
+    digest: bytes
+    """Names its content: equal ones have equal embeddings."""
+    pixels: Pixels
+    size: tuple[int, int] = (0, 0)
+    """Height and width before anything was resized, which some models lay tiles out by."""
+    tiles: tuple[int, int] = (0, 0)
+    """Rows and columns of tiles, where the pictures are tiles of one image."""
+    seconds_a_step: float = 0.0
+    """Of a video: between two of the moments that the model tells apart."""
+
+    @property
+    def position(self) -> int:
+        """Of its first placeholder token."""
+        return self.runs[0][0]
+
+    @property
+    def num_tokens(self) -> int:
+        """Placeholder tokens, and so embeddings."""
+        return sum(count for _, count in self.runs)
+
+    @property
+    def end(self) -> int:
+        """The position behind its last placeholder token."""
+        first, count = self.runs[-1]
+        return first + count

@@ -1,0 +1,47 @@
+"""Positions of a prompt with images, for models that give them three axes: time, height and width. No torch."""
+
+from collections.abc import Sequence
+
+from quire.core.media import MediaItem
+
+Axes = tuple[list[int], list[int], list[int]]
+
+
+def prompt_positions(
+    num_tokens: int, media: Sequence[MediaItem], side: int, seconds_scale: float = 0.0
+) -> tuple[Axes, int]:
+    """The positions of a prompt's tokens on each axis, and what is to be added to the places of all later tokens.
+
+    Text counts on all axes at once. An image stands at one moment and spreads over rows and columns from there, and the
+    text behind it goes on from the largest number of all. `side` is how many pixels an embedding has a side; `seconds_scale`
+    is positions a second of video, 0 where every moment is one position.
+    """
+    axes: Axes = ([], [], [])
+    following = 0
+    for item in media:
+        for first, count in item.runs:
+            following = _text(axes, first, following)
+            following = _picture(axes, item, count, following, side, seconds_scale)
+    following = _text(axes, num_tokens, following)
+    return axes, following - num_tokens
+
+
+def _text(axes: Axes, end: int, following: int) -> int:
+    """Fill up to `end` with text whose first position is `following`."""
+    missing = end - len(axes[0])
+    for axis in axes:
+        axis.extend(range(following, following + missing))
+    return following + missing
+
+
+def _picture(axes: Axes, item: MediaItem, count: int, following: int, side: int, seconds_scale: float) -> int:
+    _, height, width, _ = item.pixels.shape
+    rows, columns = height // side, width // side
+    step = seconds_scale * item.seconds_a_step if seconds_scale and item.kind == "video" else 1.0
+    moments = [int(moment * step) for moment in range(count // (rows * columns))]
+    for moment in moments:
+        for row in range(rows):
+            axes[0].extend([following + moment] * columns)
+            axes[1].extend([following + row] * columns)
+            axes[2].extend(range(following, following + columns))
+    return following + max(moments[-1] + 1, rows, columns)
