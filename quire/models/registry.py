@@ -29,7 +29,7 @@ class Row:
 ROWS = (
     Row("llama:FAMILY", ("llama", "smollm2"), ("llama",)),
     Row("llama:MISTRAL", ("mistral",)),
-    Row("qwen2:FAMILY", ("qwen2",), ("qwen2",)),
+    Row("qwen2:FAMILY", ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), ("qwen2",)),
     Row("qwen3:FAMILY", ("qwen3",), ("qwen3",)),
     Row("gemma:GEMMA2", ("gemma2",), ("gemma2",)),
     Row("gemma:GEMMA3", ("gemma3_text", "gemma3"), ("gemma3",)),
@@ -64,6 +64,8 @@ ROWS = (
 
 VISION_ROWS = {
     "llava": "llava:FAMILY",
+    "qwen2_vl": "qwen_vl:QWEN2",
+    "qwen2_5_vl": "qwen_vl:QWEN2_5",
 }
 """By `model_type` of the whole: where it is said how images join the language model, whose own type says the rest."""
 
