@@ -76,6 +76,8 @@ class StepLimits:
     """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
+    max_encoder_tokens: int = 4096
+    """Embeddings of media that a step makes at most, unless one image alone has more."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from quire.config.decide_vision import ENCODED_AT_ONCE
 from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
 from quire.layers.batch import Batch, Embeddings
@@ -40,10 +39,12 @@ class _Media:
 class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
-    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache) -> None:
-        """`num_axes` of positions; rows of a model with several have an offset each, 0 without images."""
+    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+        """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
+        how many embeddings are made in one go: what a tower holds between its layers grows with them."""
         self._tower = tower
         self._cache = cache
+        self._at_once = at_once
         self._rows: dict[int, _Media] = {}
         self._device = tower.device
         self._offsets: Tensor | None = None
@@ -140,7 +141,7 @@ class MediaRows:
                 missing[item.digest] = item
             else:
                 found[item.digest] = kept
-        for together in _portions(list(missing.values())):
+        for together in _portions(list(missing.values()), self._at_once):
             for item, embeddings in zip(together, self._tower(together), strict=True):
                 assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
                 found[item.digest] = embeddings
@@ -159,11 +160,11 @@ def _inside(item: MediaItem, computed: range, start: int) -> Iterator[_Slice]:
         before += count
 
 
-def _portions(items: Sequence[MediaItem]) -> Iterator[list[MediaItem]]:
+def _portions(items: Sequence[MediaItem], most: int) -> Iterator[list[MediaItem]]:
     portion: list[MediaItem] = []
     size = 0
     for item in items:
-        if portion and size + item.num_tokens > ENCODED_AT_ONCE:
+        if portion and size + item.num_tokens > most:
             yield portion
             portion, size = [], 0
         portion.append(item)

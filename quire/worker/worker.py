@@ -158,7 +158,7 @@ class Worker:
         self._media: MediaRows | None = None
         if isinstance(model, LanguageModel) and model.vision is not None:
             cache = EncoderCache(device, *encoder_cache_tokens)
-            self._media = MediaRows(model.vision, limits.max_num_seqs, model.spec.position_axes, cache)
+            self._media = MediaRows(model.vision, limits.max_num_seqs, model.spec.position_axes, cache, limits.max_encoder_tokens)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
