@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quire.config.dtypes import dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
-from quire.config.resolved import Choice
+from quire.config.resolved import ENCODED_AT_ONCE, Choice
 from quire.core.errors import ConfigError
 
 _HOST_TIMES = 8
@@ -24,10 +24,8 @@ class VisionRoom:
     num_bytes: int
 
 
-def decide_vision(
-    asked: EngineConfig, model: ModelFacts, dtype: str, at_once: int, choices: list[Choice]
-) -> VisionRoom:
-    """Nothing for a model that reads texts alone; a step makes `at_once` embeddings."""
+def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice]) -> VisionRoom:
+    """Nothing for a model that reads texts alone."""
     spec = model.spec.vision
     if spec is None:
         return VisionRoom(0, 0, 0)
@@ -39,7 +37,7 @@ def decide_vision(
     tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
     width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
     patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
-    working = at_once * spec.projector.merge**2 * patch
+    working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
     kept = tokens * model.spec.hidden_size * item
     choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for images"))
     return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

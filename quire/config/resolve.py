@@ -85,7 +85,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         batch_invariant=batch_invariant,
     )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
-    vision = decide_vision(asked, model, dtype, StepLimits.max_encoder_tokens, choices)
+    vision = decide_vision(asked, model, dtype, choices)
     budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold

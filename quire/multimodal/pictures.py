@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - its reader registers itself
 
 from quire.multimodal.recipes import Cooked, Fixed, Job, Limits, Recipe, Whole
 
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Those whose readers take nothing but pixels out of a file."""
 _MOST_RATIO = 200
 Pictures = NDArray[np.uint8]
