@@ -1,4 +1,4 @@
-"""What images take of a device beside the weights of their tower: the largest encoding, and embeddings that are kept."""
+"""What images take of a device beside their tower's weights: the largest encoding, and embeddings that are kept."""
 
 from dataclasses import dataclass
 

@@ -24,8 +24,8 @@ from quire.config.decide_memory import (
 )
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
-from quire.config.decide_vision import decide_vision
 from quire.config.decide_speculation import decide_speculation, in_blocks_of, with_draft, without_draft
+from quire.config.decide_vision import decide_vision
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding

@@ -37,7 +37,8 @@ from quire.text.template_pool import TemplatePool
 from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
-"""Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`, there with `"multi_modal_data": {"image": …}`."""
+"""Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`, which may have `"multi_modal_data"` beside it:
+`{"image": …}`, bytes, a path or a Pillow image, or a list of them."""
 Messages = list[dict[str, Any]]
 
 

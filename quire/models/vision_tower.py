@@ -52,7 +52,8 @@ class VisionTower(nn.Module):
         merged: Tensor = self._projector(hidden)
         joined = self.spec.projector.merge**2
         counts = [each.count * each.grid.num_patches // joined for each in pictures]
-        return [_in_order(part, each) for part, each in zip(merged.split(counts), pictures, strict=True)]
+        parts: tuple[Tensor, ...] = merged.split(counts)  # type: ignore[no-untyped-call]
+        return [_in_order(part, each) for part, each in zip(parts, pictures, strict=True)]
 
     def _tower(self, pictures: Sequence[_Pictures]) -> Tensor:
         """What the layers make of all patches, [patches, size], without class tokens."""
@@ -91,9 +92,9 @@ class VisionTower(nn.Module):
         if self._positions is None:
             return x
         places = torch.cat([each.grid.order.repeat(each.count) for each in pictures]).to(self.device)
+        x = x + self._positions(places + int(self._class_token is not None))
         if self._class_token is None:
-            return x + self._positions(places)
-        x = x + self._positions(places + 1)
+            return x
         first = torch.zeros(1, dtype=torch.int64, device=self.device)
         class_token = self._class_token(first) + self._positions(first)
         length = pictures[0].grid.num_patches

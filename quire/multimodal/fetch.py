@@ -39,7 +39,7 @@ class MediaFetcher:
     def load(self, url: str, field: str) -> bytes:
         """Raises an InvalidRequest that names the field."""
         try:
-            place = urlsplit(url) if not url[:5].lower() == "data:" else None
+            place = urlsplit(url) if url[:5].lower() != "data:" else None
         except ValueError:
             raise _refused(field, url, "it is no URL") from None
         if place is None:
@@ -48,7 +48,9 @@ class MediaFetcher:
             return self._fetched(place, url, field)
         if place.scheme == "file":
             return self._local(place, url, field)
-        raise _refused(field, url, "use a data URL (data:image/png;base64,...), or https where the server allows its host")
+        raise _refused(
+            field, url, "use a data URL (data:image/png;base64,...), or https where the server allows its host"
+        )
 
     def _inline(self, url: str, field: str) -> bytes:
         head, comma, data = url[5:].partition(",")
@@ -59,29 +61,36 @@ class MediaFetcher:
         if not head.lower().endswith(";base64"):
             return self._bounded(unquote_to_bytes(data), field)
         try:
-            return self._bounded(base64.b64decode(data.strip(), validate=True), field)
+            found = base64.b64decode(data.strip(), validate=True)
         except (binascii.Error, ValueError):
             raise _refused(field, url, "its data is not base64") from None
+        return self._bounded(found, field)
 
     def _local(self, place: SplitResult, url: str, field: str) -> bytes:
         if self._folder is None:
-            raise _refused(field, url, "files of the server are read only below --allowed-local-media-path, which is not set")
-        try:
+            raise _refused(
+                field, url, "files of the server are read only below --allowed-local-media-path, which is not set"
+            )
+        found: bytes | None = None
+        with suppress(OSError, ValueError):
             path = Path(unquote(place.path)).resolve()
-            inside = place.netloc in ("", "localhost") and path.is_relative_to(self._folder) and path.is_file()
-            if not inside:
-                raise _refused(field, url, "there is no such file below --allowed-local-media-path")
-            with path.open("rb") as file:
-                return self._bounded(file.read(self._most + 1), field)
-        except (OSError, ValueError):
-            raise _refused(field, url, "there is no such file below --allowed-local-media-path") from None
+            if place.netloc in ("", "localhost") and path.is_relative_to(self._folder) and path.is_file():
+                with path.open("rb") as file:
+                    found = file.read(self._most + 1)
+        if found is None:
+            raise _refused(field, url, "there is no such file below --allowed-local-media-path")
+        return self._bounded(found, field)
 
     def _fetched(self, place: SplitResult, url: str, field: str) -> bytes:
         if not self._config.domains:
-            raise _refused(field, url, "this server fetches no URLs (--allowed-media-domains); send the image as a data URL")
+            raise _refused(
+                field, url, "this server fetches no URLs (--allowed-media-domains); send the image as a data URL"
+            )
         host, port = self._host(place, url, field)
         address = _public_address(host, port, url, field)
-        connection = _Pinned(host, port, address, secure=place.scheme == "https", seconds=self._config.media_fetch_seconds)
+        connection = _Pinned(
+            host, port, address, secure=place.scheme == "https", seconds=self._config.media_fetch_seconds
+        )
         # headers that come a byte at a time would keep a timeout of the socket from ever being over
         watch = Timer(self._config.media_fetch_seconds, connection.cut)
         watch.start()
@@ -107,7 +116,9 @@ class MediaFetcher:
         usual = _PORTS[place.scheme]
         named = host if port in (None, usual) else f"{host}:{port}"
         if not host or not any(fnmatchcase(named, pattern) for pattern in self._config.domains):
-            raise _refused(field, url, f"its host is not among --allowed-media-domains ({', '.join(self._config.domains)})")
+            raise _refused(
+                field, url, f"its host is not among --allowed-media-domains ({', '.join(self._config.domains)})"
+            )
         return host, port or usual
 
     def _body(self, response: http.client.HTTPResponse, url: str, field: str) -> bytes:

@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: its threads would take the memory that files may
 
-import msgspec  # noqa: E402
+import msgspec
 
-from quire.multimodal.pictures import BadMedia, cook  # noqa: E402
-from quire.multimodal.recipes import Cooked, Job, Spoiled  # noqa: E402
+from quire.multimodal.pictures import BadMedia, cook
+from quire.multimodal.recipes import Cooked, Job, Spoiled
 
 _LENGTH = struct.Struct("<I")
 
@@ -27,7 +27,9 @@ def answer(job: Job) -> Cooked | Spoiled:
         return Spoiled(str(error))
     except MemoryError:
         return Spoiled("decoding it takes more memory than one file may")
-    except Exception as error:  # the border of the process: whatever a file makes a decoder raise is its sender's to know
+    except (
+        Exception
+    ) as error:  # the border of the process: whatever a file makes a decoder raise is its sender's to know
         return Spoiled(f"it cannot be decoded: {type(error).__name__}")
 
 

@@ -22,12 +22,13 @@ def files_of(data: object) -> list[MediaFile]:
     if not isinstance(data, Mapping) or set(data) - set(_KINDS):
         given = ", ".join(map(str, data)) if isinstance(data, Mapping) else type(data).__name__
         raise InvalidRequest(
-            f"multi_modal_data has {given}; it maps {' and '.join(_KINDS)} to one or a list each", field="multi_modal_data"
+            f"multi_modal_data has {given}; it maps {' and '.join(_KINDS)} to one or a list each",
+            field="multi_modal_data",
         )
     found: list[MediaFile] = []
     for kind in _KINDS:
-        given = data.get(kind)
-        several = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+        under: Any = data.get(kind)
+        several = [] if under is None else list(under) if isinstance(under, list | tuple) else [under]
         for place, each in enumerate(several):
             field = f"multi_modal_data.{kind}[{place}]"
             found.append((kind, _bytes(each, field), field))
@@ -50,7 +51,9 @@ def _bytes(given: Any, field: str) -> bytes:
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"{field} is an array that is no picture: {error}", field=field) from None
     if not isinstance(given, Image.Image):
-        raise InvalidRequest(f"{field} is {type(given).__name__}; give bytes, a path, a Pillow image or an array", field=field)
+        raise InvalidRequest(
+            f"{field} is {type(given).__name__}; give bytes, a path, a Pillow image or an array", field=field
+        )
     image = given if given.mode in _PLAIN else given.convert("RGB")
     stored = io.BytesIO()
     image.save(stored, "PNG", compress_level=1)

@@ -1,4 +1,4 @@
-"""Decoding and resizing pictures as processors of transformers do. Runs in the process that strangers' files are for."""
+"""Decoding and resizing pictures as transformers' processors do. Runs in the process that strangers' files are for."""
 
 import io
 import math
@@ -25,7 +25,7 @@ def cook(job: Job) -> Cooked:
     image = decode(job.data, job.limits)
     size = (image.height, image.width)
     pictures, tiles = prepare(image, job.recipe)
-    return Cooked(pictures.tobytes(), pictures.shape, size, tiles)  # type: ignore[arg-type]
+    return Cooked(pictures.tobytes(), pictures.shape, size, tiles)
 
 
 def decode(data: bytes, limits: Limits) -> Image.Image:
@@ -40,7 +40,16 @@ def decode(data: bytes, limits: Limits) -> Image.Image:
         return (upright or image).convert("RGB")
     except UnidentifiedImageError:
         raise BadMedia(f"it is no image that quire reads; send one of {', '.join(FORMATS)}") from None
-    except (OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError, ArithmeticError, LookupError) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        OverflowError,
+        MemoryError,
+        ArithmeticError,
+        LookupError,
+    ) as error:
         raise BadMedia(f"it cannot be decoded: {str(error)[:200] or type(error).__name__}") from None
 
 
@@ -61,7 +70,9 @@ def _fixed(image: Image.Image, recipe: Fixed) -> tuple[Pictures, tuple[int, int]
 def _whole(image: Image.Image, recipe: Whole) -> tuple[Pictures, tuple[int, int]]:
     sides = (image.height, image.width)
     if max(sides) > _MOST_RATIO * min(sides):
-        raise BadMedia(f"it is {sides[1]:,} × {sides[0]:,} pixels; one side may be {_MOST_RATIO} times the other at most")
+        raise BadMedia(
+            f"it is {sides[1]:,} × {sides[0]:,} pixels; one side may be {_MOST_RATIO} times the other at most"
+        )
     size = whole_size(*sides, recipe.factor, recipe.min_pixels, recipe.max_pixels)
     return as_array(resized(image, size, recipe.filter))[None], (1, 1)
 

@@ -13,8 +13,8 @@ def prompt_positions(
     """The positions of a prompt's tokens on each axis, and what is to be added to the places of all later tokens.
 
     Text counts on all axes at once. An image stands at one moment and spreads over rows and columns from there, and the
-    text behind it goes on from the largest number of all. `side` is how many pixels an embedding has a side; `seconds_scale`
-    is positions a second of video, 0 where every moment is one position.
+    text behind it goes on from the largest number of all. `side` is how many pixels an embedding has a side;
+    `seconds_scale` is positions a second of video, 0 where every moment is one position.
     """
     axes: Axes = ([], [], [])
     following = 0

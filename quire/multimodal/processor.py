@@ -1,4 +1,4 @@
-"""MediaProcessor: what becomes of an image on its way into a prompt, by the checkpoint's own files. One row a family."""
+"""MediaProcessor: what becomes of an image on its way into a prompt, by the checkpoint's files. One row a family."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from quire.core.errors import CheckpointError
 from quire.multimodal.recipes import Cooked, Fixed, Recipe, Whole
 from quire.multimodal.settings import (
     BICUBIC,
-    BILINEAR,
     CLIP_MEAN,
     CLIP_STD,
     HALF,
@@ -79,7 +78,9 @@ def fixed_recipe(settings: Settings) -> Fixed:
     resize = (shorter if isinstance(shorter, int) else settings.sides("size")) if settings.flag("do_resize") else None
     crop = settings.sides("crop_size") if settings.flag("do_center_crop") else None
     if crop is None and not isinstance(resize, tuple):
-        raise CheckpointError(f"{settings.source} leaves pictures in sizes of their own, and the model's tower has one.")
+        raise CheckpointError(
+            f"{settings.source} leaves pictures in sizes of their own, and the model's tower has one."
+        )
     return Fixed(resize, crop, settings.filter)
 
 
@@ -87,11 +88,17 @@ def _llava(config: Mapping[str, Any], settings: Settings) -> MediaProcessor:
     is_siglip = settings.text("image_processor_type").startswith("Siglip")
     settings = settings.over(_SIGLIP if is_siglip else _CLIP)
     if settings.flag("do_pad"):
-        raise CheckpointError(f"{settings.source} pads pictures to squares, which quire does not do for LLaVA; set do_pad to false.")
-    tower = Settings(config["vision_config"], "the config of the vision tower").over({"image_size": 336, "patch_size": 14})
+        raise CheckpointError(
+            f"{settings.source} pads pictures to squares, which quire does not do for LLaVA; set do_pad to false."
+        )
+    tower = Settings(config["vision_config"], "the config of the vision tower").over(
+        {"image_size": 336, "patch_size": 14}
+    )
     count = (tower.number("image_size") // tower.number("patch_size")) ** 2
     token = _token(config, "image_token_index", "image_token_id")
-    return MediaProcessor(fixed_recipe(settings), *settings.scaling(), token, token, lambda cooked: [count], "<image>\n")
+    return MediaProcessor(
+        fixed_recipe(settings), *settings.scaling(), token, token, lambda cooked: [count], "<image>\n"
+    )
 
 
 # --- Qwen2-VL and its successors -------------------------------------------------------------------------------------
@@ -112,7 +119,10 @@ def _qwen_vl(config: Mapping[str, Any], settings: Settings) -> MediaProcessor:
     size = settings.values.get("size")
     bounds = {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280}
     if isinstance(size, dict):
-        bounds |= {"min_pixels": size.get("shortest_edge", 56 * 56), "max_pixels": size.get("longest_edge", 28 * 28 * 1280)}
+        bounds |= {
+            "min_pixels": size.get("shortest_edge", 56 * 56),
+            "max_pixels": size.get("longest_edge", 28 * 28 * 1280),
+        }
     settings = settings.over(bounds)
     side = settings.number("patch_size") * settings.number("merge_size")
     recipe = Whole(side, settings.number("min_pixels"), settings.number("max_pixels"), settings.filter)

@@ -44,7 +44,9 @@ class Settings:
     def filter(self) -> Filter:
         value = self.values.get("resample", BILINEAR)
         if not isinstance(value, int) or not 0 <= value <= 5:
-            raise CheckpointError(f"{self.source} gives resample as {value!r}, but it must be 0 to 5, as Pillow counts.")
+            raise CheckpointError(
+                f"{self.source} gives resample as {value!r}, but it must be 0 to 5, as Pillow counts."
+            )
         return cast(Filter, int(value))
 
     def sides(self, name: str) -> tuple[int, int]:
@@ -53,7 +55,7 @@ class Settings:
         if isinstance(value, dict):
             shortest = value.get("shortest_edge", value.get("longest_edge"))
             value = [value.get("height", shortest), value.get("width", shortest)]
-        pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
+        pair: list[Any] = value if isinstance(value, list) and len(value) == 2 else [value, value]
         if not all(isinstance(side, int) and 0 < side <= _MOST_SIDE for side in pair):
             raise CheckpointError(f"{self.source} gives {name} as {str(value)[:80]}, which is no size of a picture.")
         return int(pair[0]), int(pair[1])

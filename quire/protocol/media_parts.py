@@ -66,7 +66,9 @@ def read_part(inside: Fields, given: Mapping[str, Any], where: str) -> dict[str,
     part.hint("detail", *_DETAILS)
     file_id = part.text("file_id", longest=128)
     if (url is None) == (file_id is None):
-        raise refuse(where, "without a URL" if url is None else "with both", f"given a {name} or a file_id, and one of them")
+        raise refuse(
+            where, "without a URL" if url is None else "with both", f"given a {name} or a file_id, and one of them"
+        )
     return media_part(MediaSource(kind, where, url, file_id))
 
 
@@ -92,22 +94,22 @@ def split_media(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, A
             source = part.get(_MEDIA) if isinstance(part, Mapping) else None
             if isinstance(source, MediaSource):
                 sources.append(source)
-                part = {"type": source.kind}
-            parts.append(part)
+                parts.append({"type": source.kind})
+            else:
+                parts.append(part)
         plain.append({**message, "content": parts})
     return plain, sources
 
 
 def with_marks(messages: Sequence[Mapping[str, Any]], marks: Mapping[str, str]) -> list[dict[str, Any]]:
     """The same with every content as text, and a mark of each kind where media stood: for templates that know none."""
-    found: list[dict[str, Any]] = []
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, list):
-            texts = [marks[part["type"]] if part["type"] in marks else str(part.get("text", "")) for part in content]
-            message = {**message, "content": "".join(texts)}
-        found.append(dict(message))
-    return found
+
+    def said(content: Any) -> Any:
+        if not isinstance(content, list):
+            return content
+        return "".join(marks[part["type"]] if part["type"] in marks else str(part.get("text", "")) for part in content)
+
+    return [{**message, "content": said(message.get("content"))} for message in messages]
 
 
 def refuse_media(messages: Sequence[Mapping[str, Any]], why: str) -> None:

@@ -44,8 +44,18 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     )
     structured_field = "tools" if asked.params.structured is None else "output_config.format"
     ignored, stream = asked.conversation.ignored, asked.stream
-    given = (MESSAGES, [prompt], [text], params, structured_field, stream, writer)
-    return Call(*given, media=[media], model=model, ignored=ignored)
+    return Call(
+        endpoint=MESSAGES,
+        prompts=[prompt],
+        texts=[text],
+        params=params,
+        structured_field=structured_field,
+        stream=stream,
+        writer=writer,
+        media=[media],
+        model=model,
+        ignored=ignored,
+    )
 
 
 async def _create(request: Request) -> Response:

@@ -56,7 +56,7 @@ class MediaDesk:
         """The prompt with placeholder tokens, and what they stand for. Raises an InvalidRequest that names the part."""
         if self._num_waiting >= MOST_WAITING:
             raise Overloaded(
-                f"{self._num_waiting} conversations wait for their images, the most allowed; try again in a few seconds",
+                f"{self._num_waiting} conversations wait for their images, the most allowed; try again in seconds",
                 retry_after=5.0,
             )
         self._num_waiting += 1
@@ -76,9 +76,8 @@ class MediaDesk:
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         files: list[MediaFile] = []
         for source, data in zip(sources, uploaded, strict=True):
-            if data is None:
-                data = self._fetcher.load(source.url or "", source.field)
-            files.append((source.kind, data, source.field))
+            found = self._fetcher.load(source.url or "", source.field) if data is None else data
+            files.append((source.kind, found, source.field))
         return self._reader.read(tokens, files)
 
     async def _uploaded(self, source: MediaSource, tenant: str) -> bytes | None:
@@ -87,10 +86,12 @@ class MediaDesk:
             return None
         record = await self._files.get(tenant, source.file_id)
         if record is None:
-            raise InvalidRequest(f"{source.field} names the file {source.file_id!r}, and there is none", field=source.field)
+            raise InvalidRequest(
+                f"{source.field} names the file {source.file_id!r}, and there is none", field=source.field
+            )
         if record.bytes > self._most:
             raise InvalidRequest(
-                f"{source.field} names a file of {record.bytes:,} bytes, and {self._most:,} are the most (--media-max-mb)",
+                f"{source.field} names a file of {record.bytes:,} bytes; {self._most:,} are the most (--media-max-mb)",
                 field=source.field,
             )
         return b"".join([piece async for piece in self._files.content(tenant, source.file_id)])

@@ -350,7 +350,7 @@ class Serving:
                 charge=caller.account.charge,
                 traceparent=traceparent,
                 adapter=self.adapter(call.model),
-                **({"media": call.media} if any(call.media) else {}),
+                media=call.media,
             )
             return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:

@@ -1,4 +1,4 @@
-"""VisionSpec: a vision tower and what joins it to the language model: from pixels to embeddings of placeholder tokens."""
+"""VisionSpec: a vision tower and what joins it to a language model: from pixels to embeddings of placeholder tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -15,7 +15,6 @@ from quire.ops.upload import upload
 from quire.worker.encoder_cache import EncoderCache
 
 
-
 @dataclass(frozen=True, slots=True)
 class _Slice:
     """Embeddings of one item that a step's tokens stand for."""
@@ -55,9 +54,7 @@ class MediaRows:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
             spec = self._tower.spec
-            axes, offset = prompt_positions(
-                admission.num_prompt, admission.media, spec.side, spec.positions_a_second
-            )
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side, spec.positions_a_second)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
             self._offsets[admission.row].fill_(offset)
@@ -99,7 +96,9 @@ class MediaRows:
         offsets = self._offsets.index_select(0, rows)
         return (positions.view(len(rows), -1) + offsets.unsqueeze(1)).flatten()
 
-    def positions_of_step(self, positions: Tensor, rows: Tensor, starts: Tensor, plan: StepPlan, computed: Sequence[int]) -> Tensor:
+    def positions_of_step(
+        self, positions: Tensor, rows: Tensor, starts: Tensor, plan: StepPlan, computed: Sequence[int]
+    ) -> Tensor:
         """Of any step's tokens: [tokens], or [3, tokens] where prompts with images are among them."""
         if self._offsets is None:
             return positions

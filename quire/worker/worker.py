@@ -152,13 +152,9 @@ class Worker:
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
-        self._row_adapters: RowAdapters | None = None
-        if adapters is not None:
-            self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
-        self._media: MediaRows | None = None
-        if isinstance(model, LanguageModel) and model.vision is not None:
-            cache = EncoderCache(device, *encoder_cache_tokens)
-            self._media = MediaRows(model.vision, limits.max_num_seqs, model.spec.position_axes, cache, limits.max_encoder_tokens)
+        rows = limits.max_num_seqs + 1
+        self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
+        self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
@@ -418,6 +414,17 @@ def _row_states(memory: CoreMemory) -> RowStates:
 def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
     planes, group = storage.layer(index)
     return KVLayer(planes[0], planes[-1], group, scales)
+
+
+def _media_rows(
+    model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
+) -> MediaRows | None:
+    """None where the model reads texts alone."""
+    tower = model.vision if isinstance(model, LanguageModel) else None
+    if tower is None:
+        return None
+    cache = EncoderCache(tower.device, *cache_tokens)
+    return MediaRows(tower, limits.max_num_seqs, model.spec.position_axes, cache, limits.max_encoder_tokens)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

@@ -1,4 +1,4 @@
-"""Tiny vision models with random weights, made by transformers: whole folders, and what transformers makes of prompts."""
+"""Tiny vision models with random weights: whole folders, and what transformers makes of prompts for them."""
 
 import io
 import json

@@ -104,11 +104,13 @@ def _layers(config: HFFields, fields: HFFields) -> tuple[int, bool]:
     strategy = config.text("vision_feature_select_strategy", "default")
     has_class = fields.text("model_type", "") == "clip_vision_model"
     if not isinstance(feature, int) or not -total <= feature + (feature < 0) <= total:
-        raise CheckpointError(f"{config.source} gives vision_feature_layer {feature!r}; quire reads one layer's features.")
+        raise CheckpointError(
+            f"{config.source} gives vision_feature_layer {feature!r}; quire reads one layer's features."
+        )
     if strategy != ("default" if has_class else "full"):
         raise CheckpointError(
-            f"{config.source} selects the {strategy!r} features of a tower {'with' if has_class else 'without'} a class "
-            f"token; quire reads its patches alone."
+            f"{config.source} selects the {strategy!r} features of a tower {'with' if has_class else 'without'} a "
+            f"class token; quire reads its patches alone."
         )
     count = total + 1 + feature if feature < 0 else feature
     return count, count == total and feature == -1

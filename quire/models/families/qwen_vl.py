@@ -27,7 +27,9 @@ _MOVED = (("model.language_model.", "model."), ("model.visual.", "visual."))
 
 
 def _attach_2(text: ModelSpec, config: HFFields) -> ModelSpec:
-    fields = HFFields({"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4, **_given(config)}, config.source)
+    fields = HFFields(
+        {"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4, **_given(config)}, config.source
+    )
     size = fields.size("embed_dim")
     inner = int(size * fields.number("mlp_ratio", 4))
     kind = activation(fields, "hidden_act", "quick_gelu")
@@ -90,9 +92,7 @@ def _merger(fields: HFFields, size: int, hidden_size: int) -> ProjectorSpec:
     return ProjectorSpec(up, down, "gelu", merge)
 
 
-def _tower(
-    fields: HFFields, size: int, layer: Callable[[int], LayerSpec], projector: ProjectorSpec
-) -> VisionSpec:
+def _tower(fields: HFFields, size: int, layer: Callable[[int], LayerSpec], projector: ProjectorSpec) -> VisionSpec:
     patch, frames = fields.size_or_none("patch_size") or 14, fields.size_or_none("temporal_patch_size") or 2
     return VisionSpec(
         patch_size=patch,

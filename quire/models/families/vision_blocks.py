@@ -60,7 +60,9 @@ def plain_mlp(names: tuple[str, str], size: int, inner: int, kind: Activation) -
     return MlpSpec(matrix(names[0], inner, size), matrix(names[1], size, inner), kind, gated=False)
 
 
-def attention(qkv: MatrixSpec, out: str, size: int, num_heads: int, *, bias: bool = True, rope: int | None = None) -> AttentionSpec:
+def attention(
+    qkv: MatrixSpec, out: str, size: int, num_heads: int, *, bias: bool = True, rope: int | None = None
+) -> AttentionSpec:
     """Every patch sees its whole picture, or the window that a tower gives it."""
     head_dim = size // num_heads
     return AttentionSpec(
@@ -78,10 +80,18 @@ def attention(qkv: MatrixSpec, out: str, size: int, num_heads: int, *, bias: boo
 def clip_layer(fields: HFFields, prefix: str, layer: int, *, usual: str) -> LayerSpec:
     """A layer of CLIP's and SigLIP's towers."""
     size, inner = fields.size("hidden_size"), fields.size("intermediate_size")
-    start, eps = f"{prefix}encoder.layers.{layer}.", fields.number("layer_norm_eps", 1e-5 if usual == "quick_gelu" else 1e-6)
+    start, eps = (
+        f"{prefix}encoder.layers.{layer}.",
+        fields.number("layer_norm_eps", 1e-5 if usual == "quick_gelu" else 1e-6),
+    )
     parts = tuple(Part(f"{start}self_attn.{name}_proj", "vision", size) for name in "qkv")
     return LayerSpec(
-        attention(MatrixSpec(parts, size, "none", True), f"{start}self_attn.out_proj", size, fields.size("num_attention_heads")),
+        attention(
+            MatrixSpec(parts, size, "none", True),
+            f"{start}self_attn.out_proj",
+            size,
+            fields.size("num_attention_heads"),
+        ),
         plain_mlp((f"{start}mlp.fc1", f"{start}mlp.fc2"), size, inner, activation(fields, "hidden_act", usual)),
         vision_norm(f"{start}layer_norm1", size, eps),
         vision_norm(f"{start}layer_norm2", size, eps),

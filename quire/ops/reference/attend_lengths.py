@@ -15,8 +15,10 @@ def attend_lengths(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[
     for length, equal in groupby(lengths):
         count = len(list(equal))
         end = start + count * length
-        heads = [each[start:end].view(count, length, *each.shape[1:]).transpose(1, 2) for each in (query, key, value)]
-        mixed = scaled_dot_product_attention(*heads, scale=scale)
+        queries, keys, values = (
+            each[start:end].view(count, length, *each.shape[1:]).transpose(1, 2) for each in (query, key, value)
+        )
+        mixed = scaled_dot_product_attention(queries, keys, values, scale=scale)
         parts.append(mixed.transpose(1, 2).flatten(0, 1))
         start = end
     return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -29,7 +29,9 @@ def completion_answer(
     return CompletionAnswer(head, body.options, _logprobs(body, tokenizer), echoed)
 
 
-def truncated(tokens: list[int], body: ChatBody | CompletionBody, context: int, *, has_media: bool = False) -> list[int]:
+def truncated(
+    tokens: list[int], body: ChatBody | CompletionBody, context: int, *, has_media: bool = False
+) -> list[int]:
     """The prompt, cut where the body says so: at its beginning, unless it names the other side."""
     asked = body.truncate_prompt_tokens
     if asked is None:

@@ -161,7 +161,9 @@ def _part(message: Fields, given: object, where: str) -> tuple[str, str]:
     kind = given.get("type") if isinstance(given, dict) else None
     field = "text" if kind in _TEXT_PARTS else kind
     if not isinstance(given, dict) or field not in ("text", "refusal", "thinking"):
-        raise refuse(where, given, '{"type": "text", "text": ...} or {"type": "image_url", ...}, for nothing else is supported')
+        raise refuse(
+            where, given, '{"type": "text", "text": ...} or {"type": "image_url", ...}, for nothing else is supported'
+        )
     text = message.inside(where, given, ("type", field, "cache_control")).text(field)
     if text is None:
         raise refuse(f"{where}.{field}", None, "text")

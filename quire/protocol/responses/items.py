@@ -177,7 +177,11 @@ def _image(item: Fields, given: Item, where: str) -> Item:
     """As it is stored: where the image is, and nothing else."""
     source: MediaSource = read_media_part(item, given, where)["media"]
     kept = {"image_url": source.url, "file_id": source.file_id}
-    return {"type": "input_image", "detail": "auto", **{name: value for name, value in kept.items() if value is not None}}
+    return {
+        "type": "input_image",
+        "detail": "auto",
+        **{name: value for name, value in kept.items() if value is not None},
+    }
 
 
 def _read_part(item: Fields, given: object, role: str, where: str) -> str:

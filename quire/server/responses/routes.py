@@ -48,9 +48,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
             serving, messages, asked.params.max_tokens, asked.tools, asked.reasoning_options, caller.tenant
         )
     else:
-        text, prompt, media = await whole_prompt(
-            serving, messages, asked.tools, asked.reasoning_options, caller.tenant
-        )
+        text, prompt, media = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options, caller.tenant)
     structured_field = "tools" if asked.params.structured is None else "text.format"
     params, schema = await serving.loosened(asked.params, structured_field)
     reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
