@@ -95,6 +95,7 @@ def test_every_api_takes_images(server: LiveServer, tiny: TinyVision, allowed: P
     assert _ask(server, local)["choices"][0]["message"]["content"] == wanted
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
     model = str(tiny.folder)
+    asked = anthropic.Anthropic(base_url=server.url, api_key="none")
     uploaded = client.files.create(file=("good.png", stored), purpose="vision")
     for part in ({"image_url": data_url(stored)}, {"file_id": uploaded.id}):
         response = client.responses.create(
@@ -106,13 +107,15 @@ def test_every_api_takes_images(server: LiveServer, tiny: TinyVision, allowed: P
         )
         assert response.output_text == wanted
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(stored).decode()}
-    answer = anthropic.Anthropic(base_url=server.url, api_key="none").messages.create(
+    answer = asked.messages.create(
         model=model,
         max_tokens=12,
         extra_body={"temperature": 0},
         messages=[{"role": "user", "content": [{"type": "image", "source": source}, _TOLD]}],  # type: ignore[list-item, typeddict-item]
     )
     assert wanted.startswith(answer.content[0].text)  # type: ignore[union-attr]
+    client.close()
+    asked.close()
     assert answer.usage.input_tokens + (answer.usage.cache_read_input_tokens or 0) > 10
 
 
