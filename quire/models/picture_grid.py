@@ -52,6 +52,23 @@ def grid_of(spec: VisionSpec, height: int, width: int) -> PictureGrid:
     return picture_grid(height // patch, width // patch, merge, window)
 
 
+def shared_places(grid: PictureGrid, side: int) -> Tensor:
+    """For each patch, which of `side` × `side` learned positions lies where it does in the picture.
+
+    Computed as the checkpoints' own code does: what falls on a border depends on how it is rounded.
+    """
+    borders = torch.arange(1 / side, 1.0, 1 / side)
+
+    def shares(count: int) -> Tensor:
+        step = 1.0 / torch.tensor([count])
+        return torch.bucketize(
+            (torch.arange(count, dtype=torch.float32) * step).clamp(max=1.0 - 1e-6), borders, right=True
+        )
+
+    rows, columns = grid.rows_and_columns()
+    return shares(grid.num_patches // grid.columns)[rows] * side + shares(grid.columns)[columns]
+
+
 def axial_angles(spec: AxialRopeSpec, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin [patches, head_dim / 2], in float32."""
     size = spec.head_dim // 2

@@ -64,6 +64,9 @@ ROWS = (
 
 VISION_ROWS = {
     "llava": "llava:FAMILY",
+    "internvl": "internvl:FAMILY",
+    "idefics3": "idefics3:FAMILY",
+    "smolvlm": "idefics3:FAMILY",
     "qwen2_vl": "qwen_vl:QWEN2",
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
 }

@@ -1,5 +1,6 @@
 """VisionTower: from pixels to the embeddings that take the place of placeholder tokens."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.layer import make_layer
-from quire.models.picture_grid import PictureGrid, axial_angles, grid_of
+from quire.models.picture_grid import PictureGrid, axial_angles, grid_of, shared_places
 from quire.ops.functional import activate
 from quire.spec.norm import NormSpec
 from quire.spec.vision import ProjectorSpec, VisionSpec
@@ -91,7 +92,7 @@ class VisionTower(nn.Module):
         """With class tokens and learned positions, where the tower has them."""
         if self._positions is None:
             return x
-        places = torch.cat([each.grid.order.repeat(each.count) for each in pictures]).to(self.device)
+        places = torch.cat([self._places(each.grid).repeat(each.count) for each in pictures]).to(self.device)
         x = x + self._positions(places + int(self._class_token is not None))
         if self._class_token is None:
             return x
@@ -101,6 +102,13 @@ class VisionTower(nn.Module):
         assert all(each.grid.num_patches == length for each in pictures), "a tower with positions has one size"
         by_picture = x.view(-1, length, x.shape[1])
         return torch.cat((class_token.expand(len(by_picture), 1, -1), by_picture), dim=1).flatten(0, 1)
+
+    def _places(self, grid: PictureGrid) -> Tensor:
+        """Which of the learned positions each patch has."""
+        if not self.spec.shared_positions:
+            return grid.order
+        assert self.spec.positions is not None
+        return shared_places(grid, math.isqrt(self.spec.positions.rows))
 
     def _angles(self, pictures: Sequence[_Pictures]) -> Angles | None:
         if self.spec.rope is None:

@@ -34,7 +34,35 @@ class Whole(_Recipe, frozen=True):
     filter: Filter
 
 
-Recipe = Fixed | Whole
+class Bounded(_Recipe, frozen=True):
+    """The picture in its own shape, no side longer than `longest`, filled up to whole patches: Pixtral's."""
+
+    longest: int
+    patch: int
+    filter: Filter
+
+
+class Tiles(_Recipe, frozen=True):
+    """Tiles of one size in the arrangement that suits the picture's shape, and where there are several the whole of it
+    once more: InternVL's."""
+
+    size: tuple[int, int]
+    least: int
+    most: int
+    filter: Filter
+
+
+class Split(_Recipe, frozen=True):
+    """Enlarged or shrunk to `longest` and then to whole squares of `tile`, and the whole of it once more: Idefics 3's."""
+
+    longest: int
+    tile: int
+    splits: bool
+    """Otherwise it becomes one square."""
+    filter: Filter
+
+
+Recipe = Fixed | Whole | Bounded | Tiles | Split
 
 
 class Limits(msgspec.Struct, frozen=True):

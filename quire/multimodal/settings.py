@@ -11,7 +11,7 @@ from quire.multimodal.recipes import Filter
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)
-BILINEAR, BICUBIC = 2, 3
+LANCZOS, BILINEAR, BICUBIC = 1, 2, 3
 _FILES = ("preprocessor_config.json", "processor_config.json")
 _MOST_SIDE = 1 << 16
 

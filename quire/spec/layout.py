@@ -111,6 +111,9 @@ class Reshaped:
     """The same numbers in the same order under another shape, as kernels of convolutions are matrices of patches."""
 
     shape: tuple[int, ...]
+    """In the file."""
+    rows: int
+    """Of the matrix that quire holds."""
 
 
 RowOrder = PairedRows | GroupedRows | HeadParts

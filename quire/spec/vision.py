@@ -63,6 +63,8 @@ class VisionSpec:
     """One row, before the patches of every picture; no embedding is made of it."""
     positions: MatrixSpec | None = None
     """A learned vector for each place of a picture of the usual size, the class token's first."""
+    shared_positions: bool = False
+    """Whether those vectors are spread over a picture of any size, each patch having the one nearest to its share."""
     rope: AxialRopeSpec | None = None
     norm_before: NormSpec | None = None
     norm_after: NormSpec | None = None

@@ -58,7 +58,7 @@ def test_pixels_are_those_of_the_checkpoints_own_processor(tiny: TinyVision, nam
     pictures, _ = prepare(image, processor.recipe)
     pixels = Pixels(pictures.tobytes(), pictures.shape, processor.rescale, processor.mean, processor.std)  # type: ignore[arg-type]
     found = scaled(pixels, torch.device("cpu")).permute(0, 3, 1, 2)
-    given = tiny.processor([image], return_tensors="pt")
+    given = tiny.processor([[image]] if tiny.name == "idefics3" else [image], return_tensors="pt")
     wanted = given["pixel_values"].float()
     if "image_grid_thw" in given:
         wanted = _unpatched(wanted, given["image_grid_thw"][0].tolist(), 14, 2)

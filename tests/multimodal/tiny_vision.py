@@ -15,7 +15,11 @@ from tokenizers import AddedToken
 
 from tests.text import vocabularies
 
-MARKS = ("<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+MARKS = (
+    *("<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "[IMG]", "[IMG_BREAK]"),
+    *("[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<fake_token_around_image>", "<global-img>"),
+    *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
+)
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
@@ -36,17 +40,23 @@ class TinyVision:
     processor: Any
     mark: str
     token: int
+    tokenizer: Any
 
     def prepared(self, prompt: Sequence[int], images: Sequence[Image.Image]) -> dict[str, Any]:
-        """What transformers' model takes for a prompt in which a token marks each image."""
-        if not images:
-            ids = torch.tensor([list(prompt)])
-            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        given = dict(self.processor(list(images), return_tensors="pt"))
-        counts = iter(_COUNTS[self.name](self, given))
-        tokens = [token for each in prompt for token in ([each] * next(counts) if each == self.token else [each])]
-        ids = torch.tensor([tokens])
-        kinds = {"mm_token_type_ids": (ids == self.token).int()} if "qwen" in self.name else {}
+        """What transformers' model takes for a prompt in which a token marks each image: its processors write out in
+        text what an image becomes."""
+        text, given = self.tokenizer.decode(list(prompt), skip_special_tokens=False), {}
+        mark = self.tokenizer.id_to_token(self.token)
+        if images:
+            nested = [list(images)] if "idefics" in self.name else list(images)
+            given = dict(self.processor(nested, return_tensors="pt"))
+            parts = text.split(mark)
+            written = _WRITTEN[self.name](given)
+            text = "".join(each for pair in zip(parts, [*written, ""], strict=True) for each in pair)
+        ids = torch.tensor([self.tokenizer.encode(text, add_special_tokens=False).ids])
+        kinds = {"mm_token_type_ids": (ids == self.token).int()} if "qwen" in self.name and images else {}
+        for name in ("rows", "cols", "num_patches"):
+            given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given, **kinds}
 
     @torch.inference_mode()
@@ -89,8 +99,8 @@ def make_vision(name: str, folder: Path) -> TinyVision:
     vocabularies.write_folder(folder, tokenizer, eos_token="<|im_end|>", chat_template=template)
     settings = {key: value for key, value in processor.to_dict().items() if value is not None}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings, default=str))
-    token = ids["<|image_pad|>"] if "qwen" in name else ids["<image>"]
-    return TinyVision(name, folder, model, processor, mark, token)
+    token = ids["<|image_pad|>"] if "qwen" in name else ids[mark]
+    return TinyVision(name, folder, model, processor, mark, token, tokenizer)
 
 
 def _text(size: int, **more: Any) -> dict[str, Any]:
@@ -136,19 +146,89 @@ def _qwen2_5_vl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     return model, transformers.Qwen2VLImageProcessor(**_QWEN_PIXELS), "<|vision_start|><|image_pad|><|vision_end|>"
 
 
+def _pixtral(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = transformers.PixtralVisionConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, image_size=56, patch_size=14
+    )
+    config = transformers.LlavaConfig(
+        vision_config=tower,
+        text_config=transformers.MistralConfig(**_text(size, sliding_window=None)),
+        image_token_index=ids["[IMG]"],
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    )
+    processor = transformers.PixtralImageProcessor(patch_size=14, size={"longest_edge": 80})
+    return transformers.LlavaForConditionalGeneration(config), processor, "[IMG]"
+
+
+def _internvl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.InternVLConfig(
+        vision_config={**tower, "image_size": [28, 28], "patch_size": [7, 7]},
+        text_config=transformers.Qwen2Config(**_text(size)),
+        image_token_id=ids["<IMG_CONTEXT>"],
+        tie_word_embeddings=False,
+    )
+    processor = transformers.GotOcr2ImageProcessor(
+        size={"height": 28, "width": 28}, crop_to_patches=True, max_patches=6, image_mean=[0.4] * 3, image_std=[0.3] * 3
+    )
+    return transformers.InternVLForConditionalGeneration(config), processor, "<IMG_CONTEXT>"
+
+
+def _idefics3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.Idefics3Config(
+        vision_config={**tower, "image_size": 42, "patch_size": 7},
+        text_config=transformers.LlamaConfig(**_text(size)),
+        image_token_id=ids["<image>"],
+        scale_factor=3,
+        tie_word_embeddings=False,
+    )
+    processor = transformers.Idefics3ImageProcessor(
+        size={"longest_edge": 3 * 42}, max_image_size={"longest_edge": 42}, return_row_col_info=True
+    )
+    return transformers.Idefics3ForConditionalGeneration(config), processor, "<image>"
+
+
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava": _llava,
+    "pixtral": _pixtral,
+    "internvl": _internvl,
+    "idefics3": _idefics3,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
 }
 
 
-def _squares(tiny: TinyVision, given: dict[str, Any]) -> list[int]:
-    return [int(count) for count in given["image_grid_thw"].prod(1) // 4]
+def _squares(given: dict[str, Any]) -> list[str]:
+    return ["<|image_pad|>" * int(count) for count in given["image_grid_thw"].prod(1) // 4]
 
 
-_COUNTS: dict[str, Callable[[TinyVision, dict[str, Any]], list[int]]] = {
-    "llava": lambda tiny, given: [4] * len(given["pixel_values"]),
+def _rows(given: dict[str, Any]) -> list[str]:
+    found = []
+    for height, width in given["image_sizes"]:
+        lines = ["[IMG]" * (int(width) // 14)] * (int(height) // 14)
+        found.append("[IMG_BREAK]".join(lines) + "[IMG_END]")
+    return found
+
+
+def _places(given: dict[str, Any]) -> list[str]:
+    around, each = "<fake_token_around_image>", "<image>" * 4
+    found = []
+    for rows, columns in zip(given["rows"][0], given["cols"][0], strict=True):
+        lines = [
+            "".join(f"{around}<row_{row + 1}_col_{column + 1}>{each}" for column in range(columns)) + "\n"
+            for row in range(rows)
+        ]
+        found.append("".join(lines) + ("\n" if rows else "") + f"{around}<global-img>{each}{around}")
+    return found
+
+
+_WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "llava": lambda given: ["<image>" * 4] * len(given["pixel_values"]),
+    "pixtral": _rows,
+    "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
+    "idefics3": _places,
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
 }

@@ -1,16 +1,17 @@
-"""LLaVA 1.5: CLIP's or SigLIP's tower without its last layer, and two matrices to a language model of any family."""
+"""LLaVA 1.5: CLIP's, SigLIP's or Pixtral's tower, and two matrices to a language model of any family."""
 
 from dataclasses import replace
 from typing import Any
 
 from quire.core.errors import CheckpointError
+from quire.models.families.pixtral import pixtral_tower
 from quire.models.families.vision_blocks import (
     VisionFamily,
     activation,
-    class_token,
     clip_layer,
     matrix,
     patch_matrix,
+    table,
     vision_norm,
 )
 from quire.models.loading.hf_fields import HFFields
@@ -68,10 +69,13 @@ def tower(config: HFFields) -> VisionSpec:
     """As far as its features are read; the projector is the caller's to say."""
     fields = _tower_fields(config)
     kind = fields.text("model_type", "")
+    if kind == "pixtral":
+        return pixtral_tower(fields, _layers(config, fields)[0], _TOWER)
     is_clip = kind == "clip_vision_model"
     if kind not in ("clip_vision_model", "siglip_vision_model"):
         raise CheckpointError(
-            f"{fields.source} is of type {kind!r}; of LLaVA's towers quire has clip_vision_model, siglip_vision_model."
+            f"{fields.source} is of type {kind!r}; of LLaVA's towers quire has clip_vision_model, siglip_vision_model "
+            "and pixtral."
         )
     size, patch = fields.size("hidden_size"), fields.size("patch_size")
     eps = fields.number("layer_norm_eps", 1e-5 if is_clip else 1e-6)
@@ -83,7 +87,7 @@ def tower(config: HFFields) -> VisionSpec:
     return VisionSpec(
         patch_size=patch,
         patches=patches,
-        class_token=class_token(f"{start}class_embedding", size) if is_clip else None,
+        class_token=table(f"{start}class_embedding", 1, size) if is_clip else None,
         positions=matrix(f"{start}position_embedding", places, size, bias=False),
         norm_before=vision_norm(f"{_TOWER}pre_layrnorm", size, eps) if is_clip else None,
         layers=tuple(clip_layer(fields, _TOWER, layer, usual=usual) for layer in range(layers)),

@@ -40,13 +40,14 @@ def vision_norm(name: str, size: int, eps: float, kind: NormKind = "layer") -> N
 def patch_matrix(name: str, rows: int, patch_size: int, *, frames: int | None = None, bias: bool) -> MatrixSpec:
     """The kernel of a convolution as a matrix of whole patches; with `frames` it has that axis too."""
     kernel = (rows, CHANNELS, *(() if frames is None else (frames,)), patch_size, patch_size)
-    part = Part(name, "vision", rows, Reshaped(kernel))
+    part = Part(name, "vision", rows, Reshaped(kernel, rows))
     return MatrixSpec((part,), math.prod(kernel[1:]), "none", bias)
 
 
-def class_token(name: str, size: int) -> MatrixSpec:
-    """A vector of the checkpoint as a table of one row."""
-    return MatrixSpec((Part(name, "vision", 1, Reshaped((size,))),), size, "none")
+def table(name: str, rows: int, size: int, axes: tuple[int, ...] = ()) -> MatrixSpec:
+    """Vectors that are looked up; in the file they have `axes` before them, or for a single one none at all."""
+    shape = (*axes, size) if rows == 1 else (*axes, rows, size)
+    return MatrixSpec((Part(name, "vision", rows, Reshaped(shape, rows)),), size, "none")
 
 
 def activation(fields: HFFields, name: str, usual: str) -> Activation:

@@ -17,7 +17,7 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
     """The tensor as quire holds it; where the file has that already, the file's own pages."""
     match layout:
         case AsStored() | Reshaped():
-            return stored if isinstance(layout, AsStored) else _as_matrix(stored)
+            return stored if isinstance(layout, AsStored) else _as_matrix(stored, layout.rows)
         case Transposed():
             return _transposed(stored)
         case MinusOne():
@@ -64,9 +64,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.index_select(0, torch.argsort(rows))
 
 
-def _as_matrix(stored: StoredTensor) -> StoredTensor:
-    """Rows by the first axis, where there is more than one; packed numbers are unpacked."""
-    rows = stored.shape[0] if len(stored.shape) > 1 else 1
+def _as_matrix(stored: StoredTensor, rows: int) -> StoredTensor:
+    """Packed numbers are unpacked."""
     data = (_values(stored) if stored.is_quantized else stored.data).reshape(rows, -1)
     return replace(stored, kind="float32" if stored.is_quantized else stored.kind, shape=tuple(data.shape), data=data)
 

@@ -208,7 +208,7 @@ def _found_tool(part: object) -> object:
 
 def _text_block(inside: Fields, given: object, where: str) -> str:
     kind = given.get("type") if isinstance(given, dict) else None
-    if kind in _UNSUPPORTED:
+    if kind in (*_UNSUPPORTED, "image"):
         raise InvalidRequest(
             f"{where} is a block of type {kind}; only text blocks are supported", field=where.split("[", maxsplit=1)[0]
         )
