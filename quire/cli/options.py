@@ -50,7 +50,7 @@ ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
 ParserOptions = Annotated[ParserConfig, _section("Tools and thinking", 1.5)]
 LoraOptions = Annotated[LoraConfig, _section("LoRA adapters", 1.7)]
-MultimodalOptions = Annotated[MultimodalConfig, _section("Images and video", 1.8)]
+MultimodalOptions = Annotated[MultimodalConfig, _section("Images", 1.8)]
 # cyclopts wants a default for a section whose fields all have one.
 MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
 SERVER, OBSERVE, PARSERS, LORA = ServerConfig(), ObserveConfig(), ParserConfig(), LoraConfig()

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 MediaKind = Literal["image", "video"]
+"""What a client may call a piece of media; no video is read yet."""
 
 
 class Pixels(msgspec.Struct, frozen=True, array_like=True):
@@ -13,7 +14,7 @@ class Pixels(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
     """uint8."""
     shape: tuple[int, int, int, int]
-    """[pictures, height, width, 3]: the tiles of an image, or the frames of a video."""
+    """[pictures, height, width, 3]: one image, or its tiles."""
     rescale: float
     """A number x becomes (x * rescale - mean) / std, by channel."""
     mean: tuple[float, float, float]
@@ -21,9 +22,8 @@ class Pixels(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MediaItem(msgspec.Struct, frozen=True, array_like=True):
-    """One image or video of a prompt."""
+    """One image of a prompt."""
 
-    kind: MediaKind
     runs: tuple[tuple[int, int], ...]
     """Where its placeholder tokens stand: first positions and counts, in the order of its embeddings."""
     digest: bytes
@@ -33,8 +33,6 @@ class MediaItem(msgspec.Struct, frozen=True, array_like=True):
     """Height and width before anything was resized, which some models lay tiles out by."""
     tiles: tuple[int, int] = (0, 0)
     """Rows and columns of tiles, where the pictures are tiles of one image."""
-    seconds_a_step: float = 0.0
-    """Of a video: between two of the moments that the model tells apart."""
 
     @property
     def position(self) -> int:

@@ -23,7 +23,7 @@ from quire.spec.vision import ProjectorSpec, VisionSpec
 
 @dataclass(frozen=True, slots=True)
 class _Pictures:
-    """What one item brings: pictures of one size, or the moments of a video."""
+    """What one item brings: pictures of one size."""
 
     patches: Tensor  # [pictures * patches, columns]
     count: int
@@ -78,8 +78,7 @@ class VisionTower(nn.Module):
     def _pictures(self, item: MediaItem) -> _Pictures:
         """Pixels as patches in the tower's order."""
         spec = self.spec
-        values = scaled(item.pixels, self.device)
-        frames = values if item.kind == "video" else values.repeat_interleave(spec.frames, 0)
+        frames = scaled(item.pixels, self.device).repeat_interleave(spec.frames, 0)
         count, size = len(frames) // spec.frames, spec.patch_size
         height, width = frames.shape[1:3]
         grid = grid_of(spec, height, width)

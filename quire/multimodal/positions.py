@@ -7,21 +7,17 @@ from quire.core.media import MediaItem
 Axes = tuple[list[int], list[int], list[int]]
 
 
-def prompt_positions(
-    num_tokens: int, media: Sequence[MediaItem], side: int, seconds_scale: float = 0.0
-) -> tuple[Axes, int]:
+def prompt_positions(num_tokens: int, media: Sequence[MediaItem], side: int) -> tuple[Axes, int]:
     """The positions of a prompt's tokens on each axis, and what is to be added to the places of all later tokens.
 
     Text counts on all axes at once. An image stands at one moment and spreads over rows and columns from there, and the
-    text behind it goes on from the largest number of all. `side` is how many pixels an embedding has a side;
-    `seconds_scale` is positions a second of video, 0 where every moment is one position.
+    text behind it goes on from the largest number of all. `side` is how many pixels an embedding has a side.
     """
     axes: Axes = ([], [], [])
     following = 0
     for item in media:
-        for first, count in item.runs:
-            following = _text(axes, first, following)
-            following = _picture(axes, item, count, following, side, seconds_scale)
+        following = _text(axes, item.position, following)
+        following = _picture(axes, item, following, side)
     following = _text(axes, num_tokens, following)
     return axes, following - num_tokens
 
@@ -34,14 +30,11 @@ def _text(axes: Axes, end: int, following: int) -> int:
     return following + missing
 
 
-def _picture(axes: Axes, item: MediaItem, count: int, following: int, side: int, seconds_scale: float) -> int:
+def _picture(axes: Axes, item: MediaItem, following: int, side: int) -> int:
     _, height, width, _ = item.pixels.shape
     rows, columns = height // side, width // side
-    step = seconds_scale * item.seconds_a_step if seconds_scale and item.kind == "video" else 1.0
-    moments = [int(moment * step) for moment in range(count // (rows * columns))]
-    for moment in moments:
-        for row in range(rows):
-            axes[0].extend([following + moment] * columns)
-            axes[1].extend([following + row] * columns)
-            axes[2].extend(range(following, following + columns))
-    return following + max(moments[-1] + 1, rows, columns)
+    for row in range(rows):
+        axes[0].extend([following] * columns)
+        axes[1].extend([following + row] * columns)
+        axes[2].extend(range(following, following + columns))
+    return following + max(rows, columns)

@@ -12,7 +12,6 @@ from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, read_processor
 from quire.multimodal.recipes import Cooked, Job, Limits
 
-MOST_FRAMES = 768
 _DIGEST_BYTES = 32
 Encode = Callable[[str], list[int]]
 """A text between placeholder tokens to tokens."""
@@ -58,34 +57,34 @@ class MediaReader:
                 field="messages",
             )
         cooked = [self._cooked(kind, data, field) for kind, data, field in files]
-        return self._joined(tokens, [kind for kind, _, _ in files], cooked)
+        return self._joined(tokens, cooked)
 
     def close(self) -> None:
         self._pool.close()
 
     def _cooked(self, kind: MediaKind, data: bytes, field: str) -> Cooked:
-        limits = Limits(self._config.media_max_pixels, self._config.media_max_seconds, MOST_FRAMES)
+        if kind != "image":
+            raise InvalidRequest(f"{field} is of kind {kind}; the model reads images alone here", field=field)
+        limits = Limits(self._config.media_max_pixels)
         most = int(self._config.media_max_mb * (1 << 20))
         if len(data) > most:
             raise InvalidRequest(f"{field} has {len(data):,} bytes, and {most:,} are the most", field=field)
         try:
-            return self._pool.cook(Job(kind, data, self._processor.recipe, limits))
+            return self._pool.cook(Job(data, self._processor.recipe, limits))
         except MediaFailed as error:
             raise InvalidRequest(f"{field} cannot be used: {error}", field=field) from None
 
-    def _joined(
-        self, tokens: Sequence[int], kinds: Sequence[MediaKind], cooked: Sequence[Cooked]
-    ) -> tuple[list[int], tuple[MediaItem, ...]]:
+    def _joined(self, tokens: Sequence[int], cooked: Sequence[Cooked]) -> tuple[list[int], tuple[MediaItem, ...]]:
         found: list[int] = []
         items: list[MediaItem] = []
-        coming = iter(zip(kinds, cooked, strict=True))
+        coming = iter(cooked)
         for token in tokens:
             if token != self._processor.marker:
                 found.append(token)
                 continue
-            kind, each = next(coming)
+            each = next(coming)
             runs = self._put(found, self._processor.pieces(each))
-            items.append(self._item(kind, each, runs))
+            items.append(self._item(each, runs))
         return found, tuple(items)
 
     def _put(self, tokens: list[int], pieces: Sequence[Piece]) -> tuple[tuple[int, int], ...]:
@@ -99,10 +98,10 @@ class MediaReader:
                 tokens.extend([self._processor.token] * piece)
         return tuple(runs)
 
-    def _item(self, kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...]) -> MediaItem:
+    def _item(self, cooked: Cooked, runs: tuple[tuple[int, int], ...]) -> MediaItem:
         processor = self._processor
         pixels = Pixels(cooked.data, cooked.shape, processor.rescale, processor.mean, processor.std)
-        return MediaItem(kind, runs, _digest(kind, cooked), pixels, cooked.size, cooked.tiles, cooked.seconds_a_step)
+        return MediaItem(runs, _digest(cooked), pixels, cooked.size, cooked.tiles)
 
 
 def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaReader | None:
@@ -111,9 +110,9 @@ def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaRe
     return None if processor is None else MediaReader(processor, config, encode)
 
 
-def _digest(kind: MediaKind, cooked: Cooked) -> bytes:
+def _digest(cooked: Cooked) -> bytes:
     """Of all that decides an item's embeddings: made here, since the process that decodes may be a file's."""
-    about = pack("<4q2q2qd", *cooked.shape, *cooked.size, *cooked.tiles, cooked.seconds_a_step)
-    digest = blake2b(kind.encode() + about, digest_size=_DIGEST_BYTES)
+    about = pack("<8q", *cooked.shape, *cooked.size, *cooked.tiles)
+    digest = blake2b(about, digest_size=_DIGEST_BYTES)
     digest.update(cooked.data)
     return digest.digest()

@@ -53,7 +53,7 @@ class Tiles(_Recipe, frozen=True):
 
 
 class Split(_Recipe, frozen=True):
-    """Enlarged or shrunk to `longest` and then to whole squares of `tile`, and the whole of it once more: Idefics 3's."""
+    """Enlarged or shrunk to `longest`, then to whole squares of `tile`, and the whole of it once more: Idefics 3's."""
 
     longest: int
     tile: int
@@ -69,14 +69,11 @@ class Limits(msgspec.Struct, frozen=True):
     """What one piece of media may be."""
 
     pixels: int
-    seconds: float
-    frames: int
 
 
 class Job(msgspec.Struct, frozen=True):
     """One piece of media for the process that decodes."""
 
-    kind: Literal["image", "video"]
     data: bytes
     recipe: Recipe
     limits: Limits
@@ -90,7 +87,6 @@ class Cooked(msgspec.Struct, frozen=True):
     size: tuple[int, int]
     """Height and width as it came."""
     tiles: tuple[int, int] = (1, 1)
-    seconds_a_step: float = 0.0
 
 
 class Spoiled(msgspec.Struct, frozen=True):

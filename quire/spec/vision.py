@@ -69,8 +69,6 @@ class VisionSpec:
     norm_before: NormSpec | None = None
     norm_after: NormSpec | None = None
     windows: WindowsSpec | None = None
-    positions_a_second: float = 0.0
-    """Of a video, on the axis of time; 0: every moment is one position."""
 
     @property
     def side(self) -> int:

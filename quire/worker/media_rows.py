@@ -54,7 +54,7 @@ class MediaRows:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
             spec = self._tower.spec
-            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side, spec.positions_a_second)
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
             self._offsets[admission.row].fill_(offset)

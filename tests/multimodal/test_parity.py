@@ -17,7 +17,7 @@ from quire.multimodal.recipes import Limits
 from tests.multimodal.tiny_vision import FAMILIES, TinyVision, as_bytes, make_vision, picture
 
 GREEDY = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
-_LIMITS = Limits(pixels=MultimodalConfig().media_max_pixels, seconds=60, frames=64)
+_LIMITS = Limits(MultimodalConfig().media_max_pixels)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -96,14 +96,12 @@ def _check(config: HFFields, fields: HFFields) -> None:
     """What quire does not have is refused."""
     if fields.flag("use_qk_norm", False):
         raise CheckpointError(f"{fields.source} norms queries and keys (use_qk_norm), which quire has no tower for.")
-    layer, strategy = (
-        config.values.get("vision_feature_layer", -1),
-        config.text("vision_feature_select_strategy", "default"),
-    )
+    layer = config.values.get("vision_feature_layer", -1)
+    strategy = config.text("vision_feature_select_strategy", "default")
     if layer != -1 or strategy != "default":
         raise CheckpointError(
-            f"{config.source} reads {strategy!r} features of layer {layer!r}; of InternVL quire reads the patches of the "
-            "last layer."
+            f"{config.source} reads {strategy!r} features of layer {layer!r}; of InternVL quire reads the patches of "
+            "the last layer."
         )
 
 
