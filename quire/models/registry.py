@@ -29,7 +29,7 @@ class Row:
 ROWS = (
     Row("llama:FAMILY", ("llama", "smollm2"), ("llama",)),
     Row("llama:MISTRAL", ("mistral",)),
-    Row("qwen2:FAMILY", ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), ("qwen2",)),
+    Row("qwen2:FAMILY", ("qwen2",), ("qwen2",)),
     Row("qwen3:FAMILY", ("qwen3",), ("qwen3",)),
     Row("gemma:GEMMA2", ("gemma2",), ("gemma2",)),
     Row("gemma:GEMMA3", ("gemma3_text", "gemma3"), ("gemma3",)),
@@ -90,11 +90,12 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     `impl` says whose code it is to run: where that is not quire's own, the spec is an outline.
     """
     values = text_values(config)
-    model_type = str(values.get("model_type", ""))
     vision = _vision_family(config) if impl != "transformers" else None
+    model_type = (vision.text_type if vision is not None else "") or str(values.get("model_type", ""))
     if model_type not in FAMILIES and impl == "quire":
+        known = (*FAMILIES, *VISION_FAMILIES)
         raise CheckpointError(
-            f"{source} is of type {model_type!r}; quire runs {', '.join(FAMILIES)}.{did_you_mean(model_type, FAMILIES)}"
+            f"{source} is of type {model_type!r}; quire runs {', '.join(known)}.{did_you_mean(model_type, known)}"
         )
     # what a config leaves to its class, or says in words of its own, is the same whoever runs it
     family = family_of(model_type) if model_type in FAMILIES else OUTLINE
@@ -103,7 +104,7 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     spec = (OUTLINE if impl == "transformers" else family).describe(
         read_dimensions(HFFields(given, source), _architecture(config, model_type))
     )
-    return spec if vision is None else vision.attach(spec, HFFields(config, source))
+    return spec if vision is None or not spec.is_described else vision.attach(spec, HFFields(config, source))
 
 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:

@@ -133,4 +133,4 @@ def _unused(layers: int) -> tuple[str, ...]:
     )
 
 
-FAMILY = VisionFamily(attach, TEXT_DEFAULTS)
+FAMILY = VisionFamily(attach, text_defaults=TEXT_DEFAULTS)

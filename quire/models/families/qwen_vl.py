@@ -116,5 +116,5 @@ def _attached(text: ModelSpec, vision: VisionSpec) -> ModelSpec:
     return replace(text, vision=vision, moved=_MOVED)
 
 
-QWEN2 = VisionFamily(_attach_2)
-QWEN2_5 = VisionFamily(_attach_2_5)
+QWEN2 = VisionFamily(_attach_2, "qwen2")
+QWEN2_5 = VisionFamily(_attach_2_5, "qwen2")

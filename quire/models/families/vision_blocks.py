@@ -24,6 +24,8 @@ class VisionFamily:
 
     attach: Callable[[ModelSpec, HFFields], ModelSpec]
     """The language model with its vision tower; the fields are those of the whole config."""
+    text_type: str = ""
+    """The type that its language model is described by, where that one's config has a word of its own for it."""
     text_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By type of the language model: what its config may leave out here."""
 
