@@ -20,6 +20,7 @@ from quire.config.engine import EngineConfig
 from quire.config.fields import field_sections
 from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
+from quire.config.multimodal import MultimodalConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
 from quire.config.parsers import ParserConfig
@@ -49,9 +50,11 @@ ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
 ParserOptions = Annotated[ParserConfig, _section("Tools and thinking", 1.5)]
 LoraOptions = Annotated[LoraConfig, _section("LoRA adapters", 1.7)]
+MultimodalOptions = Annotated[MultimodalConfig, _section("Images", 1.8)]
 # cyclopts wants a default for a section whose fields all have one.
 MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
 SERVER, OBSERVE, PARSERS, LORA = ServerConfig(), ObserveConfig(), ParserConfig(), LoraConfig()
+MULTIMODAL = MultimodalConfig()
 
 ConfigFile = Annotated[
     Path | None,

@@ -20,9 +20,11 @@ from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.lora.registry import AdapterRegistry
+from quire.multimodal.reader import open_reader
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
 from quire.protocol.ignored import Ignored, IgnoredLog
+from quire.protocol.media_parts import MediaSource, split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -34,6 +36,7 @@ from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.ignored import ignored_header
+from quire.server.media_desk import EncodedPrompt, MediaDesk
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
@@ -74,6 +77,7 @@ class Serving:
         self.drain = drain
         self.start_seconds = start_seconds
         self._hub = hub
+        self._media: MediaDesk | None = None
         self.blocks = BlockMap(llm)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
@@ -247,6 +251,42 @@ class Serving:
         encoded = iter(await self.llm.texts.encode_batch(texts, add_special_tokens=add_special_tokens))
         return [next(encoded) if isinstance(prompt, str) else prompt for prompt in prompts]
 
+    async def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+    ) -> EncodedPrompt:
+        """A conversation as the model reads it: text, tokens and media; options as `render` takes them."""
+        plain, sources = split_media(messages)
+        if not sources:
+            text = await self.render(messages, **options)
+            return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
+        desk = self._desk(sources[0])
+        desk.check(sources)
+        text = await self.render(plain, **options)
+        tokens = await self.encode(text, add_special_tokens=add_special_tokens)
+        if not desk.knows(tokens, sources):  # the template shows no images, or reads texts alone
+            text = await self.render(desk.marked(plain), **options)
+            tokens = await self.encode(text, add_special_tokens=add_special_tokens)
+        tokens, media = await desk.read(tokens, sources, tenant)
+        return EncodedPrompt(text, tokens, media)
+
+    def _desk(self, source: MediaSource) -> MediaDesk:
+        """Raises an InvalidRequest where the model reads no media."""
+        if self._media is None and self.llm.facts.spec.vision is not None:
+            encode = partial(self.tokenizer.encode, add_special_tokens=False)
+            reader = open_reader(self.llm.path, self.config.multimodal, encode)
+            self._media = None if reader is None else MediaDesk(reader, self.config.multimodal, self.store)
+        if self._media is None:
+            raise InvalidRequest(
+                f"{source.field} is of kind {source.kind}, and {self.names[0]!r} reads texts alone; leave it out",
+                field=source.field,
+            )
+        return self._media
+
+    def close(self) -> None:
+        """End what reads media, where it was ever needed."""
+        if self._media is not None:
+            self._media.close()
+
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, SchemaCheck | None]:
@@ -310,6 +350,7 @@ class Serving:
                 charge=caller.account.charge,
                 traceparent=traceparent,
                 adapter=self.adapter(call.model),
+                media=call.media,
             )
             return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:

@@ -15,6 +15,7 @@ from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
 from quire.core.errors import ConfigError, InvalidRequest, StillBusy, Unavailable
+from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.pooling_params import PoolingParams
@@ -126,6 +127,11 @@ class AsyncLLM:
         return self._texts
 
     @property
+    def path(self) -> Path:
+        """Where the model's files are."""
+        return self._path
+
+    @property
     def max_model_len(self) -> int:
         return self.facts.spec.max_position if self._started is None else self._started.max_model_len
 
@@ -213,11 +219,13 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
         adapter: AdapterRef | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
-        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to.
+        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to. `media` are
+        what the placeholder tokens of each prompt stand for; none: no prompt has any.
         """
         from quire.serving.generation import Generation
 
@@ -227,9 +235,11 @@ class AsyncLLM:
             raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
         ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
+        items = media or [()] * len(prompts)
+        make = partial(self._requests.make, params=params, tenant=tenant, adapter=adapter)
         requests = [
-            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant, adapter=adapter), text)
-            for each, (tokens, text), readout in zip(ids, prompts, readouts, strict=True)
+            (make(each, tokens, pooling=readout, media=seen), text)
+            for each, (tokens, text), readout, seen in zip(ids, prompts, readouts, items, strict=True)
         ]
         self.fleet.check_outage()
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
@@ -265,11 +275,14 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
         adapter: AdapterRef | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> "BeamGeneration":
         """As `open`, by beam search: `params.n` sequences for each prompt, best first. `charge` is told the tokens of
         prompts and answers once, at the end."""
         from quire.serving.beam_generation import BeamGeneration
 
+        if any(media):
+            raise InvalidRequest("beam search takes no images; leave use_beam_search out", field="use_beam_search")
         rest = partial(self.open, tenant=tenant, endpoint=endpoint, traceparent=traceparent, adapter=adapter)
         return BeamGeneration(
             request_id,

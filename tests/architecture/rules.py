@@ -54,6 +54,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "huggingface_hub": "models.loading",
     "llguidance": "sampling.grammar",
     "matplotlib": "observe",
+    "PIL": "multimodal",
     "opentelemetry": "observe",
     "prometheus_client": "observe",
     "ray": "executor.ray",
