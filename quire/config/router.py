@@ -85,8 +85,8 @@ class RouterConfig:
         key = self.member_key
         if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
             raise ConfigError(
-                f"--member-key has {len(key)} characters that a header cannot all carry, but it must be printable ASCII "
-                "without spaces; `quire key NAME` makes one."
+                f"--member-key has {len(key)} characters that a header cannot all carry, but it must be printable "
+                "ASCII without spaces; `quire key NAME` makes one."
             )
 
     def listed(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Breaker: leaves a member alone that fails again and again, and lets one request a while find out whether it is well."""
+"""Breaker: leaves a member alone that fails again and again, and lets single requests find out whether it is well."""
 
 import time
 from collections.abc import Callable

@@ -134,7 +134,8 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes) -> Answer:
         """Send; the answer comes by and by."""
-        assert self._transport is not None and self._answer is None
+        assert self._transport is not None
+        assert self._answer is None
         self._parser = httptools.HttpResponseParser(self)
         self._has_bytes = self._has_length = False
         self._header_bytes = 0

@@ -75,7 +75,7 @@ class KubernetesSource:
 
     def _members(self, part: "_Slice") -> list[Named]:
         port = self._port_of(part)
-        if port is None or part.addressType not in ("IPv4", "IPv6"):
+        if port is None or part.address_type not in ("IPv4", "IPv6"):
             return []
         found = []
         for endpoint in part.endpoints or []:
@@ -115,7 +115,7 @@ class _Port(msgspec.Struct):
 
 
 class _Slice(msgspec.Struct):
-    addressType: str
+    address_type: str = msgspec.field(name="addressType")
     endpoints: list[_Endpoint] | None = None
     ports: list[_Port] | None = None
 

@@ -146,7 +146,7 @@ class RelayedResponse(Response):
     async def _send(self, send: Send) -> None:
         assert self._relayed.pieces is not None
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._relayed.pieces) as pieces:  # type: ignore[type-var]
+        async with aclosing(self._relayed.pieces) as pieces:
             try:
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -171,14 +171,14 @@ class RelayedResponse(Response):
         relayed, account = self._relayed, self._request.state.caller.account
         if relayed.so_far is not None and relayed.so_far.prompt_tokens:
             account.charge(relayed.so_far.prompt_tokens + relayed.so_far.num_tokens)
-        told = _json(relayed) if (relayed.pieces is None and relayed.so_far is None) or self._creates else None
-        if told is None:
+        if relayed.pieces is not None or (relayed.so_far is not None and not self._creates):
             return
-        usage = told.get("usage")
+        told = _json(relayed.body)
+        usage, identity = told.get("usage"), told.get("id")
         if relayed.so_far is None and isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int):
             account.charge(usage["total_tokens"])
-        if self._creates and isinstance(told.get("id"), str):
-            self._router.remember(told["id"], relayed.member)
+        if self._creates and isinstance(identity, str):
+            self._router.remember(identity, relayed.member)
 
     @property
     def _creates(self) -> bool:
@@ -186,8 +186,9 @@ class RelayedResponse(Response):
         return self._request.method == "POST" and (path in CREATING or path == "/v1/responses")
 
 
-def _json(relayed: Relayed) -> dict[str, object] | None:
+def _json(body: bytes) -> dict[str, object]:
+    """The object that an answer is; empty for any other."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = msgspec.json.decode(relayed.body)
-        return told if isinstance(told, dict) else None
-    return None
+        told = msgspec.json.decode(body)
+        return told if isinstance(told, dict) else {}
+    return {}
