@@ -19,7 +19,7 @@ class RouterConfig:
     members_file: str | None = None
     """File with an address of an instance a line; it is read again when it changes."""
     members_dns: str | None = None
-    """Host name and port whose every address is an instance, as in quire.example.org:8000; looked up again and again."""
+    """Host name and port, as in quire.example.org:8000; every address of the name is an instance."""
     members_kubernetes: str | None = None
     """Kubernetes Service, as NAMESPACE/SERVICE or NAMESPACE/SERVICE:PORT, whose ready pods are instances."""
     member_key: str | None = field(default=None, repr=False, metadata={"secret": True})

@@ -119,8 +119,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, on_free: Callable[["Connection"], None], on_closed: Callable[["Connection"], None]) -> None:
         """`on_free` is called when it may be asked again, `on_closed` when it never may."""
-        self.heard = monotonic()
-        """When the last byte came."""
+        self.heard = 0.0
+        """When the last byte came; a connection that was accepted says nothing of who accepted it."""
         self.is_open = False
         self.free_since = 0.0
         self._on_free = on_free
