@@ -94,6 +94,7 @@ class Health:
             with suppress(msgspec.DecodeError, TypeError, KeyError):
                 cards = msgspec.json.decode(said)["data"]
                 member.models = frozenset(str(card["id"]) for card in cards)
+                member.adapters = frozenset(str(card["id"]) for card in cards if card.get("parent"))
                 member.is_quire = any(card.get("owned_by") == "quire" for card in cards)
 
     async def _get(self, member: Member, path: str) -> tuple[Answer, bytes]:

@@ -42,6 +42,8 @@ class Member:
     """An admin says the same."""
     models: frozenset[str] = frozenset()
     """What it calls its models; empty where it has not said."""
+    adapters: frozenset[str] = frozenset()
+    """Those of them that are adapters of another."""
     is_quire: bool = False
     """Whether it can go on with another's answers."""
     breaker: Breaker = field(default_factory=Breaker)

@@ -143,7 +143,7 @@ class Members:
             lambda: prefix.names,
             list(by_number),
             _Loads(found, spread=self._config.routing == "prefix"),
-            adapter=prefix.model,
+            adapter=prefix.model if any(prefix.model in each.adapters for each in found) else None,
             home=None if home is None else (home.number, prefix.home_tokens),
         )
         return by_number[number]

@@ -1,4 +1,4 @@
-"""Whole instances are killed, stopped and restarted under load; clients of the router get every answer, and the same."""
+"""Whole instances are killed, stopped and restarted under load; clients of the router get every answer, unchanged."""
 
 import asyncio
 import signal
