@@ -1,7 +1,7 @@
 """An instance that costs nothing: it answers every completion at once, in as many pieces as were asked for.
 
-`python -m benchmarks.router.instant_member PORT [GAP_MS]` serves until it is ended. With a gap it sends a piece every so
-many milliseconds, as an engine would.
+`python -m benchmarks.router.instant_member PORT [GAP_MS]` serves until it is ended. With a gap it sends a piece
+every so many milliseconds, as an engine would.
 """
 
 import asyncio
@@ -48,11 +48,14 @@ class InstantMember(asyncio.Protocol):
         self._begin()
         if path != b"/v1/completions":
             told = _MODELS if path == b"/v1/models" else b"{}"
-            self._write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(told) + told)
+            about = b"x-quire-journal: 1\r\ncontent-length: %d" % len(told)
+            self._write(b"HTTP/1.1 200 OK\r\n" + about + b"\r\n\r\n" + told)
             return
         tokens = msgspec.json.decode(body).get("max_tokens", 16)
         head = b"x-quire-journal: stream\r\n" if journaled else b""
-        self._write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n" + head + b"\r\n")
+        self._write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n" + head + b"\r\n"
+        )
         asyncio.get_running_loop().create_task(self._stream(tokens, journaled))
 
     async def _stream(self, tokens: int, journaled: bool) -> None:

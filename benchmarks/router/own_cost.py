@@ -53,8 +53,8 @@ class _Client:
     def __init__(self, port: int, tokens: int) -> None:
         self._port = port
         body = json.dumps({"model": "instant", "prompt": "x" * 2000, "max_tokens": tokens, "stream": True}).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        self._request = head.encode() + body
+        about = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        self._request = f"POST /v1/completions HTTP/1.1\r\n{about}\r\n\r\n".encode() + body
         self.first: list[float] = []
         self.gaps: list[float] = []
 
@@ -111,8 +111,9 @@ async def _capacity(port: int, pid: int) -> None:
         first, _ = await _load(port, clients, times, tokens)
         taken, wall = _processor_seconds(pid) - before, time.perf_counter() - began
         requests = len(first)
-        print(f"{tokens} tokens an answer: {requests / taken:,.0f} requests and {requests * tokens / taken:,.0f} pieces a "
-              f"second of one core ({1e6 * taken / requests:,.0f} µs a request; {requests / wall:,.0f} a second here)")  # fmt: skip
+        rates = f"{requests / taken:,.0f} requests and {requests * tokens / taken:,.0f} pieces a second of one core"
+        here = f"{1e6 * taken / requests:,.0f} µs a request; {requests / wall:,.0f} a second here"
+        print(f"{tokens} tokens an answer: {rates} ({here})")
 
 
 async def main() -> None:
@@ -123,7 +124,15 @@ async def main() -> None:
         subprocess.Popen([*python, "benchmarks.router.instant_member", str(instant)]),
     ]
     for port, member in ((routed_paced, paced), (routed_instant, instant)):
-        options = ["--member", f"http://127.0.0.1:{member}", "--port", str(port), "--log-level", "error", "--no-log-requests"]
+        options = [
+            "--member",
+            f"http://127.0.0.1:{member}",
+            "--port",
+            str(port),
+            "--log-level",
+            "error",
+            "--no-log-requests",
+        ]
         started.append(subprocess.Popen([*python, "quire.cli.main", "route", *options]))
     try:
         for port in (paced, instant, routed_paced, routed_instant):

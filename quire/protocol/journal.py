@@ -19,6 +19,8 @@ JOURNAL_HEADER = "x-quire-journal"
 where only the last one has something for the client."""
 RESUME_HEADER = "x-quire-resume"
 """Of a request: how many bytes of its body are a Resumption."""
+JOURNAL_VERSION = "1"
+"""What a request asks for, and what /ready says in the same header that a server can do."""
 STREAM, WHOLE = "stream", "whole"
 _HEAD = struct.Struct(">II")
 _LONGEST_NOTE = 16 * 2**20

@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from quire.core.errors import QuireError
+from quire.protocol.journal import JOURNAL_HEADER, JOURNAL_VERSION
 from quire.router.http.connection import Answer, Headers, MemberLost
 from quire.router.member import Member
 from quire.router.members import Members
 
+_JOURNAL = JOURNAL_HEADER.encode()
 _READY = ("/ready", "/health", "/v1/models")
 """The first of these that a server has says whether it takes work."""
 _MODELS_EVERY = 10.0
@@ -77,6 +79,7 @@ class Health:
             await asyncio.sleep(self._interval)
 
     def _judge(self, member: Member, answer: Answer, said: bytes) -> None:
+        member.is_quire = answer.header(_JOURNAL) == JOURNAL_VERSION.encode()
         if answer.status < 400 or answer.status == 404:
             changed = member.become("ready")
         elif answer.status in (401, 403):
@@ -95,7 +98,6 @@ class Health:
                 cards = msgspec.json.decode(said)["data"]
                 member.models = frozenset(str(card["id"]) for card in cards)
                 member.adapters = frozenset(str(card["id"]) for card in cards if card.get("parent"))
-                member.is_quire = any(card.get("owned_by") == "quire" for card in cards)
 
     async def _get(self, member: Member, path: str) -> tuple[Answer, bytes]:
         async with asyncio.timeout(self._timeout):

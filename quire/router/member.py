@@ -20,7 +20,13 @@ Role = Literal["both", "prefill", "decode"]
 class Work:
     """One request that a member has."""
 
+    member: "Member"
     tokens: int
+
+    def grow(self, tokens: int) -> None:
+        """Its answer has so many more."""
+        self.tokens += tokens
+        self.member.load += tokens
 
 
 @dataclass(slots=True, eq=False)
@@ -52,15 +58,12 @@ class Member:
     since: float = field(default_factory=time.monotonic)
     """When its state last changed."""
     work: set[Work] = field(default_factory=set)
+    load: int = 0
+    """Tokens of the requests that this router has given it."""
 
     @property
     def takes_work(self) -> bool:
         return self.state == "ready" and not (self.is_draining or self.is_held_out) and self.role != "prefill"
-
-    @property
-    def load(self) -> int:
-        """Tokens of the requests that this router has given it."""
-        return sum(each.tokens for each in self.work)
 
     def become(self, state: MemberState, why: str = "") -> bool:
         """Note a state; whether it is another than before."""
@@ -73,13 +76,15 @@ class Member:
     @contextmanager
     def working(self, tokens: int) -> Iterator[Work]:
         """While it has a request of so many tokens."""
-        work = Work(tokens)
+        work = Work(self, 0)
+        work.grow(tokens)
         self.work.add(work)
         self.breaker.sending()
         try:
             yield work
         finally:
             self.work.discard(work)
+            work.grow(-work.tokens)
 
     def weight(self, key: bytes) -> bytes:
         """How much it wants what belongs to `key`: the same in every router that knows it by this address."""

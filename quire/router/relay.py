@@ -15,6 +15,7 @@ from typing import Protocol
 from quire.core.errors import RequestFailed
 from quire.protocol.journal import (
     JOURNAL_HEADER,
+    JOURNAL_VERSION,
     RESUME_HEADER,
     WHOLE,
     BrokenFrame,
@@ -176,7 +177,7 @@ class _Trip:
             left = max(0.001, self._asked.deadline - (time.monotonic() - self._arrived))
             headers.append((b"x-request-deadline", b"%.3f" % left))
         if body is not None:
-            headers.append((_JOURNAL, b"1"))
+            headers.append((_JOURNAL, JOURNAL_VERSION.encode()))
             resumption = self._so_far.resumption() if self._has_sent or self._so_far.num_tokens else None
             if resumption is not None:
                 record = encode_resumption(resumption)
@@ -245,9 +246,9 @@ class _Trip:
     async def _whole(self, answer: Answer, member: Member) -> Relayed:
         body, last = b"", Note()
         async with aclosing(self._frames(answer)) as frames:
-            async for note, payload in frames:
-                self._note(note)
-                last, body = note, payload
+            async for notes, payload in frames:
+                self._note(notes)
+                last, body = notes[-1], payload
         headers = [*answer.headers, *((name.encode(), value.encode()) for name, value in last.headers)]
         return Relayed(last.status, headers, member, body=body, so_far=self._so_far)
 
@@ -258,8 +259,8 @@ class _Trip:
                 assert self._answer is not None
                 try:
                     async with aclosing(self._frames(self._answer)) as frames:
-                        async for note, payload in frames:
-                            self._note(note)
+                        async for notes, payload in frames:
+                            self._note(notes)
                             if payload:
                                 self._has_sent = True
                                 yield payload
@@ -274,23 +275,33 @@ class _Trip:
         finally:
             self._leave()
 
-    async def _frames(self, answer: Answer) -> AsyncGenerator[tuple[Note, bytes]]:
-        """Frames up to the last. Raises MemberLost, also where the member says that it cannot go on."""
+    async def _frames(self, answer: Answer) -> AsyncGenerator[tuple[list[Note], bytes]]:
+        """Frames up to the last; those that came together are sent together. Raises MemberLost, also where the member
+        says that it cannot go on."""
         reader, is_over = FrameReader(), False
         while piece := await answer.read():
+            notes, payloads, gives_up = [], [], False
             for note, payload in reader.feed(piece):
                 is_over = note.status != 0
                 if note.status == 503 and self._asked.member is None:
-                    raise MemberLost("it cannot go on with the answer")
-                yield note, payload
+                    gives_up = True
+                    break
+                notes.append(note)
+                payloads.append(payload)
+            if notes:
+                yield notes, b"".join(payloads)
+            if gives_up:
+                raise MemberLost("it cannot go on with the answer")
         if not is_over:
             raise MemberLost("its answer has no end")
 
-    def _note(self, note: Note) -> None:
-        self._so_far.take(note)
-        if note.news and self._work is not None:
+    def _note(self, notes: list[Note]) -> None:
+        before = self._so_far.num_tokens
+        for note in notes:
+            self._so_far.take(note)
+        if self._so_far.num_tokens > before and self._work is not None:
             self._losses = 0
-            self._work.tokens = self._asked.prefix.tokens + self._so_far.num_tokens
+            self._work.grow(self._so_far.num_tokens - before)
 
     async def _plain(self, answer: Answer) -> AsyncGenerator[bytes]:
         """An answer that only its member can give."""

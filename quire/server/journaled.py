@@ -16,6 +16,7 @@ from quire.core.outputs import Delta
 from quire.protocol.ids import repeat_ids
 from quire.protocol.journal import (
     JOURNAL_HEADER,
+    JOURNAL_VERSION,
     RESUME_HEADER,
     AnswerIdentity,
     Note,
@@ -28,7 +29,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.gate.credentials import only
 
-_JOURNAL, _RESUME = JOURNAL_HEADER.encode(), RESUME_HEADER.encode()
+_JOURNAL, _RESUME, _VERSION = JOURNAL_HEADER.encode(), RESUME_HEADER.encode(), JOURNAL_VERSION.encode()
 _STATE = "journaled"
 _MOST_DIGITS = 12
 
@@ -51,7 +52,7 @@ class Journaling:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
             headers = scope["headers"]
-            if only(headers, _JOURNAL) is not None:
+            if only(headers, _JOURNAL) == _VERSION:
                 receive = await _prepared(scope, only(headers, _RESUME), receive)
         await self._app(scope, receive, send)
 

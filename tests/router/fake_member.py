@@ -113,7 +113,8 @@ class FakeMember:
 
     async def _answer(self, got: Got, writing: Writing) -> None:
         if got.target == "/ready":
-            await writing.whole(self.ready if self.is_quire else 404, {"status": "told"})
+            says = {"x-quire-journal": "1"} if self.is_quire else {}
+            await writing.whole(self.ready if self.is_quire else 404, {"status": "told"}, says)
             return
         if got.target == "/health":
             await writing.whole(200, {})

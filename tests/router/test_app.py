@@ -273,3 +273,49 @@ def test_a_large_body_is_refused_and_an_upload_passes() -> None:
         assert client.post("/v1/audio/transcriptions", files={"file": b"\0\1\2" * 1000}).status_code == 200
         assert b"\0\1\2\0\1\2" in member.got[0].body
         assert member.got[0].headers["content-type"].startswith("multipart/form-data; boundary=")
+
+
+def test_a_socket_belongs_to_one_member() -> None:
+    from websockets.asyncio.server import ServerConnection, serve
+    from websockets.sync.client import connect
+
+    got: list[tuple[str, str]] = []
+
+    async def talk(joined: ServerConnection) -> None:
+        assert joined.request is not None
+        got.append((joined.request.path, joined.request.headers.get("authorization", "")))
+        async for message in joined:
+            await joined.send(f"you said {message}")
+            if message == "leave":
+                await joined.close(1011, "gone")
+
+    def probe(connection: ServerConnection, request: Any) -> Any:
+        if request.path == "/v1/stream":
+            return None
+        return connection.respond(200, json.dumps({"data": [{"id": "m"}]}))
+
+    with front(FakeMember(), api_key="k", member_key="inner") as made:
+        started = threading.Event()
+        port: list[int] = []
+
+        async def member() -> None:
+            async with serve(talk, "127.0.0.1", 0, process_request=probe) as server:
+                port.append(next(iter(server.sockets)).getsockname()[1])
+                started.set()
+                await asyncio.sleep(60)
+
+        threading.Thread(target=lambda: asyncio.run(member()), daemon=True).start()
+        assert started.wait(10)
+        with made.client("k") as client:
+            client.post("/router/members", json={"url": f"http://127.0.0.1:{port[0]}"})
+            client.delete("/router/members/0")
+            with connect(made.url.replace("http", "ws") + "/v1/stream", subprotocols=["quire.key.k"]) as socket:  # type: ignore[list-item]
+                socket.send("hello")
+                assert socket.recv() == "you said hello"
+                socket.send("leave")
+                assert socket.recv() == "you said leave"
+                with pytest.raises(Exception, match="1011"):
+                    socket.recv()
+        assert got == [("/v1/stream", "Bearer inner")]
+        with pytest.raises(Exception, match="401"):
+            connect(made.url.replace("http", "ws") + "/v1/stream")

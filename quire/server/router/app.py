@@ -1,7 +1,7 @@
 """The application of a router: its own routes, everything else relayed, and the gate in front."""
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from quire.config.observe import ObserveConfig
@@ -16,6 +16,7 @@ from quire.server.gate.keys import KeyRing
 from quire.server.router.credentials import KeepCredentials
 from quire.server.router.own_routes import ROUTES
 from quire.server.router.relayed import relay
+from quire.server.router.socket import relay_socket
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _MEBIBYTE, _KIBIBYTE = 2**20, 2**10
@@ -26,10 +27,8 @@ def make_router_app(
 ) -> ASGIApp:
     """Everything behind one entry; `keys` None lets everyone in."""
     config = router.config.listening()
-    # what the console calls its socket has no route here yet
-    app = Starlette(
-        routes=[*ROUTES, Route("/{path:path}", relay, methods=_METHODS)], exception_handlers=exception_handlers()
-    )
+    routes = [*ROUTES, WebSocketRoute("/{path:path}", relay_socket), Route("/{path:path}", relay, methods=_METHODS)]
+    app = Starlette(routes=routes, exception_handlers=exception_handlers())
     app.state.router = router
     app.state.drain = drain
     app.state.metrics = metrics

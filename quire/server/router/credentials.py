@@ -3,6 +3,7 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.router.http.connection import Headers
+from quire.server.gate.credentials import presented_key
 
 _NAMES = (b"authorization", b"x-api-key")
 _STATE = "credentials"
@@ -17,6 +18,9 @@ class KeepCredentials:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             kept = [(name, value) for name, value in scope["headers"] if name in _NAMES]
+            if scope["type"] == "websocket" and not kept:
+                key = presented_key(scope["headers"], socket=True)
+                kept = [] if key is None else [(b"authorization", b"Bearer " + key)]
             scope.setdefault("state", {})[_STATE] = kept
         await self._app(scope, receive, send)
 

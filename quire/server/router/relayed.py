@@ -47,7 +47,7 @@ async def relay(request: Request) -> Response:
     path = request.scope["path"]
     stored = stored_of(path, prefix)
     asked = Asked(
-        request.method,
+        "GET" if request.method == "HEAD" else request.method,  # whose answer says how long it is, and has no body
         _target(request.scope),
         headers,
         body,
