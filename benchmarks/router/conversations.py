@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 _CONVERSATIONS, _TURNS, _SEED = 20, 5, 7
-_WORDS = (
-    ["sea", "boat", "wind", "harbour", "light", "stone", "bridge", "river", "winter", "bread", "letter", "garden", "music", "paper", "night", "clock", "road"]
-)
+_WORDS = ("sea", "boat", "wind", "harbour", "light", "stone", "bridge", "river", "winter", "bread", "letter", "garden")
 _SYSTEM = "You are a patient companion who knows the sea and answers in a few plain sentences. " * 8
 
 
