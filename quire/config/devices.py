@@ -20,6 +20,13 @@ _16_BIT = ("float32", "float16", "bfloat16")
 _WITH_FP8 = (*_16_BIT, "float8_e4m3fn")
 
 
+def dtypes_of(capability: tuple[int, int]) -> tuple[str, ...]:
+    """What an NVIDIA GPU of a compute capability computes in: bfloat16 since Ampere (8.0), fp8 since Ada (8.9)."""
+    if capability >= (8, 9):
+        return _WITH_FP8
+    return _16_BIT if capability >= (8, 0) else ("float32", "float16")
+
+
 def _gpu(
     name: str, memory: float, bandwidth: float, flops: float, host: float, host_memory: int, dtypes: tuple[str, ...]
 ) -> DeviceFacts:

@@ -9,6 +9,7 @@ from quire.spec.lora import LAYERS, TARGETS
 MOST_ADAPTERS = 4096
 MOST_RANK = 256
 AUTO = "auto"
+_IN_ONE_STEP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,9 @@ class LoraConfig:
     """Adapters by name, as name=path separated by spaces or commas; a path is a folder in peft's format or a hub id."""
     lora_dir: str | None = None
     """A folder whose subfolders are adapters, each by its own name; one is looked for when it is first asked for."""
-    max_loras: int = 8
+    max_loras: int | None = None
     """Adapters that may be used in one step. The device has room for so many of the largest rank, and for more of
-    smaller ones."""
+    smaller ones. Unset: 8, or max_cpu_loras where that is less."""
     max_cpu_loras: int | None = None
     """Adapters kept in host memory; others are read from disk again. Unset: eight times max_loras."""
     max_lora_rank: int = 16
@@ -35,7 +36,7 @@ class LoraConfig:
 
     def __post_init__(self) -> None:
         fix = "each is a part of the device's memory"
-        check(1 <= self.max_loras <= MOST_ADAPTERS, "max_loras", self.max_loras, f"1 to {MOST_ADAPTERS}", fix)
+        check(1 <= self.in_one_step <= MOST_ADAPTERS, "max_loras", self.max_loras, f"1 to {MOST_ADAPTERS}", fix)
         check(
             1 <= self.max_lora_rank <= MOST_RANK,
             "max_lora_rank",
@@ -44,8 +45,9 @@ class LoraConfig:
             "use 16 to 64",
         )
         if self.max_cpu_loras is not None:
-            ok = self.max_cpu_loras >= self.max_loras
-            check(ok, "max_cpu_loras", self.max_cpu_loras, f"{self.max_loras} (max_loras) or more", "or leave it out")
+            least = 1 if self.max_loras is None else self.max_loras
+            allowed = "1 or more" if self.max_loras is None else f"{self.max_loras} (max_loras) or more"
+            check(self.max_cpu_loras >= least, "max_cpu_loras", self.max_cpu_loras, allowed, "or leave it out")
         given = set(self.targets or ())
         known = ", ".join(TARGETS)
         check(
@@ -81,5 +83,12 @@ class LoraConfig:
         return tuple(dict.fromkeys((LAYERS, *given)))
 
     @property
+    def in_one_step(self) -> int:
+        """Adapters that one step may use."""
+        if self.max_loras is not None:
+            return self.max_loras
+        return _IN_ONE_STEP if self.max_cpu_loras is None else min(_IN_ONE_STEP, max(self.max_cpu_loras, 1))
+
+    @property
     def on_host(self) -> int:
-        return self.max_cpu_loras or 8 * self.max_loras
+        return self.max_cpu_loras or 8 * self.in_one_step

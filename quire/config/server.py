@@ -1,6 +1,7 @@
 """Where the HTTP server listens, who may use it, and its limits."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +13,7 @@ ANY_NAME = "*"
 """Among the names of a model: clients may call it what they like."""
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 _LONGEST_WAIT = 24 * 3600.0
+_ROOT_PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class ServerConfig:
     """Address to listen on; 0.0.0.0 opens the server to the network."""
     port: int = 8000
     """TCP port to listen on; 0 picks a free one."""
+    root_path: str | None = None
+    """Path under which a proxy offers the server, as in /llm; routes are there with and without it."""
     uds: str | None = None
     """Path of a unix socket to listen on instead of an address and a port; only its owner may connect."""
     ssl_certfile: str | None = None
@@ -78,7 +82,7 @@ class ServerConfig:
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
-    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
+    """Seconds that running work may continue after SIGTERM; 0 ends it at once. Unset: as long as it takes."""
     store: str | None = None
     """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
     enable_docs: bool = True
@@ -123,6 +127,10 @@ class ServerConfig:
             value = getattr(self, name)
             if value is not None:
                 check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
+        if self.root_path is not None:
+            ok = _ROOT_PATH.fullmatch(self.root_path) is not None
+            fix = "begin with a slash and end without one, as in /llm"
+            check(ok, "root_path", self.root_path, "a path of letters, digits, - and _", fix)
         if self.ssl_keyfile is not None and self.ssl_certfile is None:
             raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
 
@@ -173,11 +181,14 @@ class ServerConfig:
 
     def _check_seconds(self) -> None:
         names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
-        for name in (*names, "drain_timeout"):
+        for name in names:
             value = getattr(self, name)
-            if value is not None:
-                ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
-                check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+            ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
+            check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+        if self.drain_timeout is not None:
+            ok = math.isfinite(self.drain_timeout) and 0 <= self.drain_timeout <= _LONGEST_WAIT
+            fix = "leave it out to wait as long as it takes"
+            check(ok, "drain_timeout", self.drain_timeout, "from 0 to 86400 seconds", fix)
 
 
 def _listed(value: str | None) -> tuple[str, ...]:

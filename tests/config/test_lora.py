@@ -25,10 +25,17 @@ def test_bounds() -> None:
         {"max_loras": 0},
         {"max_lora_rank": 257},
         {"max_loras": 8, "max_cpu_loras": 4},
+        {"max_cpu_loras": 0},
         {"lora_targets": "all"},
     ):
         with pytest.raises(ConfigError):
             LoraConfig(enable_lora=True, **wrong)  # type: ignore[arg-type]
+
+
+def test_fewer_on_the_host_than_there_usually_are_in_a_step() -> None:
+    assert LoraConfig(enable_lora=True).in_one_step == 8
+    few = LoraConfig(enable_lora=True, max_cpu_loras=2)
+    assert (few.in_one_step, few.on_host) == (2, 2)
 
 
 def test_pages_come_out_of_the_room_for_kv() -> None:

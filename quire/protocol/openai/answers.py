@@ -90,10 +90,10 @@ class ChatAnswer:
         """What a delta adds to the content."""
         return "".join(part.text for part in self.parts(delta.index, delta) if part.kind == "content")
 
-    def last(self, index: int, delta: Delta) -> Body:
-        """The chunk that ends a message."""
+    def ended(self, index: int, delta: Delta, chunks: list[Body]) -> list[Body]:
+        """The last chunks of a message: the end stands in one of its own, as in OpenAI's streams."""
         end = _end(delta, called=self._called if index in self._has_calls else None)
-        return self.chunk({"index": index, "delta": {}, "logprobs": None, **end})
+        return [*chunks, self.chunk({"index": index, "delta": {}, "logprobs": None, **end})]
 
     def parts(self, index: int, delta: Delta) -> list[Part]:
         """What a delta adds to its message."""
@@ -145,7 +145,7 @@ class CompletionAnswer:
         """Choices of the first prompt come first."""
         sequences = [(place, output, sequence) for place, output in enumerate(outputs) for sequence in output.outputs]
         choices = [self._choice(index, *each) for index, each in enumerate(sequences)]
-        used = usage(outputs, answered=not self._options.prompt_only, details=False)
+        used = self.usage(outputs)
         return envelope(self._head, self._options, "text_completion", choices) | {"usage": used}
 
     def chunk(self, *choices: Body) -> Body:
@@ -176,9 +176,13 @@ class CompletionAnswer:
     def plain_text(self, delta: Delta) -> str:
         return delta.text
 
-    def last(self, index: int, delta: Delta) -> Body:
-        """The chunk that ends an answer."""
-        return self.chunk({"index": index, "text": "", "logprobs": None, **self._end(delta)})
+    def ended(self, index: int, delta: Delta, chunks: list[Body]) -> list[Body]:
+        """The last chunks of an answer: the end stands beside the last text, as in vLLM, where there is any."""
+        end = self._end(delta)
+        if not chunks:
+            return [self.chunk({"index": index, "text": "", "logprobs": None, **end})]
+        *before, last = chunks
+        return [*before, last | {"choices": [last["choices"][0] | end]}]
 
     def _choice(self, index: int, place: int, output: RequestOutput, sequence: CompletionOutput) -> Body:
         only_prompt = self._options.prompt_only
@@ -251,21 +255,18 @@ def schema_errors(outputs: Sequence[RequestOutput], n: int) -> Body:
     return {"schema_errors": found} if found else {}
 
 
-def usage(
-    outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None, details: bool = True
-) -> Body:
-    """Tokens of all prompts and answers; `answered` false leaves out what was generated, `details` false what of them
-    was cached or thought."""
+def usage(outputs: Sequence[RequestOutput], *, answered: bool = True, reading: Reading | None = None) -> Body:
+    """Tokens of all prompts and answers; `answered` false leaves out what was generated."""
     read = sum(len(output.prompt_token_ids) for output in outputs)
     sequences = [sequence.token_ids for output in outputs for sequence in output.outputs]
     written = sum(map(len, sequences)) if answered else 0
     thinking = 0 if reading is None else sum(map(reading.thinking_tokens, sequences))
     cached = sum(output.metrics.cached_tokens for output in outputs)
-    return tokens_used(read, written, cached if details else None, thinking)
+    return tokens_used(read, written, cached, thinking)
 
 
 def tokens_used(read: int, written: int, cached: int | None, thinking: int = 0) -> Body:
-    """A `usage` object; `cached` is None while it is not known, or where details are not wanted."""
+    """A `usage` object; `cached` is None while it is not known."""
     counts: Body = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if cached is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": cached}

@@ -44,7 +44,7 @@ class GenerateWriter(Writer):
     def closing(self, outputs: Sequence[RequestOutput]) -> list[Event]:
         last: list[Event] = []
         if self._options.include_usage:
-            used = usage(outputs, details=False)
+            used = usage(outputs)
             last = [Event({"request_id": self._identity, "choices": [], "usage": used})]
         return [*last, Event(DONE)]
 
@@ -59,7 +59,7 @@ class GenerateWriter(Writer):
             "model": self._head.model,
             "created": self._head.created,
             "choices": [self._choice(index, sequence) for index, sequence in enumerate(output.outputs)],
-            "usage": usage(outputs, details=False),
+            "usage": usage(outputs),
             "prompt_logprobs": None if found is None else prompt_logprobs(found),
         }
 

@@ -87,7 +87,7 @@ class ScoringWriter(WholeWriter):
                 {"index": index, "object": "score", "score": _score(self._asked, output)}
                 for index, output in enumerate(outputs)
             ],
-            "usage": usage(outputs, details=False),
+            "usage": usage(outputs),
         }
 
 

@@ -51,7 +51,7 @@ def test_choices_of_several_prompts_are_numbered_through(ask: Ask, stream: Strea
     assert serving.calls[0].prompts[1] == [5, 6, 7]
     assert serving.calls[0].texts == ["Hello", None, "Bye"]
     assert body["usage"]["prompt_tokens"] == sum(map(len, serving.calls[0].prompts))
-    assert set(body["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens"}  # as OpenAI's completions
+    assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 6}
     assert text_of(stream(PATH, prompt=prompts, n=2)) == dict(enumerate(["one", "two"] * 3))
 
 
