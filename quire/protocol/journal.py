@@ -24,7 +24,7 @@ JOURNAL_VERSION = "1"
 STREAM, WHOLE = "stream", "whole"
 _HEAD = struct.Struct(">II")
 _LONGEST_NOTE = 16 * 2**20
-_LONGEST_PAYLOAD = 256 * 2**20
+_LONGEST_PAYLOAD = 64 * 2**20
 
 
 class BrokenFrame(QuireError):
