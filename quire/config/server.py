@@ -79,6 +79,12 @@ class ServerConfig:
     """Seconds a step may take before its engine counts as stuck and is replaced."""
     outage_timeout: float = 60.0
     """Seconds that requests wait while no engine is ready; after that they end with 503, and /health says why."""
+    sleep_after: float | None = None
+    """Seconds without requests after which an engine gives its memory back; the next request wakes it up. Unset: it
+    never sleeps by itself."""
+    sleep_level: int = 1
+    """How deeply: 1 keeps weights in host memory, or in the file they are mapped from; 2 drops them and reads the
+    checkpoint again."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
@@ -171,6 +177,12 @@ class ServerConfig:
         allowed = f"from 1 to {MOST_FRONTS}" if self.engines != "inline" else "1 with --engines inline"
         ok = 1 <= self.api_server_count <= (MOST_FRONTS if self.engines != "inline" else 1)
         check(ok, "api_server_count", self.api_server_count, allowed, "1 is a single front")
+        check(self.sleep_level in (1, 2), "sleep_level", self.sleep_level, "1 or 2", "1 wakes up faster")
+        if self.sleep_after is not None and self.engine_addresses():
+            raise ConfigError(
+                "--sleep-after is for engines that this server starts, and --engines names others; give it to "
+                "`quire engine` on their hosts."
+            )
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"
@@ -181,8 +193,10 @@ class ServerConfig:
 
     def _check_seconds(self) -> None:
         names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
-        for name in names:
+        for name in (*names, "sleep_after"):
             value = getattr(self, name)
+            if value is None:
+                continue
             ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
             check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
         if self.drain_timeout is not None:

@@ -99,14 +99,4 @@ def _resembling(name: str) -> DeviceFacts:
 
 
 def _facts(like: DeviceFacts, name: str, memory: int, host_memory: int, dtypes: tuple[str, ...]) -> DeviceFacts:
-    return DeviceFacts(
-        name=name,
-        kind=like.kind,
-        memory_bytes=memory,
-        bandwidth=like.bandwidth,
-        flops=like.flops,
-        host_bandwidth=like.host_bandwidth,
-        host_memory_bytes=host_memory,
-        step_overhead=like.step_overhead,
-        dtypes=dtypes,
-    )
+    return replace(like, name=name, memory_bytes=memory, host_memory_bytes=host_memory, dtypes=dtypes)

@@ -164,7 +164,8 @@ def _multiply(
         )  # fmt: skip
         if first_up:
             total_up = _add_product(
-                total_up, x, x_later, weight_at, scales_at, row + first_up, start, in_size, block_in, whole_blocks, widen
+                total_up, x, x_later, weight_at, scales_at, row + first_up, start, in_size,
+                block_in, whole_blocks, widen,
             )  # fmt: skip
 
     if weights_at is not None:

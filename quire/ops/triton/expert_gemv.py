@@ -18,7 +18,7 @@ _STAGES = 3
 
 def _inputs(rows: int, in_size: int) -> int:
     """How many a program reads at a time of so many rows."""
-    return min(_NUMBERS // rows, triton.next_power_of_2(in_size))
+    return int(min(_NUMBERS // rows, triton.next_power_of_2(in_size)))
 
 
 def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, experts: int, activation: str) -> Tensor:

@@ -46,7 +46,9 @@ class HubEngines:
         if self._servers:
             addresses = ",".join(str(each.address) for each in self._servers)
             secret_file = str(self.folder / _SECRET)
-            server = replace(server, engines=addresses, replicas=1, engine_secret_file=secret_file)
+            server = replace(
+                server, engines=addresses, replicas=1, engine_secret_file=secret_file, sleep_after=None
+            )  # the engines sleep by themselves
         return replace(self._config, server=server)
 
     async def start(self) -> None:

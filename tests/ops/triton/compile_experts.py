@@ -59,9 +59,7 @@ def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
     clamped = {"activation": "clamped_swiglu"}
     forms = {"up": up | packed | clamped, "down": down | packed, "rest": rest | packed | clamped}
     return found | {
-        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(
-            _multiply, given, _warps(tile, name), dtype, PACKED
-        )
+        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(_multiply, given, _warps(tile, name), dtype, PACKED)
         for name, given in forms.items()
     }
 
