@@ -219,6 +219,9 @@ def test_members_come_and_go(keys: Path) -> None:
         pinned = client.post("/v1/completions", json=BODY, headers={"x-quire-member": "0"})
         assert pinned.headers["x-quire-member"] == "0"
         assert client.get("/x", headers={"x-quire-member": "77"}).status_code == 404
+        about_one = client.post("/sleep?level=1")
+        assert (about_one.status_code, "x-quire-member" in about_one.json()["error"]["message"]) == (400, True)
+        assert client.get("/debug/check", headers={"x-quire-member": first.url}).headers["x-quire-member"] == "0"
 
 
 def storing(name: str) -> Callable[[Got, Writing], Any]:

@@ -130,9 +130,8 @@ class Gate:
             check_origin(headers, self._origins)
         key = self._key(scope)
         path = scope["path"]
-        tree = _admin_tree(path)
-        if (tree is not None or path in _ADMIN) and not (key is not None and key.admin):
-            what = path if tree is None else tree
+        if is_for_admins(path) and not (key is not None and key.admin):
+            what = _admin_tree(path) or path
             raise Forbidden(f"{what} is for keys with `admin: true`, or for the key of --api-key.")
         identity, deadline = unique_id(scope), _deadline(only(headers, _DEADLINE))
         scope["headers"] = without_keys(headers)
@@ -211,6 +210,11 @@ class Gate:
             Unavailable: "draining",
         }
         self._metrics.refused(kinds.get(type(error), "invalid"))
+
+
+def is_for_admins(path: str) -> bool:
+    """Whether a key must be an admin's."""
+    return path in _ADMIN or _admin_tree(path) is not None
 
 
 def _admin_tree(path: str) -> str | None:

@@ -16,6 +16,7 @@ from quire.router.relay import Asked, Relayed
 from quire.router.router import Router
 from quire.server.caller import Caller
 from quire.server.errors import NotFound, UnknownModel, error_body, speaks_anthropic
+from quire.server.gate.gate import is_for_admins
 from quire.server.gate.on_behalf import ON_BEHALF, behalf_header
 from quire.server.router.credentials import credentials_of
 from quire.server.router.stored import CREATING, Stored, stored_of
@@ -91,7 +92,9 @@ def _check_model(prefix: Prefix, caller: Caller, method: str) -> None:
 
 def _pinned(request: Request, router: Router, caller: Caller) -> Member | None:
     """The member that an admin asks for by number or address."""
-    name = request.headers.get(_PIN)
+    name, path = request.headers.get(_PIN), request.scope["path"]
+    if name is None and is_for_admins(path):
+        raise InvalidRequest(f"{path} is about one instance; name it in the header {_PIN}, by number or address.")
     if name is None:
         return None
     if not caller.is_admin:
