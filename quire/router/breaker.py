@@ -37,6 +37,10 @@ class Breaker:
         """A request is sent."""
         self._is_trying = self.state == "half-open"
 
+    def ended(self) -> None:
+        """A request is over, whatever came of it: its client may have left before anything was known."""
+        self._is_trying = False
+
     def succeeded(self) -> None:
         self._failures, self._pause, self._is_trying = 0, 0.0, False
 

@@ -26,6 +26,18 @@ _SILENCES = 2
 _LONGEST = 4 * 2**20
 
 
+class _Card(msgspec.Struct):
+    id: str
+    parent: str | None = None
+
+
+class _Cards(msgspec.Struct):
+    data: list[_Card]
+
+
+_READ_CARDS = msgspec.json.Decoder(_Cards)
+
+
 class Health:
     """Watches all members there are."""
 
@@ -94,10 +106,10 @@ class Health:
     async def _learn_models(self, member: Member) -> None:
         answer, said = await self._get(member, "/v1/models")
         if answer.status == 200:
-            with suppress(msgspec.DecodeError, TypeError, KeyError):
-                cards = msgspec.json.decode(said)["data"]
-                member.models = frozenset(str(card["id"]) for card in cards)
-                member.adapters = frozenset(str(card["id"]) for card in cards if card.get("parent"))
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                cards = _READ_CARDS.decode(said).data
+                member.models = frozenset(card.id for card in cards)
+                member.adapters = frozenset(card.id for card in cards if card.parent)
 
     async def _get(self, member: Member, path: str) -> tuple[Answer, bytes]:
         async with asyncio.timeout(self._timeout):

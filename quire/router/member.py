@@ -85,6 +85,7 @@ class Member:
         finally:
             self.work.discard(work)
             work.grow(-work.tokens)
+            self.breaker.ended()
 
     def weight(self, key: bytes) -> bytes:
         """How much it wants what belongs to `key`: the same in every router that knows it by this address."""

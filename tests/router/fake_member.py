@@ -79,6 +79,7 @@ class FakeMember:
     hangs: bool = False
     handler: Handler | None = None
     """Answers instead of what is here."""
+    models_handler: Handler | None = None
     got: list[Got] = field(default_factory=list)
     url: str = ""
     gap: float = 0.0
@@ -118,6 +119,9 @@ class FakeMember:
             return
         if got.target == "/health":
             await writing.whole(200, {})
+            return
+        if got.target == "/v1/models" and self.models_handler is not None:
+            await self.models_handler(got, writing)
             return
         if got.target == "/v1/models":
             owner = "quire" if self.is_quire else "vllm"

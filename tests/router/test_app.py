@@ -322,3 +322,16 @@ def test_a_socket_belongs_to_one_member() -> None:
         assert got == [("/v1/stream", "Bearer inner")]
         with pytest.raises(Exception, match="401"):
             connect(made.url.replace("http", "ws") + "/v1/stream")
+
+
+def test_members_may_say_anything_of_their_models() -> None:
+    member, other = FakeMember(), FakeMember(models=("m",))
+    with front(member, other) as made, made.client() as client:
+        for said in (b"5", b"{}", b'{"data": 5}', b'{"data": [5, {"id": 7}]}', b"\xff"):
+
+            async def nonsense(got: Got, writing: Writing, said: bytes = said) -> None:
+                await writing.whole(200, said)
+
+            member.models_handler = nonsense
+            assert client.get("/v1/models").status_code == 200
+        assert client.post("/v1/completions", json=BODY).status_code == 200

@@ -40,5 +40,8 @@ def test_one_request_tries_and_the_pause_grows() -> None:
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
     clock.now += 31
     breaker.sending()
+    breaker.ended()  # its client left: the next one tries
+    assert (breaker.state, breaker.allows) == ("half-open", True)
+    breaker.sending()
     breaker.succeeded()
     assert (breaker.state, breaker.allows) == ("closed", True)

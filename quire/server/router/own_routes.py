@@ -66,9 +66,8 @@ async def models(request: Request) -> Response:
     caller: Caller = request.state.caller
     cards: dict[str, Any] = {}
     for _, status, told in await _router(request).ask_all("/v1/models", _asking(request)):
-        if status == 200 and isinstance(told, dict):
-            for card in told.get("data", ()):
-                cards.setdefault(str(card.get("id")), card)
+        for card in _data(status, told):
+            cards.setdefault(str(card.get("id")), card)
     allowed = [card for name, card in cards.items() if caller.models is None or name in caller.models]
     if not cards and not any(each.takes_work for each in _router(request).members):
         raise Unavailable(_router(request).members.outage(), retry_after=2.0)
@@ -83,9 +82,8 @@ async def listed(request: Request) -> Response:
     path = request.scope["path"]
     found: list[Any] = []
     for _, status, told in await _router(request).ask_all(f"{path}?limit={_MOST_LISTED}", _asking(request)):
-        if status == 200 and isinstance(told, dict):
-            found += told.get("data", ())
-    found.sort(key=lambda each: (-int(each.get("created_at", 0)), str(each.get("id"))))
+        found += _data(status, told)
+    found.sort(key=lambda each: (-_moment(each), str(each.get("id"))))
     if after is not None:
         places = [place for place, each in enumerate(found) if each.get("id") == after]
         found = found[places[0] + 1 :] if places else []
@@ -139,6 +137,17 @@ async def resume(request: Request) -> Response:
     member = _member(request)
     _router(request).members.hold_out(member, held_out=False)
     return JSONResponse(_card(member))
+
+
+def _data(status: int, told: Any) -> list[dict[str, Any]]:
+    """The objects of a list that a member gives; it may be anybody's, and say anything."""
+    data = told.get("data") if status == 200 and isinstance(told, dict) else None
+    return [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+
+
+def _moment(stored: dict[str, Any]) -> float:
+    created = stored.get("created_at")
+    return created if isinstance(created, int | float) else 0.0
 
 
 def _router(request: Request) -> Router:
