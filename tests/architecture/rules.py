@@ -41,7 +41,8 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "engine",
         "quantize": "core spec config ops layers models text",
         "simulation": "core spec config kvcache scheduler models.loading engine serving",
-        "server": "core config observe multimodal lora text protocol serving",
+        "router": "core config observe protocol serving.routing",
+        "server": "core config observe multimodal lora text protocol serving router",
         "bench": "core config observe ops models.loading text engine serving simulation",
         "cli": "core config observe models.loading text protocol engine serving quantize simulation server bench",
     }.items()

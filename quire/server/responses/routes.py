@@ -54,7 +54,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     writer = ResponseWriter(
         new_id("resp_"),
-        int(time.time()),
+        int(time.time()) if caller.answer is None else caller.answer.created,
         model,
         asked.echo,
         serving.tokenizer,
