@@ -76,6 +76,8 @@ class StepLimits:
     """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
+    max_encoded: int = 0
+    """Sequences with media for the model's encoder that a step may admit."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 

@@ -15,6 +15,7 @@ from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Rows
 from quire.core.pooling_params import PoolingParams
+from quire.core.prompt import EncoderInput
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
@@ -81,12 +82,16 @@ class Engine:
         *,
         request_id: str | None = None,
         adapter: LoRARequest | None = None,
+        source: EncoderInput | None = None,
     ) -> str:
-        """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run."""
+        """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run.
+
+        `source` is what the model's encoder reads, where it has one.
+        """
         text = prompt if isinstance(prompt, str) else None
         tokens = self.encode(prompt)
         ref = None if adapter is None else self._adapter(adapter)
-        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref)
+        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref, source=source)
         self.loop.add(request)
         self._collector.open(request, text)
         return request.id

@@ -8,13 +8,16 @@ from quire.config.facts import ModelFacts
 from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import Prompt
+from quire.core.prompt import EncoderInput, MediaKey, Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
 from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.sampling.token_ids import check_token_ids
 from quire.text.tokenizer import Tokenizer
+
+_FLOAT = 4
+"""Bytes."""
 
 
 class RequestMaker:
@@ -37,6 +40,7 @@ class RequestMaker:
         pooling: PoolingParams | None = None,
         tenant: str = DEFAULT_TENANT,
         adapter: AdapterRef | None = None,
+        source: EncoderInput | None = None,
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
@@ -44,7 +48,7 @@ class RequestMaker:
         """
         request = Request(
             id=request_id,
-            prompt=Prompt(tuple(tokens), adapter=adapter),
+            prompt=self._prompt(tokens, adapter, source),
             params=params,
             pooling=pooling,
             arrival=time.monotonic(),
@@ -54,6 +58,24 @@ class RequestMaker:
             kv_variant=self._model.spec.kv_variant(len(tokens)),
         )
         return self._checked(request)
+
+    def _prompt(self, tokens: list[int], adapter: AdapterRef | None, source: EncoderInput | None) -> Prompt:
+        """With what the model's encoder reads, where it has one; that names all of the prompt's KV."""
+        encoder, name = self._model.spec.encoder, self._model.name
+        if encoder is None and source is not None:
+            raise InvalidRequest(f"{name} reads no sound; ask a model of the Whisper family", field="file")
+        if encoder is None or source is None:
+            if encoder is not None:
+                raise InvalidRequest(f"{name} writes what is said in sound; use /v1/audio/transcriptions", field="model")
+            return Prompt(tuple(tokens), adapter=adapter)
+        wanted = (encoder.num_frames, encoder.num_mel_bins)
+        if source.shape != wanted or len(source.values) != wanted[0] * wanted[1] * _FLOAT:
+            raise InvalidRequest(
+                f"a spectrogram has {source.shape[0]} frames of {source.shape[1]} bins in {len(source.values):,} bytes; "
+                f"{name} takes {wanted[0]} of {wanted[1]} in float32",
+                field="file",
+            )
+        return Prompt(tuple(tokens), (MediaKey(0, source.digest),), adapter, source)
 
     def close(self) -> None:
         """End the process that checks grammars, where there is one."""

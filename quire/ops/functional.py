@@ -331,6 +331,20 @@ def latent_attention(
     return result
 
 
+def cross_attention(
+    query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, num_positions: int, *, scale: float
+) -> Tensor:
+    """Every token attends to all of the first `num_positions` positions of its slot.
+
+    query: [tokens, heads, head_dim]; keys and values: [slots, positions, heads, head_dim], the positions a multiple of
+    16; slots: int64 [tokens].
+    """
+    result: Tensor = implementation("cross_attention", query.device.type)(
+        query, keys, values, slots, num_positions, scale
+    )
+    return result
+
+
 def packed_attention(
     query: Tensor,
     key: Tensor,

@@ -106,8 +106,15 @@ class StackedRows:
         return [(expert * self.parts + part) * self.size + row for part, expert in places for row in range(self.size)]
 
 
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The file has [rows, channels, width], as convolutions do; quire has [rows, channels * width]."""
+
+    width: int
+
+
 RowOrder = PairedRows | GroupedRows | HeadParts
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Convolution
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -121,4 +128,6 @@ def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
         return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])
     if isinstance(layout, TransposedHeads):
         return layout.num_heads, shape[1], shape[0] // layout.num_heads
+    if isinstance(layout, Convolution):
+        return shape[0], shape[1] // layout.width, layout.width
     return shape[::-1] if isinstance(layout, Transposed) else shape

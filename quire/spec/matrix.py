@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, Layout, StackedRows, Transposed
+from quire.spec.layout import AS_STORED, Convolution, Layout, StackedRows, Transposed
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
@@ -24,6 +24,8 @@ class Part:
     gguf_layout: Layout = AS_STORED
     share: AxisShare | None = None
     """Which rows of the checkpoint's tensor these are; None: all."""
+    has_bias: bool = True
+    """Whether it has a bias where its matrix has one; otherwise that of its rows is 0."""
 
     @property
     def whole_rows(self) -> int:
@@ -88,7 +90,7 @@ class MatrixSpec:
     def tensors(self) -> Iterator[TensorSpec]:
         for part in self.parts:
             yield self.weight(part)
-            if self.bias:
+            if self.bias and part.has_bias:
                 yield self.bias_of(part)
 
 
@@ -100,4 +102,4 @@ def _of_vector(layout: Layout) -> Layout:
     """How a bias lies in the file whose matrix lies so."""
     if isinstance(layout, StackedRows):
         return replace(layout, transposed=False)
-    return AS_STORED if isinstance(layout, Transposed) else layout
+    return AS_STORED if isinstance(layout, Transposed | Convolution) else layout

@@ -42,6 +42,7 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.encoded_media import EncodedMedia
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -151,6 +152,11 @@ class Worker:
         self._row_adapters: RowAdapters | None = None
         if adapters is not None:
             self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._encoded: EncodedMedia | None = None
+        if model.spec.encoder is not None:
+            assert isinstance(model, LanguageModel), "encoders are of quire's own families"
+            dtype = next(model.buffers()).dtype
+            self._encoded = EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), dtype, device)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
@@ -189,6 +195,8 @@ class Worker:
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
             batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
             inputs = replace(inputs, batch=batch)
+        if self._encoded is not None:
+            inputs = replace(inputs, batch=self._encoded.of_rows(inputs.batch, inputs.rows, len(inputs.positions)))
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
@@ -230,6 +238,8 @@ class Worker:
         self._constrained.reset()
         if self._row_adapters is not None:
             self._row_adapters.reset()
+        if self._encoded is not None:
+            self._encoded.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -279,6 +289,8 @@ class Worker:
         if adapted and self._row_adapters is not None:
             adapters = self._row_adapters.of(rows)
             batch = replace(batch, adapters=adapters)
+        if self._encoded is not None:
+            batch = self._encoded.of_rows(batch, rows, len(rows))
         hidden = self._forward(step.input_ids, positions, batch)
         return self._project(hidden, range(0), adapters), step.lengths
 
@@ -328,10 +340,14 @@ class Worker:
             self._readouts.release(row)
             if self._row_adapters is not None:
                 self._row_adapters.release(row)
+            if self._encoded is not None:
+                self._encoded.release(row)
             if self._drafting is not None:
                 self._drafting.release(row)
         for admission in plan.admitted:
             self._admit(admission)
+        if self._encoded is not None:
+            self._encoded.admit(plan.admitted)
         self._rows.change(plan.table_deltas)
         if self._prefix_tiles is not None:
             self._prefix_tiles.follow(plan)

@@ -1,6 +1,7 @@
 """Bringing a tensor from its file's layout to the one that quire holds, and back."""
 
 from dataclasses import replace
+from math import prod
 
 import torch
 from torch import Tensor
@@ -9,7 +10,16 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, RowOrder, StackedRows, Transposed, TransposedHeads
+from quire.spec.layout import (
+    AsStored,
+    Convolution,
+    Layout,
+    MinusOne,
+    RowOrder,
+    StackedRows,
+    Transposed,
+    TransposedHeads,
+)
 from quire.spec.share import AxisShare, Share
 
 
@@ -26,6 +36,9 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _unstacked(stored, layout)
         case TransposedHeads():
             return _turned_heads(stored)
+        case Convolution():
+            rows = stored.shape[0]
+            return replace(stored, shape=(rows, prod(stored.shape[1:])), data=stored.data.reshape(rows, -1))
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -54,6 +67,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values + 1
         case TransposedHeads():
             return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
+        case Convolution():
+            return values.reshape(len(values), -1, layout.width)
         case StackedRows():
             rows = torch.tensor(layout.source_rows(), device=values.device)
             ordered = values.index_select(0, torch.argsort(rows))
