@@ -7,8 +7,8 @@ cost two integers.
 
 import msgspec
 
+from quire.core.encoder_input import EncoderInput
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import EncoderInput
 from quire.core.sampling_params import SamplingParams
 
 

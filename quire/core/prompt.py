@@ -13,17 +13,6 @@ class MediaKey(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
 
 
-class EncoderInput(msgspec.Struct, frozen=True, array_like=True):
-    """What a model's encoder reads before the model writes: the spectrogram of a stretch of sound."""
-
-    digest: bytes
-    """Names its content."""
-    shape: tuple[int, int]
-    """Frames and channels."""
-    values: bytes
-    """float32, lowest byte first, frame after frame."""
-
-
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
     """Tokens, the media that some of them stand for, and the LoRA adapter that the model reads them with."""
 
@@ -31,8 +20,6 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
     media: tuple[MediaKey, ...] = ()
     adapter: AdapterRef | None = None
     """None is the model as it is."""
-    source: EncoderInput | None = None
-    """In models with an encoder: what all tokens look at."""
 
     def __post_init__(self) -> None:
         if not self.tokens:

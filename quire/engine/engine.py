@@ -11,11 +11,11 @@ from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.draft_counts import DraftCounts
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Rows
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import EncoderInput
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence

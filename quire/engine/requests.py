@@ -6,9 +6,10 @@ import msgspec
 
 from quire.config.facts import ModelFacts
 from quire.core.adapter import AdapterRef
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import InvalidRequest
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import EncoderInput, MediaKey, Prompt
+from quire.core.prompt import MediaKey, Prompt
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
@@ -46,9 +47,10 @@ class RequestMaker:
 
         Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
+        self._check_source(source)
         request = Request(
             id=request_id,
-            prompt=self._prompt(tokens, adapter, source),
+            prompt=Prompt(tuple(tokens), () if source is None else (MediaKey(0, source.digest),), adapter),
             params=params,
             pooling=pooling,
             arrival=time.monotonic(),
@@ -56,18 +58,21 @@ class RequestMaker:
             eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,
             bad_words=tuple(self._bad_words(params)),
             kv_variant=self._model.spec.kv_variant(len(tokens)),
+            source=source,
         )
         return self._checked(request)
 
-    def _prompt(self, tokens: list[int], adapter: AdapterRef | None, source: EncoderInput | None) -> Prompt:
-        """With what the model's encoder reads, where it has one; that names all of the prompt's KV."""
+    def _check_source(self, source: EncoderInput | None) -> None:
+        """What is for an encoder, and the encoder that it is for, come together."""
         encoder, name = self._model.spec.encoder, self._model.name
         if encoder is None and source is not None:
             raise InvalidRequest(f"{name} reads no sound; ask a model of the Whisper family", field="file")
-        if encoder is None or source is None:
-            if encoder is not None:
-                raise InvalidRequest(f"{name} writes what is said in sound; use /v1/audio/transcriptions", field="model")
-            return Prompt(tuple(tokens), adapter=adapter)
+        if encoder is None:
+            return
+        if source is None:
+            raise InvalidRequest(
+                f"{name} writes down what is said, and answers no texts; use /v1/audio/transcriptions", field="model"
+            )
         wanted = (encoder.num_frames, encoder.num_mel_bins)
         if source.shape != wanted or len(source.values) != wanted[0] * wanted[1] * _FLOAT:
             raise InvalidRequest(
@@ -75,7 +80,6 @@ class RequestMaker:
                 f"{name} takes {wanted[0]} of {wanted[1]} in float32",
                 field="file",
             )
-        return Prompt(tuple(tokens), (MediaKey(0, source.digest),), adapter, source)
 
     def close(self) -> None:
         """End the process that checks grammars, where there is one."""

@@ -329,7 +329,7 @@ class Scheduler:
             seq = self._queue.peek(readouts=builder.readout_tokens_left > 0)
             if seq is None or (self.limits.whole_prompts and not self._fits_whole(builder, seq)):
                 break
-            if seq.request.prompt.source is not None and builder.num_encoded >= self.limits.max_encoded:
+            if seq.request.source is not None and builder.num_encoded >= self.limits.max_encoded:
                 break  # an encoder takes as long as many decodes
             leader = followed.get(seq.id)
             if leader is None or not leader.is_ahead(builder):
@@ -415,7 +415,7 @@ class Scheduler:
         self._granting.chunk(builder, seq)
         self._granting.promise_rest(builder, seq)
         del builder.table_deltas[num_deltas:]  # the admission carries the whole table
-        builder.num_encoded += seq.request.prompt.source is not None
+        builder.num_encoded += seq.request.source is not None
         builder.admitted.append(
             Admission(
                 row=seq.row,
@@ -431,6 +431,6 @@ class Scheduler:
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
                 pooling=seq.request.pooling,
                 adapter=self._adapter_slot(seq),
-                source=seq.request.prompt.source,
+                source=seq.request.source,
             )
         )

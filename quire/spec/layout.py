@@ -107,14 +107,14 @@ class StackedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution:
-    """The file has [rows, channels, width], as convolutions do; quire has [rows, channels * width]."""
+class Reshaped:
+    """The same numbers in the same order under another shape, as kernels of convolutions are matrices of patches."""
 
-    width: int
+    shape: tuple[int, ...]
 
 
 RowOrder = PairedRows | GroupedRows | HeadParts
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Convolution
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Reshaped
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -126,8 +126,8 @@ def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     if isinstance(layout, StackedRows):
         rows = layout.parts * layout.size
         return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])
+    if isinstance(layout, Reshaped):
+        return layout.shape
     if isinstance(layout, TransposedHeads):
         return layout.num_heads, shape[1], shape[0] // layout.num_heads
-    if isinstance(layout, Convolution):
-        return shape[0], shape[1] // layout.width, layout.width
     return shape[::-1] if isinstance(layout, Transposed) else shape

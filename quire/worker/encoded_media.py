@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from quire.core.encoder_input import EncoderInput
 from quire.core.plan import Admission
-from quire.core.prompt import EncoderInput
 from quire.layers.batch import Batch, Encoded, EncodedLayer
 from quire.models.language_model import LanguageModel
 from quire.spec.cache import padded_positions

@@ -9,7 +9,7 @@ from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.family import Family
 from quire.spec.audio_encoder import AudioEncoderSpec, ConvolutionSpec
 from quire.spec.layer import AttentionSpec, CrossAttentionSpec, LayerSpec
-from quire.spec.layout import Convolution
+from quire.spec.layout import Reshaped
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import EmbeddingSpec, ModelSpec
 
@@ -53,7 +53,7 @@ def _encoder(dims: Dimensions) -> AudioEncoderSpec:
 
 
 def _convolution(number: int, channels: int, rows: int) -> MatrixSpec:
-    part = Part(f"{_ENCODER}.conv{number}", f"conv{number}", rows, Convolution(_WIDTH))
+    part = Part(f"{_ENCODER}.conv{number}", f"conv{number}", rows, Reshaped((rows, channels, _WIDTH)))
     return MatrixSpec((part,), channels * _WIDTH, "none", bias=True)
 
 

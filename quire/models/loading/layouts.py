@@ -1,7 +1,6 @@
 """Bringing a tensor from its file's layout to the one that quire holds, and back."""
 
 from dataclasses import replace
-from math import prod
 
 import torch
 from torch import Tensor
@@ -10,16 +9,7 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import (
-    AsStored,
-    Convolution,
-    Layout,
-    MinusOne,
-    RowOrder,
-    StackedRows,
-    Transposed,
-    TransposedHeads,
-)
+from quire.spec.layout import AsStored, Layout, MinusOne, Reshaped, RowOrder, StackedRows, Transposed, TransposedHeads
 from quire.spec.share import AxisShare, Share
 
 
@@ -36,9 +26,11 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _unstacked(stored, layout)
         case TransposedHeads():
             return _turned_heads(stored)
-        case Convolution():
-            rows = stored.shape[0]
-            return replace(stored, shape=(rows, prod(stored.shape[1:])), data=stored.data.reshape(rows, -1))
+        case Reshaped():
+            rows = stored.shape[0] if len(stored.shape) > 1 else 1
+            data = _values(stored).view(rows, -1) if stored.is_quantized else stored.data.reshape(rows, -1)
+            kind = "float32" if stored.is_quantized else stored.kind
+            return replace(stored, kind=kind, shape=tuple(data.shape), data=data)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -65,10 +57,10 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.t()
         case MinusOne():
             return values + 1
+        case Reshaped():
+            return values.reshape(layout.shape)
         case TransposedHeads():
             return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
-        case Convolution():
-            return values.reshape(len(values), -1, layout.width)
         case StackedRows():
             rows = torch.tensor(layout.source_rows(), device=values.device)
             ordered = values.index_select(0, torch.argsort(rows))
