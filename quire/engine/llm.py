@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
@@ -24,7 +25,11 @@ from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
+from quire.engine.transcribing import Transcriber
 from quire.models.loading.locate import locate
+from quire.models.loading.speech_settings import read_speech_vocabulary
+from quire.multimodal.audio_reader import AudioReader
+from quire.multimodal.transcription import FALLBACK, Transcript, TranscriptionOptions
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
 from quire.protocol.openai.tools import check_tools, read_tools
@@ -38,6 +43,8 @@ from quire.text.tokenizer import Tokenizer
 Prompt = str | list[int] | Mapping[str, Any]
 """Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
 Messages = list[dict[str, Any]]
+Audio = str | PathLike[str] | bytes
+"""A file of sound: its path, or what is in it."""
 
 
 class LLM:
@@ -54,6 +61,7 @@ class LLM:
         self._parsers = config.parsers
         self._style: AnswerStyle | None = None
         self._templates = TemplatePool()
+        self._audio = AudioReader()
 
     def warm_up(self) -> None:
         """Compile kernels and capture graphs now, so that no answer waits for them.
@@ -245,6 +253,35 @@ class LLM:
             text_1, text_2, use_activation=use_activation, truncate_prompt_tokens=truncate_prompt_tokens
         )
 
+    def transcribe(
+        self,
+        audio: Audio | Sequence[Audio],
+        *,
+        language: str | None = None,
+        task: Literal["transcribe", "translate"] = "transcribe",
+        prompt: str | None = None,
+        temperature: float | Sequence[float] = FALLBACK,
+        condition_on_previous_text: bool = True,
+        seed: int | None = None,
+    ) -> list[Transcript]:
+        """What is said in each file: paths, or files' bytes. Windows of all files are computed together.
+
+        Several temperatures are tried one after the other where a text repeats itself or the model doubts it.
+        """
+        files = [audio] if isinstance(audio, str | bytes | PathLike) else list(audio)
+        transcriber = self._transcriber
+        named = [(each, "the audio") if isinstance(each, bytes) else _read_file(each) for each in files]
+        sounds = [self._audio.read(data, transcriber.num_bins, name) for data, name in named]
+        options = TranscriptionOptions(
+            language=language,
+            translate=task == "translate",
+            prompt=() if prompt is None else tuple(self.get_tokenizer().encode(" " + prompt.strip())),
+            temperatures=(temperature,) if isinstance(temperature, float | int) else tuple(temperature),
+            seed=seed,
+            condition_on_previous_text=condition_on_previous_text,
+        )
+        return transcriber.transcribe(sounds, options)
+
     def get_tokenizer(self) -> Tokenizer:
         tokenizer = self._started.tokenizer
         if tokenizer is None:
@@ -273,6 +310,14 @@ class LLM:
         """Free the model's memory. Safe to call twice."""
         self._started.close()
         self._templates.close()
+        self._audio.close()
+
+    @cached_property
+    def _transcriber(self) -> Transcriber:
+        model = self._started.model
+        if model.spec.encoder is None:
+            raise InvalidRequest(f"{model.name} reads no sound; use a model of the Whisper family")
+        return Transcriber(self._started, read_speech_vocabulary(self._path))
 
     @cached_property
     def _embeddings(self) -> Embeddings:
@@ -295,6 +340,13 @@ class LLM:
                     outputs[output.request_id] = output
                     progress.finished(output)
         return outputs
+
+
+def _read_file(path: str | PathLike[str]) -> tuple[bytes, str]:
+    try:
+        return Path(path).read_bytes(), str(path)
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror or error}", field="audio") from None
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
