@@ -21,6 +21,7 @@ from quire.core.outputs import (
 )
 from quire.core.pooling import Pooling, PoolingTask
 from quire.core.sampling_params import SamplingParams
+from quire.core.transcript import Transcript
 from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
@@ -29,7 +30,7 @@ from quire.engine.transcribing import Transcriber
 from quire.models.loading.locate import locate
 from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.multimodal.audio_reader import AudioReader
-from quire.multimodal.transcription import FALLBACK, Transcript, TranscriptionOptions
+from quire.multimodal.transcription import FALLBACK, TranscriptionOptions
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
 from quire.protocol.openai.tools import check_tools, read_tools

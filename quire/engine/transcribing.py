@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quire.core.errors import InvalidRequest, RequestFailed
-from quire.core.outputs import RequestOutput
 from quire.core.speech import SpeechVocabulary
+from quire.core.transcript import Transcript
 from quire.engine.engine import Engine
 from quire.multimodal.spectrogram import Spectrogram
-from quire.multimodal.transcription import Transcript, Transcription, TranscriptionOptions, written_by
+from quire.multimodal.transcription import Transcription, TranscriptionOptions, check_language, written_by
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Transcriber:
             while running:
                 for output in self._engine.step():
                     job = running.pop(output.request_id)
-                    job.transcription.take(written_by(_checked(output).outputs[0], self._vocabulary))
+                    job.transcription.take(written_by(output.outputs[0], self._vocabulary))
                     self._next(job, running)
         finally:
             for request_id in running:
@@ -58,28 +57,3 @@ class Transcriber:
         if attempt is not None:
             source = job.sound.window(attempt.first_frame, attempt.num_frames, self._window)
             running[self._engine.add(attempt.tokens, attempt.params, source=source)] = job
-
-
-def check_language(options: TranscriptionOptions, vocabulary: SpeechVocabulary) -> None:
-    """Refuse what the model was not made for."""
-    if vocabulary.is_multilingual:
-        if options.language is not None and options.language not in vocabulary.languages:
-            known = ", ".join(vocabulary.languages)
-            raise InvalidRequest(f"language is {options.language!r}; the model knows {known}", field="language")
-        return
-    if options.translate:
-        raise InvalidRequest("the model writes English alone and translates nothing; use a multilingual one")
-    if options.language not in (None, "en"):
-        raise InvalidRequest(
-            f"language is {options.language!r}, but the model knows English alone; leave it out, or use a "
-            "multilingual one",
-            field="language",
-        )
-
-
-def _checked(output: RequestOutput) -> RequestOutput:
-    reason = output.outputs[0].finish_reason
-    if reason not in ("stop", "length"):
-        why = output.outputs[0].error or reason
-        raise RequestFailed(f"a window could not be transcribed: {why}")
-    return output

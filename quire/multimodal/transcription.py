@@ -7,12 +7,14 @@ where the last complete segment ended.
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 
+from quire.core.errors import InvalidRequest, RequestFailed
 from quire.core.outputs import CompletionOutput
 from quire.core.sampling_params import SamplingParams
 from quire.core.speech import DETECT, SECONDS_A_TIMESTAMP, SpeechRules, SpeechVocabulary
+from quire.core.transcript import Segment, Transcript
 from quire.multimodal.spectrogram import FRAMES_A_SECOND
 
 FALLBACK = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -47,25 +49,6 @@ class TranscriptionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A stretch of speech and its text."""
-
-    id: int
-    seek: int
-    """The first frame of its window."""
-    start: float
-    """Seconds."""
-    end: float
-    text: str
-    tokens: tuple[int, ...]
-    """With its timestamps."""
-    temperature: float
-    avg_logprob: float
-    compression_ratio: float
-    no_speech_prob: float
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """What the model is to do next: read these frames, and write on from these tokens."""
 
@@ -84,18 +67,6 @@ class Written:
     """Of each token, by the rules of transcripts."""
     no_speech: float
     """The logprob of silence, before the first token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """What is said in a file."""
-
-    text: str
-    language: str
-    """As a code."""
-    duration: float
-    """Seconds of sound."""
-    segments: tuple[Segment, ...]
 
 
 class Transcription:
@@ -219,7 +190,7 @@ class Transcription:
         self._seek += advance
         made = [self._segment(seek, *stretch, temperature, outcome) for stretch in stretches]
         kept = [segment for segment in made if segment.start != segment.end and segment.text.strip()]
-        numbered = [_numbered(segment, len(self.segments) + place) for place, segment in enumerate(kept)]
+        numbered = [replace(segment, id=len(self.segments) + place) for place, segment in enumerate(kept)]
         self.segments += numbered
         if not self._options.condition_on_previous_text or temperature > _FORGET_ABOVE:
             self._context = []
@@ -240,10 +211,6 @@ class Transcription:
         start, end = round(start, 2), round(end, 2)
         values = (outcome.avg_logprob, outcome.compression_ratio, outcome.no_speech_prob)
         return Segment(0, seek, start, end, text, tokens, temperature, *values)
-
-
-def _numbered(segment: Segment, number: int) -> Segment:
-    return Segment(number, *(getattr(segment, name) for name in Segment.__slots__[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +247,27 @@ def _outcome(
 
 
 def written_by(output: CompletionOutput, vocabulary: SpeechVocabulary) -> Written:
-    """An engine's answer to an attempt."""
+    """An engine's answer to an attempt. Raises RequestFailed where it did not get to its end."""
+    if output.finish_reason not in ("stop", "length"):
+        why = output.error or output.finish_reason
+        raise RequestFailed(f"a window of the sound could not be transcribed: {why}")
     positions = output.logprobs or ()
     logprobs = [position[token].logprob for position, token in zip(positions, output.token_ids, strict=False)]
     return Written(output.token_ids, logprobs, positions[0][vocabulary.no_speech].logprob)
+
+
+def check_language(options: TranscriptionOptions, vocabulary: SpeechVocabulary) -> None:
+    """Refuse what the model was not made for."""
+    if vocabulary.is_multilingual:
+        if options.language is not None and options.language not in vocabulary.languages:
+            known = ", ".join(vocabulary.languages)
+            raise InvalidRequest(f"language is {options.language!r}; the model knows {known}", field="language")
+        return
+    if options.translate:
+        raise InvalidRequest("the model writes English alone and translates nothing; use a multilingual one")
+    if options.language not in (None, "en"):
+        raise InvalidRequest(
+            f"language is {options.language!r}, but the model knows English alone; leave it out, or use a "
+            "multilingual one",
+            field="language",
+        )

@@ -5,7 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,17 +14,20 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.pooling_params import PoolingParams
 from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
+from quire.core.speech import SpeechVocabulary
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.core.structured import Loosened, StructuredOutput
 from quire.lora.registry import open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.observe.metrics import Metrics
 from quire.serving.admission import Admission
 from quire.serving.board import Board
@@ -128,6 +131,11 @@ class AsyncLLM:
     def max_model_len(self) -> int:
         return self.facts.spec.max_position if self._started is None else self._started.max_model_len
 
+    @cached_property
+    def speech(self) -> SpeechVocabulary | None:
+        """The special tokens of a model that writes down speech; None of others."""
+        return None if self.facts.spec.encoder is None else read_speech_vocabulary(self._path)
+
     @property
     def embedding_size(self) -> int:
         return self.facts.spec.hidden_size
@@ -212,11 +220,13 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
         adapter: AdapterRef | None = None,
+        source: EncoderInput | None = None,
     ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
-        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to.
+        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to. `source` is
+        what the model's encoder reads, where it has one.
         """
         from quire.serving.generation import Generation
 
@@ -227,7 +237,12 @@ class AsyncLLM:
         ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
         requests = [
-            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant, adapter=adapter), text)
+            (
+                self._requests.make(
+                    *(each, tokens, params), pooling=readout, tenant=tenant, adapter=adapter, source=source
+                ),
+                text,
+            )
             for each, (tokens, text), readout in zip(ids, prompts, readouts, strict=True)
         ]
         self.fleet.check_outage()
