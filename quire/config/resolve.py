@@ -96,7 +96,9 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown, encoded)
+    limits = StepLimits(
+        seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown, encoded
+    )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
     )

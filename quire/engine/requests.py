@@ -76,7 +76,7 @@ class RequestMaker:
         wanted = (encoder.num_frames, encoder.num_mel_bins)
         if source.shape != wanted or len(source.values) != wanted[0] * wanted[1] * _FLOAT:
             raise InvalidRequest(
-                f"a spectrogram has {source.shape[0]} frames of {source.shape[1]} bins in {len(source.values):,} bytes; "
+                f"the spectrogram is {source.shape[0]} frames of {source.shape[1]} bins in {len(source.values)} bytes; "
                 f"{name} takes {wanted[0]} of {wanted[1]} in float32",
                 field="file",
             )

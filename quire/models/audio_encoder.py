@@ -19,7 +19,8 @@ class AudioEncoder(nn.Module):
     def __init__(self, spec: AudioEncoderSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self.spec = spec
-        self._dtype = policy.dtype
+        self.dtype = policy.dtype
+        """What it computes in."""
         self._convolutions = nn.ModuleList([_Convolution(each, policy) for each in spec.convolutions])
         self._positions = Embedding(spec.positions, policy)
         self._layers = nn.ModuleList([make_layer(layer, index, policy) for index, layer in enumerate(spec.layers)])
@@ -27,7 +28,7 @@ class AudioEncoder(nn.Module):
 
     def forward(self, spectrograms: Tensor) -> Tensor:
         """[windows, frames, mel bins] to [windows, positions, hidden]."""
-        x = spectrograms.to(self._dtype)
+        x = spectrograms.to(self.dtype)
         for convolution in self._convolutions:
             x = activate(convolution(x), "gelu")
         windows, length, hidden = x.shape

@@ -53,7 +53,7 @@ def _is_mp3(data: bytes) -> bool:
     return len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06 != 0
 
 
-# --- WAV ---------------------------------------------------------------------------------------------------------------
+# --- WAV -----------------------------------------------------------------------------------------------------------
 
 
 def _wav(data: bytes) -> Sound:
@@ -104,16 +104,19 @@ def _wav_numbers(data: bytes, start: int, count: int, kind: int, width: int) -> 
     if kind == _FLOATS:
         return np.frombuffer(data, f"<f{width}", count // width, start).astype(np.float32)
     if width == 1:
-        return (np.frombuffer(data, np.uint8, count, start).astype(np.float32) - 128) / 128
+        return (np.frombuffer(data, np.uint8, count, start).astype(np.float32) - np.float32(128)) / np.float32(128)
     if width == 3:
         parts = np.frombuffer(data, np.uint8, count, start).reshape(-1, 3)
         wide = np.zeros((len(parts), 4), np.uint8)
         wide[:, 1:] = parts
-        return wide.view("<i4")[:, 0].astype(np.float32) / (1 << 31)
-    return np.frombuffer(data, f"<i{width}", count // width, start).astype(np.float32) / (1 << (8 * width - 1))
+        return wide.view("<i4")[:, 0].astype(np.float32) / np.float32(1 << 31)
+    numbers = np.frombuffer(data, f"<i{width}", count // width, start)
+    return numbers.astype(np.float32) / np.float32(1 << (8 * width - 1))
+        1 << (8 * width - 1)
+    )
 
 
-# --- libraries ---------------------------------------------------------------------------------------------------------
+# --- libraries -----------------------------------------------------------------------------------------------------
 
 
 def _by_soundfile(data: bytes) -> Sound | None:
@@ -157,7 +160,7 @@ def _by_av(data: bytes) -> Sound:
 
 
 def _av_pieces(container: Any, stream: Any, resampler: Any, error: type[Exception]) -> Iterator[Floats]:
-    """A frame that cannot be decoded ends the file where nothing came before it, and is left out where something did."""
+    """A packet that cannot be decoded ends the file: what follows it may be anything."""
     any_came = False
     try:
         for packet in container.demux(stream):

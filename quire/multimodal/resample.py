@@ -74,4 +74,5 @@ def _taps(up: int, half: int, cutoff: float) -> Floats:
     distances = np.arange(-half, half + 1) - np.arange(up)[:, None] / up
     window = np.i0(_BETA * np.sqrt(np.maximum(0.0, 1 - (distances / half) ** 2))) / np.i0(_BETA)
     taps = cutoff * np.sinc(cutoff * distances) * window
-    return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+    normed: Floats = (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normed

@@ -33,7 +33,9 @@ class AudioDesk:
     async def read(self, data: bytes, name: str, num_bins: int) -> Spectrogram:
         """Raises an InvalidRequest for what is no sound, or Overloaded."""
         if self._num_waiting >= _MOST_WAITING:
-            raise Overloaded(f"{_MOST_WAITING} files wait to be read already; try again later", retry_after=_RETRY_AFTER)
+            raise Overloaded(
+                f"{_MOST_WAITING} files wait to be read already; try again later", retry_after=_RETRY_AFTER
+            )
         self._num_waiting += 1
         try:
             loop = asyncio.get_running_loop()

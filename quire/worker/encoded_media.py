@@ -15,23 +15,20 @@ from quire.core.encoder_input import EncoderInput
 from quire.core.plan import Admission
 from quire.layers.batch import Batch, Encoded, EncodedLayer
 from quire.models.language_model import LanguageModel
-from quire.spec.cache import padded_positions
+from quire.spec.cache import CrossCache, padded_positions
 
 
 class EncodedMedia:
     """One slot a row, and one that the spare row looks at."""
 
-    def __init__(self, model: LanguageModel, num_rows: int, at_once: int, dtype: torch.dtype, device: torch.device):
+    def __init__(self, model: LanguageModel, num_rows: int, at_once: int, device: torch.device):
         """`num_rows` with the spare one; `at_once` pieces of media are encoded together."""
+        assert model.encoder is not None, "there is something to encode with"
         self._model = model
         self._at_once = at_once
         self._device = device
         self._spare = num_rows - 1
-        self._layers = [
-            EncodedLayer(*torch.zeros((2, num_rows, *shape), dtype=dtype, device=device), cache.num_positions)
-            for cache in model.spec.cross_caches
-            for shape in [(padded_positions(cache), cache.num_heads, cache.head_dim)]
-        ]
+        self._layers = [_layer(cache, num_rows, model.encoder.dtype, device) for cache in model.spec.cross_caches]
         self._row_slots = torch.full((num_rows,), self._spare, dtype=torch.int64, device=device)
         self._slot_of_row: dict[int, int] = {}
         self._users = [0] * self._spare
@@ -107,3 +104,9 @@ class EncodedMedia:
         # there are as many slots as rows, and the row this one is for has none
         digest = next(digest for digest, slot in self._known.items() if not self._users[slot])
         return self._known.pop(digest)
+
+
+def _layer(cache: CrossCache, num_slots: int, dtype: torch.dtype, device: torch.device) -> EncodedLayer:
+    shape = (num_slots, padded_positions(cache), cache.num_heads, cache.head_dim)
+    keys, values = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+    return EncodedLayer(keys, values, cache.num_positions)

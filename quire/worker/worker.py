@@ -152,11 +152,7 @@ class Worker:
         self._row_adapters: RowAdapters | None = None
         if adapters is not None:
             self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
-        self._encoded: EncodedMedia | None = None
-        if model.spec.encoder is not None:
-            assert isinstance(model, LanguageModel), "encoders are of quire's own families"
-            dtype = next(model.buffers()).dtype
-            self._encoded = EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), dtype, device)
+        self._encoded = _encoded_media(model, limits, device)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
@@ -393,6 +389,14 @@ class Worker:
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
+
+
+def _encoded_media(
+    model: LanguageModel | FallbackDecoder, limits: StepLimits, device: torch.device
+) -> EncodedMedia | None:
+    if not isinstance(model, LanguageModel) or model.encoder is None:
+        return None
+    return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:

@@ -92,9 +92,7 @@ def _attention(dims: Dimensions, layer: int, prefix: str) -> AttentionSpec:
 
 def _cross(dims: Dimensions, layer: int, prefix: str) -> CrossAttentionSpec:
     rows, hidden = dims.num_heads * dims.head_dim, dims.hidden_size
-    keys, values = (
-        Part(f"{prefix}.{role}_proj", f"cross_{role}", rows, has_bias=role != "k") for role in ("k", "v")
-    )
+    keys, values = (Part(f"{prefix}.{role}_proj", f"cross_{role}", rows, has_bias=role != "k") for role in ("k", "v"))
     norm = layer_norm(dims, f"{prefix}_layer_norm", "cross_norm", layer)
     return CrossAttentionSpec(
         query=MatrixSpec((Part(f"{prefix}.q_proj", "cross_q", rows),), hidden, "rows", bias=True, layer=layer),

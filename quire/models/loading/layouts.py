@@ -16,8 +16,8 @@ from quire.spec.share import AxisShare, Share
 def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
     """The tensor as quire holds it; where the file has that already, the file's own pages."""
     match layout:
-        case AsStored():
-            return stored
+        case AsStored() | Reshaped():
+            return stored if isinstance(layout, AsStored) else _as_matrix(stored)
         case Transposed():
             return _transposed(stored)
         case MinusOne():
@@ -26,11 +26,6 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return _unstacked(stored, layout)
         case TransposedHeads():
             return _turned_heads(stored)
-        case Reshaped():
-            rows = stored.shape[0] if len(stored.shape) > 1 else 1
-            data = _values(stored).view(rows, -1) if stored.is_quantized else stored.data.reshape(rows, -1)
-            kind = "float32" if stored.is_quantized else stored.kind
-            return replace(stored, kind=kind, shape=tuple(data.shape), data=data)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -51,14 +46,12 @@ def laid_out_share(stored: StoredTensor, layout: Layout, share: Share) -> Stored
 def as_file(values: Tensor, layout: Layout) -> Tensor:
     """Plain numbers in quire's layout as a file has them: the inverse of `laid_out`."""
     match layout:
-        case AsStored():
-            return values
+        case AsStored() | Reshaped():
+            return values if isinstance(layout, AsStored) else values.reshape(layout.shape)
         case Transposed():
             return values.t()
         case MinusOne():
             return values + 1
-        case Reshaped():
-            return values.reshape(layout.shape)
         case TransposedHeads():
             return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
         case StackedRows():
@@ -69,6 +62,13 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
+
+
+def _as_matrix(stored: StoredTensor) -> StoredTensor:
+    """Rows by the first axis, where there is more than one; packed numbers are unpacked."""
+    rows = stored.shape[0] if len(stored.shape) > 1 else 1
+    data = (_values(stored) if stored.is_quantized else stored.data).reshape(rows, -1)
+    return replace(stored, kind="float32" if stored.is_quantized else stored.kind, shape=tuple(data.shape), data=data)
 
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:

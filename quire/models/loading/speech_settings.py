@@ -49,8 +49,12 @@ def _added_tokens(path: Path) -> dict[str, int]:
     listed = read_json_object(path).get("added_tokens")
     if not isinstance(listed, list):
         raise CheckpointError(f"{path} has no list of added_tokens, among which Whisper's own are.")
-    found = [(each.get("content"), each.get("id")) for each in listed if isinstance(each, dict)]
-    return {content: number for content, number in found if isinstance(content, str) and is_count(number)}
+    found: dict[str, int] = {}
+    for each in listed:
+        content, number = (each.get("content"), each.get("id")) if isinstance(each, dict) else (None, None)
+        if isinstance(content, str) and isinstance(number, int):
+            found[content] = number
+    return found
 
 
 def _token(path: Path, added: Mapping[str, int], *names: str) -> int:

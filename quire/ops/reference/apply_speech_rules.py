@@ -54,4 +54,4 @@ def _at(tokens: Tensor, places: Tensor) -> Tensor:
 
 
 def _marked(ids: Tensor, tokens: Tensor) -> Tensor:
-    return torch.zeros_like(ids, dtype=torch.bool).index_fill(0, tokens, True)  # noqa: FBT003 - torch's own
+    return torch.zeros_like(ids, dtype=torch.bool).index_fill(0, tokens, True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.ignored import Ignored
@@ -58,7 +58,7 @@ def read_transcription_form(values: Mapping[str, str], ignored: Ignored, *, tran
         model=fields.text("model"),
         language=language_code(language) if language else None,
         prompt=fields.text("prompt") or None,
-        response_format=cast(AudioFormat, form),
+        response_format=form,
         temperature=_temperature(fields),
         seed=_seed(fields),
         stream=stream,

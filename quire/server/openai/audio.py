@@ -1,6 +1,7 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations: what is said in a file, in its language or in English."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +101,8 @@ class _TranscriptStream(Response):
         self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        with suppress(ClientDisconnect):
             await until_gone(receive, self._send(send))
-        except ClientDisconnect:
-            pass
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -142,10 +141,14 @@ _TRANSCRIPT: Schema = {"type": "object", "required": ["text"], "properties": {"t
 
 def _operation(path: str, summary: str, fields: dict[str, Schema], *, translates: bool) -> Operation:
     handler: Callable[[Request], Awaitable[Response]] = partial(_answer, translates=translates)
-    types: tuple[str, ...] = ("application/json", "text/plain") if translates else (
-        "application/json",
-        "text/plain",
-        "text/event-stream",
+    types: tuple[str, ...] = (
+        ("application/json", "text/plain")
+        if translates
+        else (
+            "application/json",
+            "text/plain",
+            "text/event-stream",
+        )
     )
     schema: dict[str, Any] = _form(fields)
     return Operation(
