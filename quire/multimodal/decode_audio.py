@@ -112,8 +112,6 @@ def _wav_numbers(data: bytes, start: int, count: int, kind: int, width: int) -> 
         return wide.view("<i4")[:, 0].astype(np.float32) / np.float32(1 << 31)
     numbers = np.frombuffer(data, f"<i{width}", count // width, start)
     return numbers.astype(np.float32) / np.float32(1 << (8 * width - 1))
-        1 << (8 * width - 1)
-    )
 
 
 # --- libraries -----------------------------------------------------------------------------------------------------

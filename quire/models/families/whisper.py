@@ -22,11 +22,10 @@ _STRIDES = (1, 2)
 def describe(dims: Dimensions) -> ModelSpec:
     positions = table(f"{_DECODER}.embed_positions", "positions", dims.max_position, dims.hidden_size)
     words = table(f"{_DECODER}.embed_tokens", "words", dims.vocab_size, dims.hidden_size)
-    scale = math.sqrt(dims.hidden_size) if dims.fields.flag("scale_embedding", False) else None
     return decoder(
         dims,
         lambda layer: _decoder_layer(dims, layer),
-        embedding=EmbeddingSpec(words, positions, scale=scale),
+        embedding=EmbeddingSpec(words, positions),
         norm=layer_norm(dims, f"{_DECODER}.layer_norm", "output_norm"),
         head_name="proj_out",
         ropes=(),
