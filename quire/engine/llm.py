@@ -26,11 +26,8 @@ from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
-from quire.engine.transcribing import Transcriber
+from quire.engine.transcribing import Audio, Transcriber
 from quire.models.loading.locate import locate
-from quire.models.loading.speech_settings import read_speech_vocabulary
-from quire.multimodal.audio_reader import AudioReader
-from quire.multimodal.transcription import FALLBACK, TranscriptionOptions
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
 from quire.protocol.openai.tools import check_tools, read_tools
@@ -44,8 +41,6 @@ from quire.text.tokenizer import Tokenizer
 Prompt = str | list[int] | Mapping[str, Any]
 """Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
 Messages = list[dict[str, Any]]
-Audio = str | PathLike[str] | bytes
-"""A file of sound: its path, or what is in it."""
 
 
 class LLM:
@@ -62,7 +57,6 @@ class LLM:
         self._parsers = config.parsers
         self._style: AnswerStyle | None = None
         self._templates = TemplatePool()
-        self._audio = AudioReader()
 
     def warm_up(self) -> None:
         """Compile kernels and capture graphs now, so that no answer waits for them.
@@ -261,27 +255,26 @@ class LLM:
         language: str | None = None,
         task: Literal["transcribe", "translate"] = "transcribe",
         prompt: str | None = None,
-        temperature: float | Sequence[float] = FALLBACK,
+        temperature: float | Sequence[float] | None = None,
         condition_on_previous_text: bool = True,
         seed: int | None = None,
     ) -> list[Transcript]:
         """What is said in each file: paths, or files' bytes. Windows of all files are computed together.
 
-        Several temperatures are tried one after the other where a text repeats itself or the model doubts it.
+        Without a temperature, or with several, the next is tried where a text repeats itself or the model doubts it.
         """
         files = [audio] if isinstance(audio, str | bytes | PathLike) else list(audio)
-        transcriber = self._transcriber
-        named = [(each, "the audio") if isinstance(each, bytes) else _read_file(each) for each in files]
-        sounds = [self._audio.read(data, transcriber.num_bins, name) for data, name in named]
-        options = TranscriptionOptions(
+        found = self._transcriber.transcribe(
+            files,
             language=language,
             translate=task == "translate",
-            prompt=() if prompt is None else tuple(self.get_tokenizer().encode(" " + prompt.strip())),
-            temperatures=(temperature,) if isinstance(temperature, float | int) else tuple(temperature),
-            seed=seed,
+            prompt=prompt,
+            temperature=temperature,
             condition_on_previous_text=condition_on_previous_text,
+            seed=seed,
         )
-        return transcriber.transcribe(sounds, options)
+        by_place = dict(found)
+        return [by_place[place] for place in range(len(files))]
 
     def get_tokenizer(self) -> Tokenizer:
         tokenizer = self._started.tokenizer
@@ -311,14 +304,12 @@ class LLM:
         """Free the model's memory. Safe to call twice."""
         self._started.close()
         self._templates.close()
-        self._audio.close()
+        if "_transcriber" in self.__dict__:
+            self._transcriber.close()
 
     @cached_property
     def _transcriber(self) -> Transcriber:
-        model = self._started.model
-        if model.spec.encoder is None:
-            raise InvalidRequest(f"{model.name} reads no sound; use a model of the Whisper family")
-        return Transcriber(self._started, read_speech_vocabulary(self._path))
+        return Transcriber(self._started, self._path)
 
     @cached_property
     def _embeddings(self) -> Embeddings:
@@ -341,13 +332,6 @@ class LLM:
                     outputs[output.request_id] = output
                     progress.finished(output)
         return outputs
-
-
-def _read_file(path: str | PathLike[str]) -> tuple[bytes, str]:
-    try:
-        return Path(path).read_bytes(), str(path)
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {path}: {error.strerror or error}", field="audio") from None
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

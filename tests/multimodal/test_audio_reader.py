@@ -1,4 +1,4 @@
-"""Files of sound in a process of their own: every form comes to the same spectrogram, and bad ones to one clear error."""
+"""Files of sound in a process of their own: all forms come to the same spectrogram, bad ones to one clear error."""
 
 import os
 import struct

@@ -46,7 +46,8 @@ def test_segments_are_between_times():
     assert attempt.params.temperature == 0
     assert attempt.params.speech.forced == ()
     found = file.take(said(0.0, " One.", 2.5, 2.5, " Two.", 6.0))
-    assert [(each.id, each.start, each.end, each.text) for each in found] == [(0, 0, 2.5, " One."), (1, 2.5, 6, " Two.")]
+    told = [(each.id, each.start, each.end, each.text) for each in found]
+    assert told == [(0, 0, 2.5, " One."), (1, 2.5, 6, " Two.")]
     assert file.next_attempt() is None, "a time alone at the end closes the window"
     told = file.transcript(10.0)
     assert (told.text, told.language, told.duration) == ("One. Two.", "en", 10.0)

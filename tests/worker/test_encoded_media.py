@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from quire.core.encoder_input import EncoderInput
@@ -93,10 +94,8 @@ def test_a_row_that_is_admitted_again() -> None:
 def test_media_that_could_not_be_encoded_are_not_known() -> None:
     media, model = make(1)
     model.fails = True
-    try:
+    with pytest.raises(RuntimeError):
         media.admit([admission(0, 1)])
-    except RuntimeError:
-        pass
     model.fails = False
     media.reset()
     media.admit([admission(0, 1)])

@@ -11,9 +11,10 @@ from quire.sampling.speech_rows import SpeechRows
 END, START, EN, DE, NO_SPEECH, NO_TIMES, FIRST, SIZE = 20, 21, 22, 23, 24, 25, 26, 60
 WORDS = SpeechVocabulary(START, 24, END, NO_SPEECH, NO_TIMES, 18, 19, {"en": EN, "de": DE}, (3, START), (5, END), 10)
 PROMPT = [9, START]
+USUAL = SpeechRules()
 
 
-def ruled(written, rules=SpeechRules(), logits=None, apply=apply_speech_rules):
+def ruled(written, rules=USUAL, logits=None, apply=apply_speech_rules):
     """What is left of the logits of the token after `written`."""
     rows = SpeechRows(WORDS, 3, SIZE, torch.device("cpu"))
     rows.admit(1, rules, len(PROMPT))
@@ -24,7 +25,7 @@ def ruled(written, rules=SpeechRules(), logits=None, apply=apply_speech_rules):
     return apply(logits[None], torch.tensor([1]), torch.tensor([len(tokens)]), history, rows.tensors)[0]
 
 
-def allowed(written, rules=SpeechRules(), logits=None):
+def allowed(written, rules=USUAL, logits=None):
     return set(ruled(written, rules, logits).isfinite().nonzero().flatten().tolist())
 
 
