@@ -47,7 +47,7 @@ class RequestMaker:
 
         Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
-        self._check_source(source)
+        self._check_source(source, params)
         request = Request(
             id=request_id,
             prompt=Prompt(tuple(tokens), () if source is None else (MediaKey(0, source.digest),), adapter),
@@ -62,12 +62,14 @@ class RequestMaker:
         )
         return self._checked(request)
 
-    def _check_source(self, source: EncoderInput | None) -> None:
+    def _check_source(self, source: EncoderInput | None, params: SamplingParams) -> None:
         """What is for an encoder, and the encoder that it is for, come together."""
         encoder, name = self._model.spec.encoder, self._model.name
         if encoder is None and source is not None:
             raise InvalidRequest(f"{name} reads no sound; ask a model of the Whisper family", field="file")
         if encoder is None:
+            if params.speech is not None:
+                raise InvalidRequest(f"speech is for models that write down sound; {name} reads none", field="speech")
             return
         if source is None:
             raise InvalidRequest(
