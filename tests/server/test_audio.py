@@ -115,7 +115,6 @@ def test_many_files_share_steps(client, offline):
         (noise(0.01), {}, "0.1 seconds are the least", "file"),
         (noise(31), {}, "longer than 30 seconds", "file"),
         (noise(1), {"language": "klingon"}, "the model knows en, de", "language"),
-        (noise(1), {"response_format": "xml"}, "response_format is 'xml'", "response_format"),
         (
             noise(1),
             {"response_format": "verbose_json", "timestamp_granularities": ["word"]},

@@ -20,10 +20,10 @@ from quire.protocol.openai.transcript_answer import (
 )
 from quire.protocol.openai.transcription_form import FORMATS, TranscriptionForm, read_transcription_form
 from quire.protocol.writer import Event
-from quire.server.audio_desk import FileTranscript, speech_of
 from quire.server.caller import Caller
 from quire.server.errors import error_object
 from quire.server.ignored import ignored_header
+from quire.server.openai.file_transcript import FileTranscript, begin_transcript, speech_of
 from quire.server.openai.json_response import json_response
 from quire.server.openai.request_state import caller_of
 from quire.server.operation import Operation, Schema
@@ -80,7 +80,7 @@ async def _begin(serving: "Serving", upload: Upload, options: TranscriptionOptio
     assert encoder is not None, "the model reads sound"
     data = await upload.file.read()
     sound = await serving.audio.read(data, repr(upload.filename[:80]), encoder.num_mel_bins)
-    return serving.audio.begin(serving, sound, options)
+    return begin_transcript(serving, sound, options)
 
 
 async def _to_end(transcript: FileTranscript, caller: Caller, endpoint: str) -> None:
