@@ -3,8 +3,8 @@
     python benchmarks/peers/whisper_peers.py quire|openai-whisper|faster-whisper MODEL FILE...
 
 MODEL is a folder of `convert_whisper.py` for quire, OpenAI's `.pt` for openai-whisper, and for faster-whisper what
-`ct2-transformers-converter` makes of the folder. All of them are greedy with fallback and read what came before. One
-JSON object is printed. `espeak-ng -w FILE TEXT` speaks. Give each contestant the same cores (`taskset`, OMP_NUM_THREADS).
+`ct2-transformers-converter` makes of the folder. All of them are greedy with fallback and read what came before.
+One JSON object is printed. `espeak-ng -w FILE TEXT` speaks. Give all the same cores (`taskset`, OMP_NUM_THREADS).
 """
 
 import json

@@ -28,7 +28,7 @@ class CrossAttention(nn.Module):
         spec, kept = self._spec, encoded.layers[self._layer]
         query = self._query(x).view(len(x), spec.num_heads, spec.head_dim)
         mixed = cross_attention(query, kept.keys, kept.values, slots, kept.num_positions, scale=spec.scale)
-        output: Tensor = self._output(mixed.reshape(len(x), -1))
+        output: Tensor = self._output(mixed.reshape(len(x), spec.num_heads * spec.head_dim))
         return output
 
     def keys_values(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
