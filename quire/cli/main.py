@@ -16,6 +16,7 @@ from quire.core.version import QUIRE_VERSION
 _COMMANDS = {
     "chat": ("quire.cli.chat:chat", "Talk with a model in the terminal."),
     "complete": ("quire.cli.complete:complete", "Continue a text."),
+    "transcribe": ("quire.cli.transcribe:transcribe", "Write down what is said in files of sound."),
     "run-batch": ("quire.cli.run_batch:run_batch", "Answer a file of requests in OpenAI's batch format."),
     "pull": ("quire.cli.pull:pull", "Download a model."),
     "plan": ("quire.cli.plan:plan", "Show how much of a device's memory a model takes, from its header alone."),

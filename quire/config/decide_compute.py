@@ -127,9 +127,12 @@ def decide_compile(
 
 
 def decide_step_size(
-    asked: SchedulerConfig, model: ModelFacts, device: DeviceFacts, choices: list[Choice]
+    asked: SchedulerConfig, model: ModelFacts, device: DeviceFacts, choices: list[Choice], most: int | None = None
 ) -> tuple[int, int]:
-    """Sequences and tokens of one step; of the two, one that was not asked for gives way to one that was."""
+    """Sequences and tokens of one step; of the two, one that was not asked for gives way to one that was.
+
+    Unless asked for, there are no more than `most` sequences, where what is kept of each is large.
+    """
     default_seqs, default_tokens = _DEFAULT_SEQS[device.kind], _DEFAULT_TOKENS[device.kind]
     usual = usual_tokens = f"the usual for a {'GPU' if device.kind == 'cuda' else 'CPU'}"
     if device.kind == "cuda" and model.num_parameters < _SMALL_MODEL:
@@ -139,6 +142,8 @@ def decide_step_size(
         seqs, why_seqs = asked.max_num_seqs, "asked for"
     elif asked.max_num_batched_tokens is not None and asked.max_num_batched_tokens < default_seqs:
         seqs, why_seqs = asked.max_num_batched_tokens, "every sequence needs one of the tokens of a step"
+    elif most is not None and most < default_seqs:
+        seqs, why_seqs = most, "what the encoder makes of each is to take a quarter of memory at most"
     else:
         seqs, why_seqs = default_seqs, usual
     if asked.max_num_batched_tokens is not None:

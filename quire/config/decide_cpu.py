@@ -76,6 +76,7 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
     unusual = {
+        "cross-attention": layer.cross is not None,
         "attention sinks": layer.attention.sinks is not None,
         "attention in chunks": layer.attention.chunk is not None,
         "temperature of attention": layer.attention.has_temperature,

@@ -6,9 +6,11 @@ from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape, longest_sequence, most_blocks
 from quire.config.memory import (
+    ENCODED_AT_ONCE,
     GPU_RUNTIME,
     MemoryBudget,
     activation_bytes,
+    encoder_bytes,
     graph_bytes,
     layer_bytes,
     row_bytes,
@@ -98,14 +100,15 @@ def memory_budget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
         weights=weights_on_device(model, holding, asked.parallel) - away,
-        activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks),
+        activations=activation_bytes(model, dtype, max_num_batched_tokens, ranks)
+        + encoder_bytes(model, dtype, ENCODED_AT_ONCE[device.kind]),
         sampler=sampler_bytes(model, drawn),
         rows=row_bytes(
             max_num_seqs,
             longest + asked.scheduler.num_lookahead_tokens,
             len(shape.groups),
             shape.block_size,
-            state=state_bytes(model, ranks),
+            state=state_bytes(model, dtype, ranks),
         ),
         swap=0 if is_gpu else cpu_blocks * shape.block_bytes,
         runtime=GPU_RUNTIME if is_gpu else 0,

@@ -9,6 +9,7 @@ from quire.config.holding import Holding
 from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.sizes import GIB
+from quire.spec.cache import padded_positions
 from quire.spec.experts import ExpertsSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rank import Place, rank_layer, rank_spec
@@ -27,6 +28,10 @@ MOST_GRAPHS = 256
 """Decode steps that are kept as CUDA graphs. Those of the usual sampling modes are fewer (`worker/warmup.py`)."""
 _GRAPH_BYTES_OF_LAYER = 40 << 10
 """What the driver keeps of a layer of each, which an H200 showed to be 36 KiB."""
+
+ENCODED_AT_ONCE = {"cuda": 8, "cpu": 1}
+"""By kind of device: pieces of media that one step encodes. A CPU gains nothing from more, and running streams wait for
+each."""
 
 _FLOAT32 = 4
 """Bytes of what is neither a matrix nor a norm: corrections of routers, and sinks."""
@@ -122,7 +127,8 @@ def _ends(model: ModelFacts, holding: Holding, place: Place) -> tuple[int, int]:
     sizes = [0, 0]
     for matrix in spec.matrices():
         sizes[matrix.name not in before] += holding.matrix_bytes(model, matrix)
-    norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm)
+    of_encoder = () if spec.encoder is None else spec.encoder.norms()
+    norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm, *of_encoder)
     sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
     if spec.vision is not None:  # whole on every rank, in plain numbers
         sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
@@ -146,10 +152,24 @@ def row_bytes(max_num_seqs: int, max_model_len: int, num_groups: int, block_size
     return (max_num_seqs + 1) * (ids * _ID_BYTES + state)
 
 
-def state_bytes(model: ModelFacts, tensor_parallel_size: int) -> int:
-    """Bytes of the states of fixed size that layers keep for one sequence, in float32: errors in them add up."""
+def state_bytes(model: ModelFacts, dtype: str, tensor_parallel_size: int) -> int:
+    """Bytes of what layers keep for one sequence, however long it is: states in float32, as errors in them add up, and
+    what an encoder made of its media in the model's own `dtype`.
+    """
     caches = [cache.of_rank(tensor_parallel_size) for cache in model.spec.caches]
-    return sum(cache.elements_per_sequence for cache in caches) * dtype_bytes("float32")
+    states = sum(cache.elements_per_sequence for cache in caches) * dtype_bytes("float32")
+    crossed = model.spec.cross_caches
+    encoded = sum(2 * cache.num_heads * cache.head_dim * padded_positions(cache) for cache in crossed)
+    return states + encoded * dtype_bytes(dtype)
+
+
+def encoder_bytes(model: ModelFacts, dtype: str, at_once: int) -> int:
+    """Bytes that encoding so many pieces of media together takes at its widest point."""
+    encoder = model.spec.encoder
+    if encoder is None:
+        return 0
+    made = sum(2 * cache.num_heads * cache.head_dim for cache in model.spec.cross_caches[:1])
+    return at_once * encoder.num_positions * (encoder.widest + made) * dtype_bytes(dtype)
 
 
 def sampler_bytes(model: ModelFacts, num_rows: int) -> int:

@@ -11,6 +11,7 @@ from quire.config.decide_compute import (
 )
 from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_disk import decide_disk
+from quire.config.decide_encoder import check_encoder, most_sequences
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
@@ -31,6 +32,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape
+from quire.config.memory import ENCODED_AT_ONCE
 from quire.config.resolved import (
     Choice,
     DraftPlan,
@@ -52,6 +54,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     if draft is not None:
         device = without_draft(device, draft)
     check_parallel(asked, model)
+    check_encoder(asked, model)
     uses_transformers = decide_impl(asked, model, choices)
     core = decide_cpu_core(asked, model, device, choices)
     choices.extend(Choice("weights", "in part", f"left out are {reason}") for reason in model.left_out)
@@ -60,7 +63,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     model, quantization = decide_quantization(asked, model, choices, cpu_core=core)
     dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
     kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
-    seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)
+    most = most_sequences(asked, model, device, dtype)
+    seqs, tokens = decide_step_size(asked.scheduler, model, device, choices, most)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
     if draft is not None:
         shape = with_draft(shape, draft)
@@ -94,7 +98,10 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     speculation = decide_speculation(asked.scheduler, choices, draft)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
-    limits = StepLimits(seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown)
+    encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
+    limits = StepLimits(
+        seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown, encoded
+    )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
     )

@@ -80,6 +80,8 @@ class StepLimits:
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
     max_encoder_tokens: int = ENCODED_AT_ONCE
     """Embeddings of media that a step makes at most, unless one image alone has more."""
+    max_encoded: int = 0
+    """Sequences with media for the model's encoder that a step may admit."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 

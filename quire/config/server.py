@@ -51,6 +51,8 @@ class ServerConfig:
     """Host names the server answers for beside its own, separated by commas; * is any. Unset: any where it has keys."""
     max_body_mb: float = 32.0
     """MiB of a request's body at most; files that are uploaded count as bodies."""
+    max_audio_seconds: float = 3600.0
+    """Seconds of sound that a file for /v1/audio may have at most."""
     max_header_kb: float = 64.0
     """KiB of a request's headers at most."""
     max_connections: int = 10_000
@@ -220,6 +222,8 @@ class ServerConfig:
             check(self.max_waiting_tokens >= 1, "max_waiting_tokens", self.max_waiting_tokens, "1 or more", fix)
         ok = 0.001 <= self.max_body_mb <= 4096  # NaN fails this too
         check(ok, "max_body_mb", self.max_body_mb, "from 0.001 to 4096 MiB", "32 is the default")
+        ok = 1 <= self.max_audio_seconds <= _LONGEST_WAIT
+        check(ok, "max_audio_seconds", self.max_audio_seconds, "from 1 to 86400 seconds", "3600 is the default")
         check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
 
     def _check_roles(self) -> None:

@@ -7,6 +7,7 @@ cost two integers.
 
 import msgspec
 
+from quire.core.encoder_input import EncoderInput
 from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
@@ -42,6 +43,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     """The slot of its LoRA adapter on the device; -1: it has none."""
     media: tuple[MediaItem, ...] = ()
     """What its placeholder tokens stand for."""
+    source: EncoderInput | None = None
+    """What the model's encoder makes that which its tokens look at of."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):

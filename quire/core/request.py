@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quire.core.encoder_input import EncoderInput
 from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
@@ -38,6 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What beside its tokens decides its KV: requests of different variants share no prefix."""
     media: tuple[MediaItem, ...] = ()
     """What the prompt's media keys name, in the same order."""
+    source: EncoderInput | None = None
+    """In models with an encoder: what all its tokens look at; the prompt's first media key names it."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
 

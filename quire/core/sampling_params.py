@@ -7,6 +7,7 @@ import msgspec
 
 from quire.core.checks import MAX_TOKENS, check_int, check_number, check_strings, check_token_ids, invalid
 from quire.core.reasoning import ReasoningPart
+from quire.core.speech import DETECT, MOST_FORCED, SpeechRules
 from quire.core.structured import StructuredOutput
 
 # Bounds on what one request may cost. Each list below becomes work per token or per step.
@@ -70,6 +71,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """A language the output must belong to; in Python also a pydantic model, or a JSON schema as a dict."""
     reasoning: ReasoningPart | None = None
     """The thinking part the output may begin with: no grammar binds it, and it may have a budget."""
+
+    speech: SpeechRules | None = None
+    """The rules of a transcript, which the model's own code goes by."""
 
     # what is returned
     logprobs: int | None = None
@@ -165,6 +169,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             check_token_ids("logit_bias", tuple(self.logit_bias), MAX_LOGIT_BIAS)
             for token, bias in self.logit_bias.items():
                 check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
+        if self.speech is not None:
+            forced = [token for token in self.speech.forced if token != DETECT]
+            check_token_ids("speech.forced", tuple(forced), MOST_FORCED)
         salt = self.cache_salt
         if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= MAX_NAME_LENGTH):
             raise invalid("cache_salt", salt, f"text of 1 to {MAX_NAME_LENGTH} characters")

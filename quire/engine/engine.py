@@ -12,6 +12,7 @@ from quire.config.facts import ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.draft_counts import DraftCounts
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
 from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
@@ -88,10 +89,12 @@ class Engine:
         request_id: str | None = None,
         adapter: LoRARequest | None = None,
         files: Iterable[MediaFile] = (),
+        source: EncoderInput | None = None,
     ) -> str:
         """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run.
 
-        `files` are what the prompt's marks of images stand for, in order.
+        `files` are what the prompt's marks of images stand for, in order. `source` is what the model's encoder reads,
+        where it has one.
         """
         text = prompt if isinstance(prompt, str) else None
         tokens, given = self.encode(prompt), list(files)
@@ -99,7 +102,9 @@ class Engine:
         if given:
             tokens, media = self.media().read(tokens, given)
         ref = None if adapter is None else self._adapter(adapter)
-        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref, media=media)
+        request = self._requests.make(
+            request_id or self._next_id(), tokens, params, adapter=ref, media=media, source=source
+        )
         self.loop.add(request)
         self._collector.open(request, text)
         return request.id

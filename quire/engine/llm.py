@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
@@ -20,10 +21,12 @@ from quire.core.outputs import (
 )
 from quire.core.pooling import Pooling, PoolingTask
 from quire.core.sampling_params import SamplingParams
+from quire.core.transcript import Transcript
 from quire.engine.beam_search import BeamSearchParams, beam_search
 from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
+from quire.engine.transcribing import Audio, Transcriber
 from quire.models.loading.locate import locate
 from quire.multimodal.offline import files_of
 from quire.protocol.openai.fields import Fields
@@ -248,6 +251,34 @@ class LLM:
             text_1, text_2, use_activation=use_activation, truncate_prompt_tokens=truncate_prompt_tokens
         )
 
+    def transcribe(
+        self,
+        audio: Audio | Sequence[Audio],
+        *,
+        language: str | None = None,
+        task: Literal["transcribe", "translate"] = "transcribe",
+        prompt: str | None = None,
+        temperature: float | Sequence[float] | None = None,
+        condition_on_previous_text: bool = True,
+        seed: int | None = None,
+    ) -> list[Transcript]:
+        """What is said in each file: paths, or files' bytes. Windows of all files are computed together.
+
+        Without a temperature, or with several, the next is tried where a text repeats itself or the model doubts it.
+        """
+        files = [audio] if isinstance(audio, str | bytes | PathLike) else list(audio)
+        found = self._transcriber.transcribe(
+            files,
+            language=language,
+            translate=task == "translate",
+            prompt=prompt,
+            temperature=temperature,
+            condition_on_previous_text=condition_on_previous_text,
+            seed=seed,
+        )
+        by_place = dict(found)
+        return [by_place[place] for place in range(len(files))]
+
     def get_tokenizer(self) -> Tokenizer:
         tokenizer = self._started.tokenizer
         if tokenizer is None:
@@ -294,6 +325,12 @@ class LLM:
         """Free the model's memory. Safe to call twice."""
         self._started.close()
         self._templates.close()
+        if "_transcriber" in self.__dict__:
+            self._transcriber.close()
+
+    @cached_property
+    def _transcriber(self) -> Transcriber:
+        return Transcriber(self._started, self._path)
 
     @cached_property
     def _embeddings(self) -> Embeddings:

@@ -6,16 +6,20 @@ import msgspec
 
 from quire.config.facts import ModelFacts
 from quire.core.adapter import AdapterRef
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import InvalidRequest
 from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import Prompt, media_keys
+from quire.core.prompt import MediaKey, Prompt, media_keys
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
 from quire.engine.grammar.vocabulary import grammar_vocabulary
 from quire.sampling.token_ids import check_token_ids
 from quire.text.tokenizer import Tokenizer
+
+_FLOAT = 4
+"""Bytes."""
 
 
 class RequestMaker:
@@ -39,14 +43,16 @@ class RequestMaker:
         tenant: str = DEFAULT_TENANT,
         adapter: AdapterRef | None = None,
         media: tuple[MediaItem, ...] = (),
+        source: EncoderInput | None = None,
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
         Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
+        self._check_source(source, params)
         request = Request(
             id=request_id,
-            prompt=Prompt(tuple(tokens), media_keys(media), adapter),
+            prompt=Prompt(tuple(tokens), _keys(media, source), adapter),
             params=params,
             pooling=pooling,
             arrival=time.monotonic(),
@@ -55,8 +61,30 @@ class RequestMaker:
             bad_words=tuple(self._bad_words(params)),
             kv_variant=self._model.spec.kv_variant(len(tokens)),
             media=media,
+            source=source,
         )
         return self._checked(request)
+
+    def _check_source(self, source: EncoderInput | None, params: SamplingParams) -> None:
+        """What is for an encoder, and the encoder that it is for, come together."""
+        encoder, name = self._model.spec.encoder, self._model.name
+        if encoder is None and source is not None:
+            raise InvalidRequest(f"{name} reads no sound; ask a model of the Whisper family", field="file")
+        if encoder is None:
+            if params.speech is not None:
+                raise InvalidRequest(f"speech is for models that write down sound; {name} reads none", field="speech")
+            return
+        if source is None:
+            raise InvalidRequest(
+                f"{name} writes down what is said, and answers no texts; use /v1/audio/transcriptions", field="model"
+            )
+        wanted = (encoder.num_frames, encoder.num_mel_bins)
+        if source.shape != wanted or len(source.values) != wanted[0] * wanted[1] * _FLOAT:
+            raise InvalidRequest(
+                f"the spectrogram is {source.shape[0]} frames of {source.shape[1]} bins in {len(source.values)} bytes; "
+                f"{name} takes {wanted[0]} of {wanted[1]} in float32",
+                field="file",
+            )
 
     def close(self) -> None:
         """End the process that checks grammars, where there is one."""
@@ -90,3 +118,8 @@ class RequestMaker:
                 params = msgspec.structs.replace(request.params, structured=found.structured)
                 return msgspec.structs.replace(request, params=params)
         return request
+
+
+def _keys(media: tuple[MediaItem, ...], source: EncoderInput | None) -> tuple[MediaKey, ...]:
+    """What of a prompt its tokens do not tell: which images they stand for, or what all of them look at."""
+    return media_keys(media) if source is None else (MediaKey(0, source.digest),)

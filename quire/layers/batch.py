@@ -29,6 +29,23 @@ class Embeddings:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedLayer:
+    """What one layer with cross-attention keeps of encoded media, by slot."""
+
+    keys: Tensor  # [slots, positions, heads, head_dim]; positions are padded to whole blocks
+    values: Tensor
+    num_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What an encoder made of the media of a step's sequences."""
+
+    layers: list[EncodedLayer]
+    slots: Tensor  # int64 [tokens]: whose media each token looks at
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The tensors of one step. Sequences lie one after the other."""
 
@@ -53,6 +70,8 @@ class Batch:
     embeddings: Embeddings | None = None
     known_lengths: tuple[int, ...] | None = None
     """The lengths of an encoder's sequences where the host knows them, so that nothing waits for the device."""
+    encoded: Encoded | None = None
+    """In models with an encoder: what their layers look at beside tokens."""
     adapters: AdapterRows | None = None
     """The LoRA adapter of each token; None where no token has one."""
     output_adapters: AdapterRows | None = None

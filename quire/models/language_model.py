@@ -1,6 +1,6 @@
 """LanguageModel: the shape all families share: embed, layers one after the other, a last norm, an output head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,9 +13,10 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
+from quire.models.audio_encoder import AudioEncoder
 from quire.models.classifier import Classifier
 from quire.models.gate import LayerGate
-from quire.models.layer import make_layer
+from quire.models.layer import CrossLayer, make_layer
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
 from quire.models.vision_tower import VisionTower
@@ -42,6 +43,8 @@ class LanguageModel(nn.Module):
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
         self.vision = None if spec.vision is None else VisionTower(spec.vision, policy.of_tower())
         """What makes embeddings of images; None: it reads texts alone."""
+        self.encoder = None if spec.encoder is None else AudioEncoder(spec.encoder, policy)
+        """What reads sound, in models that write what is said."""
         self._group = policy.group
         self.gate = LayerGate()
 
@@ -51,6 +54,16 @@ class LanguageModel(nn.Module):
         x = self.embed(input_ids, positions, batch)
         batch = self._with_temperatures(self.with_score_bias(batch), positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
+
+    def encode(self, spectrograms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of [windows, frames, mel bins]: each layer's keys and values, [windows, positions, heads, head_dim]."""
+        assert self.encoder is not None, "the model reads no sound"
+        self.gate.wait_for_ends()
+        encoded = self.encoder(spectrograms)
+        for index, layer in enumerate(self.layers):
+            self.gate.wait_for_layer(index)
+            assert isinstance(layer, CrossLayer), "layers of such a model look at what is encoded"
+            yield layer.cross.keys_values(encoded)
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """What enters the first layer, [tokens, hidden]."""

@@ -1,4 +1,4 @@
-"""Layers: attention and an MLP around a residual stream, by the three wirings that a LayerSpec may name."""
+"""Layers: attention and an MLP around a residual stream, by the four wirings that a LayerSpec may name."""
 
 from torch import Tensor, nn
 
@@ -6,6 +6,7 @@ from quire.layers.attention import Angles
 from quire.layers.batch import Batch
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
+from quire.models.cross_attention import CrossAttention
 from quire.models.experts_mlp import ExpertsMlp
 from quire.models.latent_attention import LatentAttention
 from quire.models.mlp import Mlp
@@ -91,6 +92,28 @@ class SequentialLayer(Layer):
         return x, self._scaled(_normed(self._summed(self._mlp(normed, adapters)), self._added_mlp_norm))
 
 
+class CrossLayer(SequentialLayer):
+    """x + attention(norm(x)), x + cross(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, spec: LayerSpec, index: int, policy: WeightPolicy) -> None:
+        super().__init__(spec, index, policy)
+        assert spec.cross is not None, "the wiring has it"
+        self.cross = CrossAttention(spec.cross, index, policy)
+
+    def forward(
+        self, x: Tensor, added: Tensor | None, angles: Angles | None, batch: Batch, output_rows: Tensor | None = None
+    ) -> Stream:
+        x, _, heads = self.before_attention(x, added)
+        assert batch.encoded is not None, "the model has an encoder, and its batches what that made"
+        mixed, slots = self._attention.attend(heads, angles, batch), batch.encoded.slots  # type: ignore[arg-type]
+        if output_rows is not None:
+            x, mixed = x.index_select(0, output_rows), mixed.index_select(0, output_rows)
+            slots = slots.index_select(0, output_rows)
+        x, normed = self.cross.norm.add(x, self._attention.output(mixed))
+        x, normed = _join(x, self.cross(normed, batch.encoded, slots), self._mlp_norm)
+        return x, self._mlp(normed)
+
+
 class ParallelLayer(Layer):
     """x + attention(norm(x)) + mlp(norm(x)), with one norm for both or two."""
 
@@ -124,7 +147,12 @@ class PostNormLayer(Layer):
         return _join(x, self._summed(self._mlp(x, adapters)), self._mlp_norm)[1], None
 
 
-_WIRINGS: dict[str, type[Layer]] = {"sequential": SequentialLayer, "parallel": ParallelLayer, "post": PostNormLayer}
+_WIRINGS: dict[str, type[Layer]] = {
+    "sequential": SequentialLayer,
+    "parallel": ParallelLayer,
+    "post": PostNormLayer,
+    "cross": CrossLayer,
+}
 
 
 def make_layer(spec: LayerSpec, index: int, policy: WeightPolicy) -> Layer:

@@ -59,6 +59,7 @@ ROWS = (
     Row("bert:ROBERTA", ("roberta", "xlm-roberta", "camembert")),
     Row("mpnet:FAMILY", ("mpnet",)),
     Row("modernbert:FAMILY", ("modernbert",)),
+    Row("whisper:FAMILY", ("whisper",)),
     Row("nomic_bert:FAMILY", ("nomic_bert",), ("nomic-bert",)),
 )
 

@@ -31,8 +31,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "prepare_heads": ("cuda", "tape"),
     "paged_attention": ("cuda", "tape"),
     "shared_prefix_attention": ("cuda",),
-    "packed_attention": (),
+    "packed_attention": ("cuda", "cpu"),
     "attend_lengths": (),
+    "cross_attention": ("cuda", "cpu"),
     "prepare_latent": ("cuda",),
     "latent_attention": ("cuda",),
     "rope_angles": ("cuda", "cpu"),
@@ -44,6 +45,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "sample_tokens": ("cuda", "cpu"),
     "argmax": ("cuda", "cpu"),
     "adjust_logits": ("cuda", "cpu"),
+    "apply_speech_rules": ("cpu",),
     "count_tokens": ("cuda",),
     "token_logprobs": ("cuda",),
     "linear": ("cuda",),
@@ -62,6 +64,8 @@ TABLE: dict[str, tuple[str, ...]] = {
 
 _ELSEWHERE = {
     ("linear", "cuda"): "quire.ops.triton.skinny_gemm:linear",
+    ("packed_attention", "cuda"): "quire.ops.fused_attention:packed_attention",
+    ("packed_attention", "cpu"): "quire.ops.fused_attention:packed_attention",
     # what they add to a definition is an order of sums that GPUs keep
     ("batch_invariant_linear", "reference"): "quire.ops.reference.linear:linear",
     ("batch_invariant_attention", "reference"): "quire.ops.reference.paged_attention:paged_attention",

@@ -14,6 +14,7 @@ from quire.ops.head_norms import HeadNorms
 from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.row_tensors import RowTensors
+from quire.ops.speech_tensors import SpeechTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
@@ -327,6 +328,33 @@ def latent_attention(
     """
     result: Tensor = implementation("latent_attention", query.device.type)(
         query, latents, up, cache, tables, query_starts, lengths, nope_dim, scale, scales, pasts
+    )
+    return result
+
+
+def apply_speech_rules(
+    logits: Tensor, rows: Tensor, positions: Tensor, history: Tensor, rules: SpeechTensors
+) -> Tensor:
+    """Logits in float32 of which only those are left that the rules of transcripts allow; rows without rules stay.
+
+    Segments stand between pairs of timestamps that never go back, the first begins early, and where the timestamps
+    together are likelier than every text, one of them comes. rows and positions: int64 [n], whose logits, and where the
+    token will stand; history: int32 [rows, length], the tokens before it.
+    """
+    result: Tensor = implementation("apply_speech_rules", logits.device.type)(logits, rows, positions, history, rules)
+    return result
+
+
+def cross_attention(
+    query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, num_positions: int, *, scale: float
+) -> Tensor:
+    """Every token attends to all of the first `num_positions` positions of its slot.
+
+    query: [tokens, heads, head_dim]; keys and values: [slots, positions, heads, head_dim], the positions a multiple of
+    16; slots: int64 [tokens].
+    """
+    result: Tensor = implementation("cross_attention", query.device.type)(
+        query, keys, values, slots, num_positions, scale
     )
     return result
 

@@ -79,14 +79,23 @@ class LogprobsTensors:
 
 
 def logprobs_of(
-    logits: Tensor, tokens: Tensor, counts: Tensor, most: int, named: Tensor | None = None
+    logits: Tensor,
+    tokens: Tensor,
+    counts: Tensor,
+    most: int,
+    named: Tensor | None = None,
+    own: Tensor | None = None,
 ) -> LogprobsTensors:
     """For `logits` [m, vocab] and the `tokens` int64 [m] that follow them; `counts` are as in `token_logprobs`, and
-    `named` int64 [m, names] the tokens that each of the m positions wants to know of besides.
+    `named` int64 [m, names] the tokens that each of the m positions wants to know of besides, by the model's `own`
+    logits where `logits` are those that rules left.
     """
     found = LogprobsTensors(token_logprobs(logits, tokens, counts, min(most, logits.shape[-1])))
     if named is None:
         return found
+    if own is not None:
+        wide = own.float()
+        return LogprobsTensors(found.packed, wide.gather(1, named) - wide.logsumexp(dim=1, keepdim=True))
     some = logits.gather(1, torch.cat((tokens[:, None], named), dim=-1)).to(torch.float32)
     # what one token's logit and logprob differ by is the same for all tokens of a position
     of_names = some[:, 1:] - some[:, :1] + found.logprobs[:, :1]

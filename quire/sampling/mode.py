@@ -39,6 +39,8 @@ class SamplingMode:
     """Logprobs of so many of the most likely tokens are reported, beside those of what was drawn."""
     names: bool = False
     """Some sequence names tokens whose logprobs it wants."""
+    speech: bool = False
+    """Some sequence is a transcript, which has rules of its own."""
     penalizes: bool = False
     """Drafts are verified, and some sequence has penalties: what it draws depends on every token before."""
 
@@ -55,6 +57,7 @@ class SamplingMode:
             adjusts=True,
             reported=MAX_LOGPROBS if wide else _USUALLY_REPORTED,
             names=wide,
+            speech=self.speech,
             penalizes=self.penalizes,
         )
 
@@ -71,6 +74,7 @@ def sampling_mode(params: Collection[SamplingParams], vocab_size: int, *, adjust
         adjusts=adjusts,
         reported=max((count for each in params if (count := num_reported(each)) is not None), default=None),
         names=any(each.logprob_token_ids for each in params),
+        speech=any(each.speech is not None for each in params),
     )
 
 

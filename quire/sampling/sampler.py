@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from quire.ops.functional import adjust_logits, argmax, sample_tokens
+from quire.ops.functional import adjust_logits, apply_speech_rules, argmax, sample_tokens
 from quire.sampling.logprobs import LogprobsTensors, logprobs_of
 from quire.sampling.mode import SamplingMode
 from quire.sampling.state import SamplingState
@@ -39,12 +39,16 @@ class Sampler:
         """Draw from `logits` [n, vocab] of any float type.
 
         `rows` and `positions` are int64 [n]: whose logits, and where in its sequence (prompt included) the token will
-        stand. Reported logprobs are the model's own, before anything that a request asked for.
+        stand. Reported logprobs are the model's own, before anything that a request asked for; those of transcripts are
+        by their rules, except of tokens that a request names.
         """
+        own = logits
+        if mode.speech and self._state.speech is not None:
+            logits = apply_speech_rules(logits, rows, positions, self._history, self._state.speech.tensors)
         tokens, invalid = self.draw(logits, rows, positions, mode)
         if mode.adjusts:
             self.count(rows, tokens)
-        logprobs = None if mode.reported is None else self.report(logits, rows, tokens, mode)
+        logprobs = None if mode.reported is None else self.report(logits, rows, tokens, mode, own)
         return SampledTokens(tokens, invalid, logprobs)
 
     def draw(self, logits: Tensor, rows: Tensor, positions: Tensor, mode: SamplingMode) -> tuple[Tensor, Tensor]:
@@ -73,8 +77,11 @@ class Sampler:
         """Tokens are those of their rows from now on; no row but the spare one comes twice."""
         self._state.append(rows, tokens)
 
-    def report(self, logits: Tensor, rows: Tensor, tokens: Tensor, mode: SamplingMode) -> LogprobsTensors:
-        """What the model thought of the tokens drawn."""
+    def report(
+        self, logits: Tensor, rows: Tensor, tokens: Tensor, mode: SamplingMode, own: Tensor | None = None
+    ) -> LogprobsTensors:
+        """What the model thought of the tokens drawn; of tokens that are named, by its `own` logits if they differ."""
         assert mode.reported is not None, "nobody asked"
         named = self._state.named[rows] if mode.names else None
-        return logprobs_of(logits, tokens, self._state.reported[rows], mode.reported, named)
+        own = None if own is logits else own
+        return logprobs_of(logits, tokens, self._state.reported[rows], mode.reported, named, own)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.speech import SpeechVocabulary
 from quire.ops.functional import count_tokens
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
@@ -20,6 +21,7 @@ from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_
 from quire.sampling.newcomer import Newcomer
 from quire.sampling.row_adjustments import RowAdjustments
 from quire.sampling.seeds import seed_for
+from quire.sampling.speech_rows import SpeechRows
 from quire.sampling.token_ids import check_token_ids
 
 _NOTHING_REPORTED = -1
@@ -51,10 +53,12 @@ class SamplingState:
         grammar_cache: GrammarCache | None = None,
         *,
         draws: bool = True,
+        speech: SpeechVocabulary | None = None,
     ) -> None:
         """`grammar_cache` has the grammars of sequences with structured output; without it there must be none.
 
         `draws`: tokens are drawn here; otherwise another rank does it, and only what is asked of a step matters.
+        `speech` is what the rules of transcripts go by, in models that write them.
         """
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
@@ -70,6 +74,7 @@ class SamplingState:
         """By row: how many of the most likely tokens it reports beside the drawn one; negative: nothing."""
         self.named = torch.zeros((max_rows + 1, MAX_LOGPROBS), dtype=torch.int64, device=device)
         """By row: tokens whose logprobs it reports however unlikely they are; any tokens behind them."""
+        self.speech = None if speech is None else SpeechRows(speech, max_rows + 1, vocab_size, device)
         self.adjustments = RowAdjustments(max_rows, vocab_size, device)
         asked = self.adjustments.tensors
         masks = (asked.masks, asked.is_masked, vocab_size, grammar_cache)
@@ -120,14 +125,18 @@ class SamplingState:
         self._admit_to_reports(row, params)
         newcomer = Newcomer(params, prompt, output, stop_ids, bad_words)
         self.adjustments.admit(row, newcomer)
+        if params.speech is not None and self.speech is not None:
+            self.speech.admit(row, params.speech, len(prompt))
         self.grammars.admit(row, newcomer)
         self._params[row] = params
         self._mode = None
 
     def release(self, row: int) -> None:
         """Free a row, also one whose admission threw half-way; nothing happens where it is free."""
-        self._params.pop(row, None)
+        params = self._params.pop(row, None)
         self._mode = None
+        if self.speech is not None and params is not None and params.speech is not None:
+            self.speech.release(row)
         if self._reports.pop(row, None) is not None:
             self.reported[row].fill_(_NOTHING_REPORTED)
         self.adjustments.release(row)

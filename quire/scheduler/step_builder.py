@@ -53,6 +53,8 @@ class StepBuilder:
         self.num_drafts: list[int] = []
         """By sequence that samples, the decodes that come first; none: there are no drafts."""
         self.admitted: list[Admission] = []
+        self.num_encoded = 0
+        """Of those, with media for the model's encoder."""
         self.table_deltas: list[TableDelta] = []
 
     def tokens_left_for(self, seq: Sequence) -> int:

@@ -27,6 +27,7 @@ from quire.server.ollama import answers as ollama_answers
 from quire.server.ollama import embed as ollama_embed
 from quire.server.ollama import models as ollama_models
 from quire.server.openai import (
+    audio,
     batches,
     chat,
     classify,
@@ -57,6 +58,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rerank.OPERATIONS,
     *classify.OPERATIONS,
     *pooling.OPERATIONS,
+    *audio.OPERATIONS,
     *tokenize.OPERATIONS,
     *models.OPERATIONS,
     *files.OPERATIONS,

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import NoneType
 from typing import Any
 
@@ -14,8 +14,9 @@ from starlette.responses import Response
 from quire.config.engine import EngineConfig
 from quire.config.server import ANY_NAME
 from quire.core.adapter import AdapterRef
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
-from quire.core.outputs import RequestOutput
+from quire.core.outputs import CompletionOutput, RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
@@ -29,6 +30,7 @@ from quire.protocol.media_parts import MediaSource, split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
+from quire.server.audio_desk import AudioDesk
 from quire.server.block_map import BlockMap
 from quire.server.call import Call
 from quire.server.caller import Caller
@@ -87,6 +89,11 @@ class Serving:
         self.began = time.monotonic()
 
     # -- the model ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def audio(self) -> AudioDesk:
+        """Where files of sound are read."""
+        return AudioDesk(self.config.server.max_audio_seconds)
 
     @property
     def config(self) -> EngineConfig:
@@ -407,6 +414,36 @@ class Serving:
         """A vector for every prompt, by the model or by an adapter of it."""
         rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model)
         return [row for [row] in rows]
+
+    async def write_window(
+        self,
+        prompt: list[int],
+        params: SamplingParams,
+        source: EncoderInput,
+        caller: Caller,
+        endpoint: str,
+        number: int,
+    ) -> CompletionOutput:
+        """What the model writes of a window of sound, the `number`th of a request; whoever stops waiting ends it."""
+        caller.account.check_tokens(len(prompt))
+        try:
+            generation = self.llm.open(
+                f"{caller.request_id}-{number}",
+                [(prompt, None)],
+                _as_the_caller_may(params, caller),
+                tenant=caller.tenant,
+                endpoint=endpoint,
+                charge=caller.account.charge,
+                source=source,
+            )
+        except Overloaded:
+            self.metrics.refused("overloaded")
+            raise
+        try:
+            [output] = await generation.wait()
+        finally:
+            generation.cancel()
+        return output.outputs[0]
 
     async def classify(
         self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None

@@ -5,7 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,6 +16,7 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
+from quire.core.encoder_input import EncoderInput
 from quire.core.errors import ConfigError, InvalidRequest, StillBusy, Unavailable
 from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
@@ -23,11 +24,13 @@ from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.pooling_params import PoolingParams
 from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
+from quire.core.speech import SpeechVocabulary
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.core.structured import Loosened, StructuredOutput
 from quire.lora.registry import open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
+from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.observe.metrics import Metrics
 from quire.serving.admission import Admission
 from quire.serving.board import Board
@@ -139,6 +142,11 @@ class AsyncLLM:
     def max_model_len(self) -> int:
         return self.facts.spec.max_position if self._started is None else self._started.max_model_len
 
+    @cached_property
+    def speech(self) -> SpeechVocabulary | None:
+        """The special tokens of a model that writes down speech; None of others."""
+        return None if self.facts.spec.encoder is None else read_speech_vocabulary(self._path)
+
     @property
     def embedding_size(self) -> int:
         return self.facts.spec.hidden_size
@@ -226,13 +234,15 @@ class AsyncLLM:
         media: Sequence[tuple[MediaItem, ...]] = (),
         seed: int | None = None,
         resumed: "Sequence[Progress] | None" = None,
+        source: EncoderInput | None = None,
     ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
         prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to. `media` are
-        what the placeholder tokens of each prompt stand for; none: no prompt has any. `seed` is for parameters without
-        one, so that any server draws the same; `resumed` is what another server had made of them.
+        what the placeholder tokens of each prompt stand for; none: no prompt has any. `source` is what the model's
+        encoder reads, where it has one. `seed` is for parameters without one, so that any server draws the same;
+        `resumed` is what another server had made of them.
         """
         from quire.serving.generation import Generation
         from quire.serving.resumed import check_resumed
@@ -245,7 +255,7 @@ class AsyncLLM:
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
         items = media or [()] * len(prompts)
         params_of = [params if seed is None else _seeded(params, seed, place) for place in range(len(prompts))]
-        make = partial(self._requests.make, tenant=tenant, adapter=adapter)
+        make = partial(self._requests.make, tenant=tenant, adapter=adapter, source=source)
         requests = [
             (make(each, tokens, own, pooling=readout, media=seen), text)
             for each, (tokens, text), own, readout, seen in zip(ids, prompts, params_of, readouts, items, strict=True)

@@ -8,6 +8,9 @@ from math import prod
 
 from quire.core.errors import ConfigError
 
+_BLOCK = 16
+"""Positions; that of the kernels that read cross-attention's keys, whatever a token's own block size is."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyValueCache:
@@ -84,6 +87,27 @@ class StateCache:
 
     def __str__(self) -> str:
         return f"a state of {self.elements_per_sequence:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCache:
+    """A key and a value for each head of every position that an encoder gave, written once for each sequence."""
+
+    num_heads: int
+    head_dim: int
+    num_positions: int
+
+    @property
+    def elements_per_sequence(self) -> int:
+        return 2 * self.num_heads * self.head_dim * self.num_positions
+
+    def __str__(self) -> str:
+        return f"{self.num_heads} heads × {self.head_dim} of {self.num_positions:,} encoded positions"
+
+
+def padded_positions(cache: CrossCache) -> int:
+    """Positions that a slot has room for: whole blocks of paged attention."""
+    return -(-cache.num_positions // _BLOCK) * _BLOCK
 
 
 CacheSpec = KeyValueCache | LatentCache | StateCache

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from quire.spec.cache import CacheSpec, KeyValueCache
+from quire.spec.cache import CacheSpec, CrossCache, KeyValueCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
@@ -13,10 +13,11 @@ from quire.spec.norm import NormSpec
 from quire.spec.tensor import TensorSpec
 
 Span = Literal["head", "all"]
-Wiring = Literal["sequential", "parallel", "post"]
+Wiring = Literal["sequential", "parallel", "post", "cross"]
 """How a layer adds to the residual stream x:
 
 - sequential: x + attention(norm(x)), then x + mlp(norm(x));
+- cross: the same, with x + cross(norm(x)) in between, which looks at what an encoder made;
 - parallel: x + attention(norm(x)) + mlp(norm(x));
 - post: norm(x + attention(x)), then norm(x + mlp(x)), as the first transformers did.
 """
@@ -89,6 +90,32 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CrossAttentionSpec:
+    """Queries of tokens, and keys and values of what an encoder made of a sequence's media."""
+
+    query: MatrixSpec
+    keys_values: MatrixSpec
+    """Rows are the heads of keys, then of values."""
+    out: MatrixSpec
+    norm: NormSpec
+    """Of what the queries are made of."""
+    num_heads: int
+    head_dim: int
+    scale: float
+    num_positions: int
+    """That the encoder gives."""
+
+    @property
+    def cache(self) -> CrossCache:
+        return CrossCache(self.num_heads, self.head_dim, self.num_positions)
+
+    def matrices(self) -> Iterator[MatrixSpec]:
+        yield self.query
+        yield self.keys_values
+        yield self.out
+
+
+@dataclass(frozen=True, slots=True)
 class LayerSpec:
     """Norms that are None are not there; in a parallel layer the MLP then reads what attention reads."""
 
@@ -102,14 +129,19 @@ class LayerSpec:
     wiring: Wiring = "sequential"
     residual_scale: float = 1.0
     """What everything that is added is multiplied by."""
+    cross: CrossAttentionSpec | None = None
+    """Between attention and MLP, in layers wired so."""
 
     def matrices(self) -> Iterator[MatrixSpec]:
         yield from self.attention.matrices()
+        if self.cross is not None:
+            yield from self.cross.matrices()
         yield from self.mlp.matrices()
 
     def norms(self) -> Iterator[NormSpec]:
         yield from self.attention.norms()
-        given = (self.attention_norm, self.mlp_norm, self.added_attention_norm, self.added_mlp_norm)
+        cross = None if self.cross is None else self.cross.norm
+        given = (self.attention_norm, cross, self.mlp_norm, self.added_attention_norm, self.added_mlp_norm)
         yield from (norm for norm in given if norm is not None)
 
     def vectors(self) -> Iterator[TensorSpec]:

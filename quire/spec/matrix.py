@@ -24,6 +24,8 @@ class Part:
     gguf_layout: Layout = AS_STORED
     share: AxisShare | None = None
     """Which rows of the checkpoint's tensor these are; None: all."""
+    has_bias: bool = True
+    """Whether it has a bias where its matrix has one; otherwise that of its rows is 0."""
 
     @property
     def whole_rows(self) -> int:
@@ -88,7 +90,7 @@ class MatrixSpec:
     def tensors(self) -> Iterator[TensorSpec]:
         for part in self.parts:
             yield self.weight(part)
-            if self.bias:
+            if self.bias and part.has_bias:
                 yield self.bias_of(part)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from quire.core.errors import CheckpointError
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
-from quire.spec.cache import CacheSpec
+from quire.spec.audio_encoder import AudioEncoderSpec
+from quire.spec.cache import CacheSpec, CrossCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec
@@ -95,6 +96,8 @@ class ModelSpec:
     temperature: TemperatureSpec | None = None
     """Of the queries of layers that have it."""
     classifier: ClassifierSpec | None = None
+    encoder: AudioEncoderSpec | None = None
+    """What makes that which layers with cross-attention look at."""
     max_position_source: str = "the checkpoint"
     prefix: str = "model."
     """What names of tensors begin with, and what checkpoints that were saved without their head leave out."""
@@ -153,6 +156,11 @@ class ModelSpec:
         return tuple(cache for cache in found if cache is not None)
 
     @property
+    def cross_caches(self) -> tuple[CrossCache, ...]:
+        """What each layer keeps of a sequence's encoded media; empty in models without an encoder."""
+        return tuple(layer.cross.cache for layer in self.layers if layer.cross is not None)
+
+    @property
     def angles_change_at(self) -> int | None:
         """Sequences longer than this are computed with other position angles than shorter ones (dynamic, longrope)."""
         return min((rope.changes_at for rope in self.ropes if rope.changes_at is not None), default=None)
@@ -190,6 +198,8 @@ class ModelSpec:
         """Every matrix, tied ones once."""
         embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
         yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
+        if self.encoder is not None:
+            yield from self.encoder.matrices()
         for layer in self.layers:
             yield from layer.matrices()
         yield from _given(None if bias is None else bias.table, self.head_projection, self.head)
@@ -205,6 +215,7 @@ class ModelSpec:
         for layer in self.layers:
             yield from layer.vectors()
         norms = [norm for layer in self.layers for norm in layer.norms()]
+        norms += () if self.encoder is None else self.encoder.norms()
         last = None if self.classifier is None else self.classifier.norm
         for norm in (self.embedding.norm, *norms, self.norm, last):
             if norm is not None:

@@ -17,7 +17,7 @@ from quire.ops.upload import towards_host
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.readouts import PooledStep, Readouts
 from quire.worker.running_step import DeviceTime, RunningStep
-from quire.worker.sleeping_weights import SleepingWeights
+from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.whole_sequences import Packed, WholeSequences
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PoolingWorker:
         self._body = WholeSequences(model, kv_dtype, limits.max_num_batched_tokens, device)
         self._device = device
         self._model = model
-        self._asleep: SleepingWeights | None = None
+        self._weights = RestingWeights([model])
         self._admitted: dict[int, Admission] = {}
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
 
@@ -66,15 +66,12 @@ class PoolingWorker:
     @torch.inference_mode()
     def sleep(self) -> None:
         """Weights to host memory, where they are not there already."""
-        if self._device.type == "cuda":
-            self._asleep = SleepingWeights([self._model])
-            free_cached_memory(self._device)
+        self._weights.sleep(self._device)
+        free_cached_memory(self._device)
 
     @torch.inference_mode()
     def wake_up(self) -> None:
-        if self._asleep is not None:
-            self._asleep.wake_up()
-            self._asleep = None
+        self._weights.wake_up()
 
     @torch.inference_mode()
     def reset(self) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.kvcache.swap import cuda_lock, cuda_unlock, zeroed_on_touch
+from quire.ops.cpu.packed_cache import PackedCache
 
 
 class SleepingWeights:
@@ -45,6 +46,26 @@ class SleepingWeights:
     def _parts(self) -> list[Tensor]:
         ends = list(accumulate(self._sizes))
         return [self._host[end - size : end] for size, end in zip(self._sizes, ends, strict=True)]
+
+
+class RestingWeights:
+    """A worker's weights as they sleep and wake: a GPU's go to the host, packed ones in a file leave memory."""
+
+    def __init__(self, modules: Iterable[nn.Module], packed: PackedCache | None = None) -> None:
+        self._modules = list(modules)
+        self._packed = packed
+        self._asleep: SleepingWeights | None = None
+
+    def sleep(self, device: torch.device) -> None:
+        if device.type == "cuda":
+            self._asleep = SleepingWeights(self._modules)
+        elif self._packed is not None:
+            self._packed.give_back_pages()
+
+    def wake_up(self) -> None:
+        if self._asleep is not None:
+            self._asleep.wake_up()
+            self._asleep = None
 
 
 def _storages_on_gpu(modules: Iterable[nn.Module]) -> list[torch.UntypedStorage]:

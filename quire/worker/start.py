@@ -28,6 +28,7 @@ from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.match import Matched
 from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.read_ahead import ReadAhead
+from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
@@ -94,7 +95,10 @@ def start_worker(
     )
     draws = group is None or group.is_first
     sampling = SamplingState(
-        resolved.limits.max_num_seqs, spec.vocab_size, device, seed, grammar_cache=grammars, draws=draws
+        *(resolved.limits.max_num_seqs, spec.vocab_size, device, seed),
+        grammar_cache=grammars,
+        draws=draws,
+        speech=None if spec.encoder is None else read_speech_vocabulary(path),
     )
     adapters = None
     if resolved.lora is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
@@ -43,6 +43,7 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
 from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
@@ -56,7 +57,7 @@ from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
-from quire.worker.sleeping_weights import SleepingWeights
+from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
@@ -157,9 +158,9 @@ class Worker:
         rows = limits.max_num_seqs + 1
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
-        self._packed = None if core is None else core.cache
-        self._modules: list[nn.Module] = [model] if draft is None else [model, draft.model]
-        self._asleep: SleepingWeights | None = None
+        self._encoded = _encoded_media(model, limits, device)
+        modules = [model] if draft is None else [model, draft.model]
+        self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
@@ -191,6 +192,8 @@ class Worker:
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
             batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
             inputs = replace(inputs, batch=batch)
+        if self._encoded is not None:
+            inputs = replace(inputs, batch=self._encoded.of_rows(inputs.batch, inputs.rows, len(inputs.positions)))
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
@@ -247,19 +250,14 @@ class Worker:
             self._media.forget_encoded()
         for storage in self._storages():
             storage.give_back()
-        if self._device.type == "cuda":
-            self._asleep = SleepingWeights(self._modules)
-        elif self._packed is not None:
-            self._packed.give_back_pages()
+        self._weights.sleep(self._device)
         free_cached_memory(self._device)
 
     @torch.inference_mode()
     def wake_up(self) -> None:
         """Graphs are captured again as they are used, or while there is nothing to do: weights and KV have other
         addresses now."""
-        if self._asleep is not None:
-            self._asleep.wake_up()
-            self._asleep = None
+        self._weights.wake_up()
         for storage in self._storages():
             storage.take_back()
         self._warmup = self._warmup_steps()
@@ -276,6 +274,8 @@ class Worker:
             self._row_adapters.reset()
         if self._media is not None:
             self._media.reset()
+        if self._encoded is not None:
+            self._encoded.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -341,6 +341,8 @@ class Worker:
         if adapted and self._row_adapters is not None:
             adapters = self._row_adapters.of(rows)
             batch = replace(batch, adapters=adapters)
+        if self._encoded is not None:
+            batch = self._encoded.of_rows(batch, rows, len(rows))
         hidden = self._forward(step.input_ids, positions, batch)
         return self._project(hidden, range(0), adapters), step.lengths
 
@@ -392,10 +394,14 @@ class Worker:
                 self._row_adapters.release(row)
             if self._media is not None:
                 self._media.release(row)
+            if self._encoded is not None:
+                self._encoded.release(row)
             if self._drafting is not None:
                 self._drafting.release(row)
         for admission in plan.admitted:
             self._admit(admission)
+        if self._encoded is not None:
+            self._encoded.admit(plan.admitted)
         self._rows.change(plan.table_deltas)
         if self._prefix_tiles is not None:
             self._prefix_tiles.follow(plan)
@@ -443,6 +449,14 @@ class Worker:
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
+
+
+def _encoded_media(
+    model: LanguageModel | FallbackDecoder, limits: StepLimits, device: torch.device
+) -> EncodedMedia | None:
+    if not isinstance(model, LanguageModel) or model.encoder is None:
+        return None
+    return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:

@@ -83,6 +83,9 @@ def test_other_families_are_refused() -> None:
 ANY_FAMILY: dict[str, Any] = sizes("", 6, 64, 96, 4, 2, 50) | {
     "n_inner": 96,
     "ffn_dim": 96,
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 96),
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
     "sliding_window": 16,
     "head_dim": 16,
     "type_vocab_size": 2,

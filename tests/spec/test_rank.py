@@ -114,8 +114,9 @@ def test_experts_are_cut_inside_each() -> None:
 
 def test_every_field_of_a_layer_is_decided() -> None:
     """Who adds a field decides here, and in `spec/rank.py`, whether ranks share it."""
+    norms = {"attention_norm", "mlp_norm", "added_attention_norm", "added_mlp_norm"}
     whole_or_derived = {
-        LayerSpec: {"attention_norm", "mlp_norm", "added_attention_norm", "added_mlp_norm", "wiring", "residual_scale"},
+        LayerSpec: {*norms, "wiring", "residual_scale", "cross"},  # models with cross-attention run on one device
         AttentionSpec: {"head_dim", "scale", "window", "softcap", "rope", "causal", "chunk", "has_temperature"},
         MlpSpec: {"activation", "gated"},
         ExpertsSpec: {"router", "routing", "activation", "correction", "shared_gate", "weighs_input"},

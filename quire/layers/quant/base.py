@@ -25,7 +25,7 @@ class Weight(nn.Module, ABC):
         self._dtype = dtype
         self._device = device
         self._pinned = pinned
-        bias = torch.empty(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
+        bias = torch.zeros(matrix.rows, dtype=dtype, device=device) if matrix.bias else None
         self.register_buffer("bias", bias, persistent=False)
 
     def expected(self) -> ExpectedTensors:
@@ -34,7 +34,7 @@ class Weight(nn.Module, ABC):
         for number, part in enumerate(self._matrix.parts):
             rows = slice(first, first + part.rows)
             yield from self._expected_part(number, rows)
-            if self._matrix.bias:
+            if self._matrix.bias and part.has_bias:
                 bias = self._matrix.bias_of(part)
                 yield Expected(bias.name, bias.shape, partial(self._take_bias, rows))
             first += part.rows

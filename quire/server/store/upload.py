@@ -15,6 +15,8 @@ _CHUNK = 1 << 20
 _MOST_FIELDS = 16
 _LONGEST_FIELD = 4096
 _LONGEST_NAME = 255
+_LIST = "[]"
+"""Ends the name of a field that may come several times; its values are put together with commas."""
 _OVERHEAD = 64 << 10
 """Bytes of a body that may be boundaries, headers and fields."""
 
@@ -75,9 +77,15 @@ async def _bounded(request: Request, most_bytes: int) -> AsyncGenerator[bytes, N
 
 def _sorted_out(items: list[tuple[str, UploadFile | str]]) -> Upload:
     files = [(name, value) for name, value in items if isinstance(value, UploadFile)]
-    fields = {name: value for name, value in items if isinstance(value, str)}
-    if len(fields) + len(files) < len(items):
-        raise InvalidRequest("the form has a field twice; give each once")
+    fields: dict[str, str] = {}
+    for name, value in items:
+        if not isinstance(value, str):
+            continue
+        if name in fields and not name.endswith(_LIST):
+            raise InvalidRequest(f"the form has the field {name[:80]} twice; give it once", field=name[:80])
+        fields[name] = f"{fields[name]},{value}" if name in fields else value
+    if len(files) > 1:
+        raise InvalidRequest("the form has several files; send one")
     if not files or files[0][0] != "file":
         raise InvalidRequest("the form has no file; send one in the field `file`, with a file name", field="file")
     name = files[0][1].filename or ""

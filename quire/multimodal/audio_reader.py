@@ -1,0 +1,76 @@
+"""AudioReader: from a file of sound to its spectrogram, in processes of their own that the kernel bounds."""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from quire.core.errors import InvalidRequest
+from quire.core.framed_child import ChildDied, FramedChild
+from quire.multimodal.spectrogram import Spectrogram
+
+_CHILD = Path(__file__).with_name("audio_child.py")
+_LEAST_SECONDS = 0.1
+"""OpenAI's own; less is no word."""
+
+
+@dataclass(frozen=True, slots=True)
+class AudioLimits:
+    """What one file may cost."""
+
+    most_seconds: float = 3600.0
+    cpu_seconds: float = 120.0
+    wall_seconds: float = 600.0
+    memory_bytes: int = 3 << 30
+    at_once: int = 2
+    """Files that are read at once; the others wait."""
+
+
+class AudioReader:
+    """Used by several threads at a time; each waits while all processes are busy."""
+
+    def __init__(self, limits: AudioLimits | None = None) -> None:
+        self.limits = limits = limits or AudioLimits()
+        self._idle: LifoQueue[FramedChild] = LifoQueue()
+        self._closing = Lock()
+        arguments = (str(limits.cpu_seconds), str(limits.memory_bytes))
+        for _ in range(limits.at_once):
+            child = FramedChild(_CHILD, arguments, purpose="reads files of sound", wall_seconds=limits.wall_seconds)
+            self._idle.put(child)
+
+    def read(self, data: bytes, num_bins: int, name: str = "the file") -> Spectrogram:
+        """The spectrogram of a file's bytes; `name` is what errors call it. Raises InvalidRequest."""
+        request = {"data": data, "num_bins": num_bins, "most_seconds": self.limits.most_seconds}
+        found: dict[str, Any] = msgspec.msgpack.decode(self._exchange(msgspec.msgpack.encode(request), name))
+        if "failure" in found:
+            raise InvalidRequest(f"{name} {found['failure']}", field="file")
+        if found["seconds"] < _LEAST_SECONDS:
+            lasts = f"lasts {found['seconds']:g} seconds" if found["seconds"] else "holds no samples"
+            raise InvalidRequest(f"{name} {lasts}; {_LEAST_SECONDS:g} seconds are the least", field="file")
+        return Spectrogram(found["values"], num_bins, found["seconds"])
+
+    def close(self) -> None:
+        """End the processes, each after what it reads; the next use starts another."""
+        with self._closing:
+            children = [self._idle.get() for _ in range(self.limits.at_once)]
+            for child in children:
+                child.stop()
+                self._idle.put(child)
+
+    def _exchange(self, frame: bytes, name: str) -> bytes:
+        child = self._idle.get()
+        try:
+            return child.exchange(frame)
+        except ChildDied as died:
+            raise InvalidRequest(f"{name} {self._reason(died.code)}", field="file") from None
+        finally:
+            self._idle.put(child)
+
+    def _reason(self, code: int) -> str:
+        if code in (-signal.SIGPROF, -signal.SIGKILL):
+            return f"takes more than {self.limits.cpu_seconds:g} seconds to decode"
+        return f"ended the process that decodes it (status {code})"
