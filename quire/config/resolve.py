@@ -10,6 +10,7 @@ from quire.config.decide_compute import (
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
+from quire.config.decide_disk import decide_disk
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
@@ -111,7 +112,6 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         speculation=speculation,
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
-        choices=tuple(choices),
         keep_packed=keep_packed,
         quantization=quantization,
         random_weights=asked.model.load_format == "dummy",
@@ -125,6 +125,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         column_grain=column_grain(model),
         lora=lora,
+        disk=decide_disk(asked, layout, speculation, choices),
+        choices=tuple(choices),
     )
 
 

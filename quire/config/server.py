@@ -1,6 +1,7 @@
 """Where the HTTP server listens, who may use it, and its limits."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +14,7 @@ ANY_NAME = "*"
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 EngineRole = Literal["prefill", "decode", "both"]
 _LONGEST_WAIT = 24 * 3600.0
+_ROOT_PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class ServerConfig:
     """Address to listen on; 0.0.0.0 opens the server to the network."""
     port: int = 8000
     """TCP port to listen on; 0 picks a free one."""
+    root_path: str | None = None
+    """Path under which a proxy offers the server, as in /llm; routes are there with and without it."""
     uds: str | None = None
     """Path of a unix socket to listen on instead of an address and a port; only its owner may connect."""
     ssl_certfile: str | None = None
@@ -84,10 +88,16 @@ class ServerConfig:
     """Seconds a step may take before its engine counts as stuck and is replaced."""
     outage_timeout: float = 60.0
     """Seconds that requests wait while no engine is ready; after that they end with 503, and /health says why."""
+    sleep_after: float | None = None
+    """Seconds without requests after which an engine gives its memory back; the next request wakes it up. Unset: it
+    never sleeps by itself."""
+    sleep_level: int = 1
+    """How deeply: 1 keeps weights in host memory, or in the file they are mapped from; 2 drops them and reads the
+    checkpoint again."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
-    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
+    """Seconds that running work may continue after SIGTERM; 0 ends it at once. Unset: as long as it takes."""
     store: str | None = None
     """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
     enable_docs: bool = True
@@ -148,6 +158,10 @@ class ServerConfig:
             value = getattr(self, name)
             if value is not None:
                 check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
+        if self.root_path is not None:
+            ok = _ROOT_PATH.fullmatch(self.root_path) is not None
+            fix = "begin with a slash and end without one, as in /llm"
+            check(ok, "root_path", self.root_path, "a path of letters, digits, - and _", fix)
         if self.ssl_keyfile is not None and self.ssl_certfile is None:
             raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
 
@@ -189,6 +203,12 @@ class ServerConfig:
         allowed = f"from 1 to {MOST_FRONTS}" if self.engines != "inline" else "1 with --engines inline"
         ok = 1 <= self.api_server_count <= (MOST_FRONTS if self.engines != "inline" else 1)
         check(ok, "api_server_count", self.api_server_count, allowed, "1 is a single front")
+        check(self.sleep_level in (1, 2), "sleep_level", self.sleep_level, "1 or 2", "1 wakes up faster")
+        if self.sleep_after is not None and self.engine_addresses():
+            raise ConfigError(
+                "--sleep-after is for engines that this server starts, and --engines names others; give it to "
+                "`quire engine` on their hosts."
+            )
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"
@@ -217,11 +237,16 @@ class ServerConfig:
 
     def _check_seconds(self) -> None:
         names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
-        for name in (*names, "drain_timeout"):
+        for name in (*names, "sleep_after"):
             value = getattr(self, name)
-            if value is not None:
-                ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
-                check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+            if value is None:
+                continue
+            ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
+            check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+        if self.drain_timeout is not None:
+            ok = math.isfinite(self.drain_timeout) and 0 <= self.drain_timeout <= _LONGEST_WAIT
+            fix = "leave it out to wait as long as it takes"
+            check(ok, "drain_timeout", self.drain_timeout, "from 0 to 86400 seconds", fix)
 
 
 def _listed(value: str | None) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from quire.executor.rank_messages import (
     RankSettings,
     Ready,
     RunStep,
+    SleepRank,
+    WarmUp,
     decode_command,
     decode_settings,
     frame,
@@ -92,8 +94,12 @@ def _run(worker: "Worker", connection: socket.socket, steps: "StepsBegun") -> No
         if isinstance(command, RunStep):
             worker.start(command.plan)
             steps.begun(command.plan.step)
-        else:
+        elif isinstance(command, WarmUp):
             worker.warm_up()
+        elif isinstance(command, SleepRank):
+            worker.sleep()
+        else:
+            worker.wake_up()
 
 
 def end_with_the_first() -> None:

@@ -16,6 +16,9 @@ _GAUGES = {
     catalog.DEVICE_MEMORY_TOTAL: "device_memory_total",
     catalog.ENGINE_MEMORY: "memory_bytes",
     catalog.ADAPTERS_WAITING: "waiting_adapters",
+    catalog.DISK_FOREIGN: "foreign_disk_files",
+    catalog.ASLEEP: "sleep_level",
+    catalog.WAKE_SECONDS: "wake_seconds",
     catalog.KV_FETCHING: "fetching",
 }
 _TOTALS = {
@@ -27,8 +30,14 @@ _TOTALS = {
     catalog.ADAPTER_HITS: "total_adapter_hits",
     catalog.ADAPTER_LOADS: "total_adapter_loads",
     catalog.ADAPTER_EVICTIONS: "total_adapter_evictions",
+    catalog.DISK_HITS: "total_disk_hits",
+    catalog.DISK_READS: "total_disk_reads",
+    catalog.DISK_WRITES: "total_disk_writes",
+    catalog.DISK_CORRUPT: "total_disk_corrupt",
+    catalog.WAKES: "total_wakes",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
+_EVICTIONS = {"device": "total_evictions", "host": "total_host_evictions", "disk": "total_disk_evictions"}
 _DRAFTS = {
     catalog.DRAFTS: "total_drafts",
     catalog.DRAFT_TOKENS: "total_draft_tokens",
@@ -42,7 +51,13 @@ _KV_TOTALS = (
     *(f"total_kv_{direction}_{unit}" for direction in _DIRECTIONS for unit in _MOVED_KV.values()),
     *(f"total_kv_{reason}" for reason in _NOT_MOVED),
 )
-_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_DRAFTS.values(), *_KV_TOTALS)
+_RESTARTED = (
+    *_TOTALS.values(),
+    *_PREEMPTIONS.values(),
+    *_EVICTIONS.values(),
+    *_DRAFTS.values(),
+    *_KV_TOTALS,
+)
 """Counts that an engine's replacement starts again from 0."""
 _HISTOGRAMS = {
     catalog.STEP_TOKENS: "step_tokens",
@@ -137,6 +152,7 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     yield catalog.ENGINE_GIVEN_UP, (replica,), int(engine.given_up)
     yield catalog.BUSY_SECONDS, (replica,), engine.busy
     yield from ((catalog.PREEMPTIONS, (replica, mode), engine.total(name)) for mode, name in _PREEMPTIONS.items())
+    yield from ((catalog.EVICTIONS, (replica, tier), engine.total(name)) for tier, name in _EVICTIONS.items())
     if engine.draft_method:
         labels = (replica, engine.draft_method)
         yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
@@ -162,6 +178,9 @@ def _blocks(replica: str, stats: EngineStats) -> Iterator[tuple[catalog.Metric, 
     yield from ((catalog.KV_BLOCKS, (replica, state), count) for state, count in states.items())
     yield catalog.HOST_USAGE, (replica,), host_used / stats.host_blocks if stats.host_blocks else 0.0
     yield from ((catalog.HOST_BLOCKS, (replica, state), count) for state, count in host_states.items())
+    disk_states = {"free": stats.disk_blocks - stats.used_disk_blocks, "used": stats.used_disk_blocks}
+    yield from ((catalog.DISK_BLOCKS, (replica, state), count) for state, count in disk_states.items())
+    yield catalog.DISK_BYTES, (replica,), stats.used_disk_blocks * stats.disk_block_bytes
     if stats.num_blocks:
         layout = (stats.block_size, stats.num_blocks, stats.host_blocks)
         yield catalog.CACHE_CONFIG, (replica, *map(str, layout)), 1

@@ -71,6 +71,12 @@ class Fleet:
         """Where profiles may be written; only this user reaches it."""
         return self._local.folder
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether there are engines and all sleep, as they last reported."""
+        ready = self.supervisor.ready()
+        return bool(ready) and all(client.stats.sleep_level for client in ready)
+
     # -- life --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:

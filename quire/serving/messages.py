@@ -86,11 +86,23 @@ class EndProfile(_Message, frozen=True):
     path: str
 
 
+class Sleep(_Message, frozen=True):
+    """Give memory back until a request comes; level 1 or 2."""
+
+    level: int
+
+
+class WakeUp(_Message, frozen=True):
+    """Be ready for requests before one comes."""
+
+
 class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Weights | Pull | AskBlocks | AskCheck | Profile | EndProfile | Close
+ToEngine = (
+    Submit | End | Hold | Resume | Weights | Pull | AskBlocks | AskCheck | Profile | EndProfile | Sleep | WakeUp | Close
+)
 
 
 # -- engine to front -------------------------------------------------------------------------------------------
@@ -197,7 +209,15 @@ class Profiled(_Message, frozen=True):
     problem: str | None = None
 
 
-FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled
+class Slept(_Message, frozen=True):
+    """The engine sleeps at this level now, or at 0 is awake."""
+
+    level: int
+    problem: str | None = None
+    """Why it does not sleep, where it was asked to."""
+
+
+FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled | Slept
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

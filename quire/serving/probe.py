@@ -65,12 +65,35 @@ class Probe:
             total_drafts=scheduler.drafts.drafts,
             total_draft_tokens=scheduler.drafts.tokens,
             total_accepted_tokens=scheduler.drafts.accepted,
+            total_evictions=kv.stats.evictions,
+            total_host_evictions=kv.host.num_evicted,
+            sleep_level=self._loop.sleep_level,
+            total_wakes=self._loop.num_wakes,
+            wake_seconds=self._loop.wake_seconds,
             **self._adapters(),
+            **self._disk(),
             **self._transfers(),
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
+
+    def _disk(self) -> dict[str, int]:
+        disk = self._loop.disk
+        if disk is None:
+            return {}
+        pool, stats = disk.tier.pool, disk.tier.stats
+        return {
+            "disk_blocks": pool.num_blocks,
+            "used_disk_blocks": pool.num_cached + pool.num_used,
+            "disk_block_bytes": disk.block_bytes,
+            "total_disk_evictions": stats.evictions,
+            "total_disk_hits": stats.hits,
+            "total_disk_reads": stats.reads,
+            "total_disk_writes": stats.writes,
+            "total_disk_corrupt": stats.corrupt,
+            "foreign_disk_files": stats.foreign,
+        }
 
     def _adapters(self) -> dict[str, int]:
         room = self._loop.scheduler.adapters

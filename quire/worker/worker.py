@@ -5,10 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
+from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
@@ -54,6 +55,7 @@ from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
+from quire.worker.sleeping_weights import SleepingWeights
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
@@ -152,21 +154,21 @@ class Worker:
         self._row_adapters: RowAdapters | None = None
         if adapters is not None:
             self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        self._packed = None if core is None else core.cache
+        self._modules: list[nn.Module] = [model] if draft is None else [model, draft.model]
+        self._asleep: SleepingWeights | None = None
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
-        self._warmup: Iterator[object] = iter(())
-        if self._graphs is not None:
-            may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(
-                *(self.start, self._graphs, layout),
-                may_share_prefix=may_share,
-                keeps_latents=self._keeps_latents,
-                drafts=draft_lengths(limits.num_drafts)[1:],
-                has_adapters=adapters is not None,
-            )
+        self._layout = layout
+        self._warmup = self._warmup_steps()
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
+
+    @property
+    def block_bytes(self) -> BlockBytes:
+        """Of its KV blocks."""
+        return self._storage
 
     @property
     def weight_bytes(self) -> int:
@@ -226,6 +228,33 @@ class Worker:
         return self._storage.carried_blocks()
 
     @torch.inference_mode()
+    def sleep(self) -> None:
+        """Give the device's memory back while no row is admitted: weights to host memory, where they are not there
+        already or in a file, KV and captured graphs dropped."""
+        if isinstance(self._model, LanguageModel):
+            self._model.gate.wait_for_all()  # weights may still be on their way
+        if self._graphs is not None:
+            self._graphs.clear()
+        for storage in self._storages():
+            storage.give_back()
+        if self._device.type == "cuda":
+            self._asleep = SleepingWeights(self._modules)
+        elif self._packed is not None:
+            self._packed.give_back_pages()
+        free_cached_memory(self._device)
+
+    @torch.inference_mode()
+    def wake_up(self) -> None:
+        """Graphs are captured again as they are used, or while there is nothing to do: weights and KV have other
+        addresses now."""
+        if self._asleep is not None:
+            self._asleep.wake_up()
+            self._asleep = None
+        for storage in self._storages():
+            storage.take_back()
+        self._warmup = self._warmup_steps()
+
+    @torch.inference_mode()
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
@@ -239,6 +268,20 @@ class Worker:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
+
+    def _storages(self) -> list[KVStorage]:
+        return [self._storage, *([] if self._drafting is None else self._drafting.storages())]
+
+    def _warmup_steps(self) -> Iterator[object]:
+        if self._graphs is None:
+            return iter(())
+        return warmup_steps(
+            *(self.start, self._graphs, self._layout),
+            may_share_prefix=self._prefix_tiles is not None,
+            keeps_latents=self._keeps_latents,
+            drafts=draft_lengths(self._limits.num_drafts)[1:],
+            has_adapters=self.adapters is not None,
+        )
 
     def _unread_drafts(self, plan: StepPlan, rows: Tensor | None) -> UnreadDrafts | None:
         """What the step will say of drafts; `rows` sample, where the host may be told what they have ready."""

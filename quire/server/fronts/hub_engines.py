@@ -54,6 +54,7 @@ class HubEngines:
                 decode_engines=0,
                 kv_transfer=False,
                 engine_secret_file=secret_file,
+                sleep_after=None,  # the engines sleep by themselves
             )
         return replace(self._config, server=server)
 
