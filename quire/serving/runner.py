@@ -193,7 +193,14 @@ class Runner:
 
     def _pull(self, message: Pull) -> None:
         if self._exchange is not None:
+            self._loop.wake_up()  # its request comes next
+            self._note_waking()
             self._exchange.pull(message.request, message.source, message.is_computing)
+
+    @property
+    def _is_carrying(self) -> bool:
+        """Whether threads read or write blocks, whose memory must stay where it is."""
+        return self._exchange is not None and self._exchange.is_busy
 
     def _exchange_kv(self, ended: list[Sequence] | None = None) -> None:
         if self._exchange is not None:
@@ -227,6 +234,9 @@ class Runner:
         if live:
             self._send(Slept(self._loop.sleep_level, f"{live} requests are live"))
             return
+        if self._is_carrying:
+            self._send(Slept(self._loop.sleep_level, "KV is on its way to or from another engine; ask again"))
+            return
         self._loop.sleep(2 if message.level == 2 else 1)
         self._tell_of_sleep()
 
@@ -247,7 +257,7 @@ class Runner:
 
     def _sleep_if_idle(self) -> None:
         naps = self._naps
-        if naps.after is None or self._loop.sleep_level or self._loop.is_copying:
+        if naps.after is None or self._loop.sleep_level or self._loop.is_copying or self._is_carrying:
             return
         if time.monotonic() - self._busy_at >= naps.after:
             self._loop.sleep(naps.level)
