@@ -29,7 +29,7 @@ class TlsSocket(ssl.SSLSocket):
             return super().send(data, flags)
 
     def _is_readable(self, seconds: float | None) -> bool:
-        if self._sslobj is None or self.pending():  # closed, which is read as the end; or decrypted already
+        if self.pending():  # decrypted already
             return True
         waiting = select.poll()
         waiting.register(self, select.POLLIN)
