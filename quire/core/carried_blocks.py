@@ -1,4 +1,4 @@
-"""CarriedBlocks: the bytes of whole KV blocks, as whoever carries them from engine to engine sees them."""
+"""CarriedBlocks: the bytes of whole KV blocks, as whoever carries them to other engines or to a disk sees them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,6 +14,9 @@ class CarriedBlocks(Protocol):
     @property
     def block_bytes(self) -> int:
         """Of one block."""
+
+    def buffer(self, count: int) -> memoryview:
+        """Host memory for so many blocks, of the kind that the device copies to and from fastest."""
 
     def lock(self, memory: memoryview) -> None:
         """Host memory from and to which blocks are to be copied again and again."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.segments import Damaged, Segments
 
 AT_ONCE = 16
@@ -36,8 +36,8 @@ class Copied:
 class DiskCopies:
     """One thread writes, so that a disk is never flooded, and a few read, since requests wait for them."""
 
-    def __init__(self, segments: Segments, blocks: Callable[[], BlockBytes | None]) -> None:
-        """`blocks` are the device's as they are now: a worker that sleeps has none."""
+    def __init__(self, segments: Segments, blocks: Callable[[], CarriedBlocks]) -> None:
+        """`blocks` are the device's as they are now: a worker that has slept deeply has others."""
         self.segments = segments
         self._blocks = blocks
         self._writer = ThreadPoolExecutor(1, "quire-kv-write")
@@ -46,11 +46,11 @@ class DiskCopies:
 
     def save(self, copies: Sequence[Copy]) -> "Future[Copied]":
         """Begin to write blocks that no step writes to."""
-        return self._writer.submit(self._save, list(copies), self._present())
+        return self._writer.submit(self._save, list(copies), self._blocks())
 
     def load(self, copies: Sequence[Copy]) -> "Future[Copied]":
         """Begin to fill blocks that no step uses; called by the thread that starts steps."""
-        blocks = self._present()
+        blocks = self._blocks()
         return self._readers.submit(self._load, list(copies), blocks, blocks.fence())
 
     def close(self) -> None:
@@ -59,12 +59,7 @@ class DiskCopies:
         self._readers.shutdown()
         self.segments.close()
 
-    def _present(self) -> BlockBytes:
-        blocks = self._blocks()
-        assert blocks is not None, "there are no blocks to copy"
-        return blocks
-
-    def _save(self, copies: list[Copy], blocks: BlockBytes) -> Copied:
+    def _save(self, copies: list[Copy], blocks: CarriedBlocks) -> Copied:
         begun, worked = time.monotonic(), list[bool]()
         for part in _parts(copies):
             data = blocks.buffer(len(part))
@@ -79,7 +74,7 @@ class DiskCopies:
                     worked.append(True)
         return Copied(worked, time.monotonic() - begun)
 
-    def _load(self, copies: list[Copy], blocks: BlockBytes, fence: object) -> Copied:
+    def _load(self, copies: list[Copy], blocks: CarriedBlocks, fence: object) -> Copied:
         begun, worked = time.monotonic(), list[bool]()
         for part in _parts(copies):
             data = blocks.buffer(len(part))

@@ -94,11 +94,6 @@ class KVExchange:
         """Requests whose KV is on its way."""
         return len(self._pulls)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether bytes of blocks are on their way, in or out."""
-        return bool(self._kv.transit.held)
-
     # -- requests ----------------------------------------------------------------------------------------------
 
     def pull(self, request: Request, address: str, is_computing: bool) -> None:

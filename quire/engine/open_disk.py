@@ -26,10 +26,9 @@ _log = logging.getLogger(__name__)
 def open_disk(path: Path, resolved: Resolved, kv: KVManager, executor: Executor) -> PrefixDisk | None:
     """None where prefixes stay in memory; `path` has the model's files."""
     room = resolved.disk
-    blocks = executor.block_bytes()
-    if room is None or blocks is None:
+    if room is None:
         return None
-    size = blocks.block_bytes
+    size = executor.carried_blocks().block_bytes
     identity = kv_identity(path, resolved)
     try:
         root = Path(room.path).expanduser()
@@ -48,7 +47,7 @@ def open_disk(path: Path, resolved: Resolved, kv: KVManager, executor: Executor)
         _log.warning("%d files below %s are not used, and left as they are: %s", len(problems), folder, problems[0])
     _warn_of_space(room, folder, size * len(found))
     _log.info("%s holds %d of %d KV blocks on disk", folder, len(found), num_slots)
-    copies = DiskCopies(segments, executor.block_bytes)
+    copies = DiskCopies(segments, executor.carried_blocks)
     return PrefixDisk(kv, tier, copies, size, resolved.preemption_costs.seconds_per_token)
 
 

@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from typing import Any, Literal, Protocol
 
 from quire.core.adapter import AdapterRef
-from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
@@ -55,16 +54,13 @@ class Executor(ABC):
         """Begin to copy it to these pages, beside steps that use others. Nobody uses them until the future is done."""
         raise NotImplementedError("this executor has no adapters")  # abstract
 
-    def block_bytes(self) -> BlockBytes | None:
-        """The bytes of KV blocks, to be copied beside steps; None where there are none, or ranks hold parts of them."""
-        return None
-
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""
         return 0
 
-    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
-        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks.
+    def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
+        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks, where
+        there are several.
 
         Raises a ConfigError where that cannot be.
         """

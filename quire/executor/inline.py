@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
-from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import StepPlan
 from quire.core.request import Request
@@ -71,9 +70,6 @@ class InlineExecutor(Executor):
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
         return self._adapters.place(hosted, slot, pages)
 
-    def block_bytes(self) -> BlockBytes | None:
-        return None if self._worker is None else self._worker.block_bytes
-
     def hosted_adapters(self) -> int:
         return 0 if self._worker is None or self._worker.adapters is None else self._worker.adapters.num_hosted
 
@@ -83,7 +79,7 @@ class InlineExecutor(Executor):
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
 
-    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+    def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         assert self._worker is not None, "the executor is closed"
         return self._worker.carried_blocks()
 

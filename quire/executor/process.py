@@ -192,7 +192,7 @@ class ProcessExecutor(Executor):
         self._tell_others(frame(WakeRank()))
         self._first.wake_up()
 
-    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+    def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)

@@ -1,6 +1,6 @@
 """KVStorage: the bytes of the blocks on one device, in planes as their kind has them, and moving whole blocks about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -85,52 +85,6 @@ class KVStorage:
         if self._device.is_cuda:
             self._device.untyped_storage().resize_(self._device.nbytes)
             self._device.view(torch.uint8).zero_()
-
-    # -- as BlockBytes has them ---------------------------------------------------------------------------------
-
-    @property
-    def block_bytes(self) -> int:
-        return self._blocks[0].nbytes
-
-    def buffer(self, count: int) -> memoryview:
-        pinned = self._device.device.type == "cuda"
-        return torch.empty(count * self.block_bytes, dtype=torch.uint8, pin_memory=pinned).numpy().data
-
-    def read(self, blocks: Sequence[int], into: memoryview) -> None:
-        with self._on_own_stream(None):
-            self._as_blocks(into, len(blocks)).copy_(self._picked(blocks), non_blocking=True)
-
-    def fence(self) -> "torch.cuda.Event | None":
-        if self._device.device.type != "cuda":
-            return None
-        mark = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        mark.record(torch.cuda.current_stream())
-        return mark
-
-    def write(self, blocks: Sequence[int], data: memoryview, behind: object) -> None:
-        with self._on_own_stream(behind):
-            staged = self._as_blocks(data, len(blocks)).to(self._device.device, non_blocking=True)
-            self._blocks.index_copy_(0, self._ids(list(blocks)), staged)
-
-    def _picked(self, blocks: Sequence[int]) -> Tensor:
-        return self._blocks.index_select(0, self._ids(list(blocks)))
-
-    def _as_blocks(self, data: memoryview, count: int) -> Tensor:
-        return torch.frombuffer(data, dtype=self._blocks.dtype).view(count, *self._blocks.shape[1:])
-
-    @contextmanager
-    def _on_own_stream(self, behind: object) -> Iterator[None]:
-        """Within, a GPU works beside the steps, behind a mark; at the end all of it is done."""
-        with torch.inference_mode():
-            if self._device.device.type != "cuda":
-                yield
-                return
-            stream = torch.cuda.Stream(self._device.device)  # type: ignore[no-untyped-call]
-            if isinstance(behind, torch.cuda.Event):
-                stream.wait_event(behind)
-            with torch.cuda.stream(stream):
-                yield
-            stream.synchronize()
 
     def _to_host(self, moves: list[Move]) -> None:
         assert self._host is not None, "there is no CPU tier"

@@ -193,14 +193,9 @@ class Runner:
 
     def _pull(self, message: Pull) -> None:
         if self._exchange is not None:
-            self._loop.wake_up()  # its request comes next
+            self._loop.wake_up()  # what comes needs room on the device
             self._note_waking()
             self._exchange.pull(message.request, message.source, message.is_computing)
-
-    @property
-    def _is_carrying(self) -> bool:
-        """Whether threads read or write blocks, whose memory must stay where it is."""
-        return self._exchange is not None and self._exchange.is_busy
 
     def _exchange_kv(self, ended: list[Sequence] | None = None) -> None:
         if self._exchange is not None:
@@ -230,20 +225,27 @@ class Runner:
             self._send(done)
 
     def _sleep(self, message: Sleep) -> None:
-        live = len(self._loop.scheduler.live_requests)
-        if live:
-            self._send(Slept(self._loop.sleep_level, f"{live} requests are live"))
+        level: SleepLevel = 2 if message.level == 2 else 1
+        if why := self._why_awake(level):
+            self._send(Slept(self._loop.sleep_level, why))
             return
-        if self._is_carrying:
-            self._send(Slept(self._loop.sleep_level, "KV is on its way to or from another engine; ask again"))
-            return
-        self._loop.sleep(2 if message.level == 2 else 1)
+        self._loop.sleep(level)
         self._tell_of_sleep()
 
     def _wake_up(self, message: WakeUp) -> None:
         self._loop.wake_up()
         self._note_waking()
         self._tell_of_sleep()
+
+    def _why_awake(self, level: SleepLevel) -> str:
+        """What keeps it from sleeping; empty: nothing."""
+        if live := len(self._loop.scheduler.live_requests):
+            return f"{live} requests are live"
+        if self._exchange is None:
+            return ""
+        if level == 2:
+            return "an engine that exchanges KV with others keeps its blocks, so it sleeps at level 1 only"
+        return "KV is on its way to or from another engine" if self._loop.scheduler.kv.transit.held else ""
 
     def _tell_of_sleep(self) -> None:
         self._send(Report(self._probe.stats()))  # whoever asks about sleep next is to hear of it
@@ -257,9 +259,9 @@ class Runner:
 
     def _sleep_if_idle(self) -> None:
         naps = self._naps
-        if naps.after is None or self._loop.sleep_level or self._loop.is_copying or self._is_carrying:
+        if naps.after is None or self._loop.sleep_level or self._loop.is_copying:
             return
-        if time.monotonic() - self._busy_at >= naps.after:
+        if time.monotonic() - self._busy_at >= naps.after and not self._why_awake(naps.level):
             self._loop.sleep(naps.level)
             self._send(Report(self._probe.stats()))
 

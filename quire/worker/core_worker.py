@@ -13,7 +13,6 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
-from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -68,11 +67,6 @@ class CoreWorker:
         self._build = whole
         self._whole: Worker | None = None
         self._importing: Future[None] | None = None
-
-    @property
-    def block_bytes(self) -> BlockBytes:
-        """The same memory whichever worker runs."""
-        return self._memory
 
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""

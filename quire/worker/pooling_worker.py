@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from quire.config.resolved import StepLimits
-from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
@@ -30,8 +29,6 @@ class PoolingWorker:
 
     adapters: "AdapterStore | None" = None
     """It has none."""
-    block_bytes: BlockBytes | None = None
-    """It keeps no KV."""
 
     def __init__(self, model: LanguageModel, limits: StepLimits, kv_dtype: torch.dtype, device: torch.device) -> None:
         """`kv_dtype` is that of the keys and values that a decoder looks back at within a step."""

@@ -63,6 +63,9 @@ class RankBlocks:
         socket.send_fds(connection, [_DONE], [self._slots.descriptor])
         self._slots.close_descriptor()
 
+    def buffer(self, count: int) -> memoryview:
+        return memoryview(bytearray(count * self.block_bytes))
+
     def lock(self, memory: memoryview) -> None:
         """What is shared is locked by the rank."""
 

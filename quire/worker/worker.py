@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
-from quire.core.block_bytes import BlockBytes
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
@@ -164,11 +163,6 @@ class Worker:
         self._warmup = self._warmup_steps()
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)
-
-    @property
-    def block_bytes(self) -> BlockBytes:
-        """Of its KV blocks."""
-        return self._storage
 
     @property
     def weight_bytes(self) -> int:

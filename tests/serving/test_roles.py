@@ -105,16 +105,18 @@ async def test_what_is_for_engines_is_refused_by_servers(tiny_chat, given, told)
 def test_an_engine_whose_blocks_are_on_their_way_stays_awake():
     told: list[FromEngine] = []
     slept: list[int] = []
-    loop: Any = SimpleNamespace(scheduler=SimpleNamespace(live_requests=[]), sleep_level=0, num_wakes=0, figures=None)
+    transit = SimpleNamespace(held={3: 1})
+    scheduler = SimpleNamespace(live_requests=[], kv=SimpleNamespace(transit=transit))
+    loop: Any = SimpleNamespace(scheduler=scheduler, sleep_level=0, num_wakes=0, figures=None)
     loop.sleep, loop.wake_up = slept.append, lambda: slept.append(0)
-    exchange: Any = SimpleNamespace(is_busy=True, pull=lambda *asked: slept.append(-1))
+    exchange: Any = SimpleNamespace(pull=lambda *asked: slept.append(-1))
     runner = Runner(loop, STARTED, QueueChannel(told.append), exchange)
     runner._probe = SimpleNamespace(stats=EngineStats)
     runner._sleep(Sleep(1))
     [refusal] = told
     assert "on its way" in refusal.problem
     assert slept == []
-    exchange.is_busy = False
+    transit.held = {}
     runner._sleep(Sleep(1))
     runner._pull(Pull(Request(id="r", prompt=Prompt((1,)), params=NO_ANSWER), "unix:///kv"))
     assert slept == [1, 0, -1]  # awake again before anything is fetched

@@ -22,6 +22,10 @@ class DeviceBlocks:
         self._stream = torch.cuda.Stream(blocks.device)  # type: ignore[no-untyped-call]
         self.block_bytes = math.prod(blocks.shape[1:]) * blocks.dtype.itemsize
 
+    def buffer(self, count: int) -> memoryview:
+        pinned: memoryview = torch.empty(count * self.block_bytes, dtype=torch.uint8, pin_memory=True).numpy().data
+        return pinned
+
     def lock(self, memory: memoryview) -> None:
         """Whole pages, of which a mapping consists; other memory is copied as it is, which is slower."""
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -21,6 +21,9 @@ class HostBlocks:
         self.block_bytes = shape.num_planes * self._planes.shape[2]
         assert memory.nbytes == shape.num_elements * dtype_bytes(layout.dtype)
 
+    def buffer(self, count: int) -> memoryview:
+        return memoryview(bytearray(count * self.block_bytes))
+
     def lock(self, memory: memoryview) -> None:
         """Host memory is as good as any."""
 

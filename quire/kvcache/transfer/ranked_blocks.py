@@ -36,6 +36,9 @@ class RankedBlocks:
         for part, staged in zip(parts, self._staged, strict=True):
             part.lock(staged)
 
+    def buffer(self, count: int) -> memoryview:
+        return memoryview(bytearray(count * self.block_bytes))
+
     def lock(self, memory: memoryview) -> None:
         """Blocks are put together by the host, for which any memory is as good."""
 
