@@ -8,6 +8,7 @@ from quire.cli.options import (
     CACHE,
     LORA,
     MODEL,
+    MULTIMODAL,
     OBSERVE,
     PARALLEL,
     SCHEDULER,
@@ -21,6 +22,7 @@ from quire.cli.options import (
     SchedulerOptions,
 )
 from quire.config.engine import EngineConfig
+from quire.config.multimodal import MultimodalConfig
 from quire.config.server import EngineRole, ServerConfig
 
 
@@ -48,6 +50,9 @@ def engine(
     parallel: ParallelOptions = PARALLEL,
     observe: ObserveOptions = OBSERVE,
     lora: LoraOptions = LORA,
+    encoder_cache_tokens: Annotated[
+        int, Parameter(help="Embeddings of images that are kept on the device, by content.")
+    ] = MULTIMODAL.encoder_cache_tokens,
     config: ConfigFile = None,
 ) -> int:
     """Run an engine that servers on other hosts use: `quire serve --engines tcp://this-host:port`.
@@ -65,4 +70,7 @@ def engine(
         role=role,
         kv_transfer=kv_transfer,
     )
-    return run_engine(EngineConfig(model, cache, scheduler, parallel, server, observe, lora=lora), listen)
+    images = MultimodalConfig(encoder_cache_tokens=encoder_cache_tokens)
+    return run_engine(
+        EngineConfig(model, cache, scheduler, parallel, server, observe, lora=lora, multimodal=images), listen
+    )

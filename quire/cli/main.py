@@ -23,6 +23,7 @@ _COMMANDS = {
     "simulate": ("quire.cli.simulate:simulate", "Try out policies and cluster sizes on simulated devices."),
     "bench": ("quire.cli.bench.group:bench", "Measure a server, a model, a start or the kernels."),
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
+    "route": ("quire.cli.route:route", "Route requests to instances on other hosts."),
     "engine": ("quire.cli.engine:engine", "Run an engine for servers on other hosts."),
     "key": ("quire.cli.key:key", "Make an API key for the server."),
 }

@@ -8,6 +8,7 @@ import os
 import re
 import types
 from collections.abc import Iterable, MutableMapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -20,9 +21,11 @@ from quire.config.engine import EngineConfig
 from quire.config.fields import field_sections
 from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
+from quire.config.multimodal import MultimodalConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
 from quire.config.parsers import ParserConfig
+from quire.config.router import RouterConfig
 from quire.config.scheduler import SchedulerConfig
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
@@ -46,12 +49,16 @@ CacheOptions = Annotated[CacheConfig, _section("KV cache", 2)]
 SchedulerOptions = Annotated[SchedulerConfig, _section("Scheduler", 3)]
 ParallelOptions = Annotated[ParallelConfig, _section("Parallelism", 4)]
 ServerOptions = Annotated[ServerConfig, _section("Server", 5)]
+RouterOptions = Annotated[RouterConfig, _section("Router", 5)]
 ObserveOptions = Annotated[ObserveConfig, _section("Logging", 6)]
 ParserOptions = Annotated[ParserConfig, _section("Tools and thinking", 1.5)]
 LoraOptions = Annotated[LoraConfig, _section("LoRA adapters", 1.7)]
+MultimodalOptions = Annotated[MultimodalConfig, _section("Images", 1.8)]
 # cyclopts wants a default for a section whose fields all have one.
 MODEL, CACHE, SCHEDULER, PARALLEL = ModelConfig(), CacheConfig(), SchedulerConfig(), ParallelConfig()
 SERVER, OBSERVE, PARSERS, LORA = ServerConfig(), ObserveConfig(), ParserConfig(), LoraConfig()
+MULTIMODAL = MultimodalConfig()
+ROUTER = RouterConfig()
 
 ConfigFile = Annotated[
     Path | None,
@@ -64,7 +71,7 @@ ConfigFile = Annotated[
 
 def apply_sources(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill what the command line left open, in order of precedence; cyclopts calls this after parsing."""
-    known = field_sections(EngineConfig)
+    known = {**field_sections(EngineConfig), **dict.fromkeys(each.name for each in fields(RouterConfig))}
     drop_service_variables(os.environ)
     check_environment(os.environ, known)
     Env(_PREFIX, command=False)(app, commands, arguments)

@@ -4,6 +4,7 @@ from quire.cli.options import (
     CACHE,
     LORA,
     MODEL,
+    MULTIMODAL,
     OBSERVE,
     PARALLEL,
     PARSERS,
@@ -13,6 +14,7 @@ from quire.cli.options import (
     ConfigFile,
     LoraOptions,
     ModelOptions,
+    MultimodalOptions,
     ObserveOptions,
     ParallelOptions,
     ParserOptions,
@@ -27,6 +29,7 @@ def serve(
     *,
     parsers: ParserOptions = PARSERS,
     lora: LoraOptions = LORA,
+    multimodal: MultimodalOptions = MULTIMODAL,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
@@ -37,4 +40,4 @@ def serve(
     """Serve a model over HTTP, as OpenAI's and Anthropic's clients expect it; the console is at /."""
     from quire.server.run import run_server
 
-    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers, lora))
+    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers, lora, multimodal))

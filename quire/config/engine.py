@@ -7,6 +7,7 @@ from quire.config.cache import CacheConfig
 from quire.config.fields import as_text, check_value, field_sections, section_types
 from quire.config.lora import LoraConfig
 from quire.config.model import ModelConfig
+from quire.config.multimodal import MultimodalConfig
 from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
 from quire.config.parsers import ParserConfig
@@ -28,6 +29,7 @@ class EngineConfig:
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     parsers: ParserConfig = field(default_factory=ParserConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
+    multimodal: MultimodalConfig = field(default_factory=MultimodalConfig)
 
     def __post_init__(self) -> None:
         names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])

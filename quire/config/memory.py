@@ -50,6 +50,8 @@ class MemoryBudget:
     """These two are a GPU's alone."""
     adapters: int = 0
     """Pages of LoRA adapters."""
+    images: int = 0
+    """What encoding images takes, and embeddings of them that are kept."""
 
     @property
     def share(self) -> int:
@@ -60,7 +62,7 @@ class MemoryBudget:
     def spent(self) -> int:
         """Everything but KV."""
         step = self.activations + self.sampler + self.rows
-        return self.weights + self.adapters + step + self.swap + self.runtime + self.graphs
+        return self.weights + self.adapters + self.images + step + self.swap + self.runtime + self.graphs
 
     @property
     def of_tensors(self) -> int:
@@ -122,6 +124,8 @@ def _ends(model: ModelFacts, holding: Holding, place: Place) -> tuple[int, int]:
         sizes[matrix.name not in before] += holding.matrix_bytes(model, matrix)
     norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm)
     sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
+    if spec.vision is not None:  # whole on every rank, in plain numbers
+        sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
     return sizes[0], sizes[1]
 
 

@@ -26,6 +26,7 @@ from quire.config.decide_memory import (
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
 from quire.config.decide_speculation import decide_speculation, in_blocks_of, with_draft, without_draft
+from quire.config.decide_vision import decide_vision
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -85,7 +86,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         batch_invariant=batch_invariant,
     )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
-    budget = replace(budget, adapters=lora_bytes(lora, tokens))
+    vision = decide_vision(asked, model, dtype, choices)
+    budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
@@ -126,6 +128,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         column_grain=column_grain(model),
         lora=lora,
         disk=decide_disk(asked, layout, speculation, choices),
+        encoder_cache_tokens=(vision.device_tokens, vision.host_tokens),
         choices=tuple(choices),
     )
 

@@ -12,6 +12,8 @@ from quire.config.speculation import Speculation
 from quire.spec.lora import PAGE_RANK
 from quire.spec.quantization import Online
 
+ENCODED_AT_ONCE = 4096
+"""Embeddings of media: what a tower holds between its layers grows with them."""
 PreemptionMode = Literal["auto", "recompute", "swap"]
 
 
@@ -76,6 +78,8 @@ class StepLimits:
     """Drafts of a sequence that one step verifies at most."""
     recompute_beyond: int | None = None
     """A sequence that outgrows this many tokens is computed anew: the model has other position angles for it."""
+    max_encoder_tokens: int = ENCODED_AT_ONCE
+    """Embeddings of media that a step makes at most, unless one image alone has more."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 
@@ -186,6 +190,8 @@ class Resolved:
     """Seconds a request may wait before it expires; None: as long as it takes."""
     speculation: Speculation | None = None
     """Which drafts are verified; None: none are."""
+    encoder_cache_tokens: tuple[int, int] = (0, 0)
+    """Embeddings of media that are kept on the device, and in host memory."""
     draft: "DraftPlan | None" = None
     """The model that drafts, where one does."""
 

@@ -211,7 +211,8 @@ class ServerConfig:
             )
         if self.sleep_after is not None and self.sleep_level == 2 and self.exchanges_kv:
             raise ConfigError(
-                "--sleep-level is 2, but engines that exchange KV keep their blocks while they sleep; use --sleep-level 1."
+                "--sleep-level is 2, but engines that exchange KV keep their blocks while they sleep; use "
+                "--sleep-level 1."
             )
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:

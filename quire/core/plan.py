@@ -7,6 +7,7 @@ cost two integers.
 
 import msgspec
 
+from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
 
@@ -39,6 +40,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True):
     """What is read off its prompt; it samples nothing then."""
     adapter: int = -1
     """The slot of its LoRA adapter on the device; -1: it has none."""
+    media: tuple[MediaItem, ...] = ()
+    """What its placeholder tokens stand for."""
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True):

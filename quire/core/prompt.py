@@ -1,9 +1,12 @@
 """A prompt: everything that decides the KV of a request's first tokens, apart from whom it is shared with."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaItem
 
 
 class MediaKey(msgspec.Struct, frozen=True, array_like=True):
@@ -11,6 +14,11 @@ class MediaKey(msgspec.Struct, frozen=True, array_like=True):
 
     position: int
     digest: bytes
+
+
+def media_keys(items: Iterable[MediaItem]) -> "tuple[MediaKey, ...]":
+    """What the prefix cache knows of media."""
+    return tuple(MediaKey(item.position, item.digest) for item in items)
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
 from quire.core.prompt import Prompt
 from quire.core.sampling_params import SamplingParams
@@ -35,6 +36,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters' bad words as tokens."""
     kv_variant: str = ""
     """What beside its tokens decides its KV: requests of different variants share no prefix."""
+    media: tuple[MediaItem, ...] = ()
+    """What the prompt's media keys name, in the same order."""
     resume: tuple[Emitted, ...] = ()
     """The sequences still to finish, when the request moves here from a lost engine; empty for a new one."""
 

@@ -14,6 +14,7 @@ from quire.engine.engine import Engine
 from quire.protocol.batch.lines import BadLine, BatchLine
 from quire.protocol.batch.results import ResultFile
 from quire.protocol.ignored import IgnoredLog
+from quire.protocol.media_parts import refuse_media
 from quire.protocol.openai.answer_factory import chat_answer, completion_answer, truncated
 from quire.protocol.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.protocol.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
@@ -143,6 +144,7 @@ class BatchRunner:
             ]
         else:
             template = self._template()
+            refuse_media(body.messages, "batches without a server take texts alone; send it to a server's /v1/batches")
             text = template.render(body.messages, **body.rendering(template.accepts))
             self._engine.check_tools(body.tools)
             reading, params = self._style().prepare(text, params, body.tools, body.reasoning_options)

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.draft_counts import DraftCounts
 from quire.core.errors import ConfigError, InvalidRequest, RequestFailed
+from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Rows
 from quire.core.pooling_params import PoolingParams
@@ -28,6 +30,7 @@ from quire.lora.registry import AdapterRegistry, open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import read_sentence_settings
+from quire.multimodal.reader import MediaFile, MediaReader, open_reader
 from quire.observe.start_clock import StartClock, parts_table
 from quire.protocol.parsers.tool_schemas import check_schemas
 from quire.protocol.parsers.tools import Tools
@@ -49,9 +52,12 @@ class Engine:
         model: ModelFacts,
         clock: StartClock | None = None,
         adapters: AdapterRegistry | None = None,
+        media: MediaReader | None = None,
     ) -> None:
-        """`clock` knows what the start took; `adapters` are the LoRA adapters that can be named."""
+        """`clock` knows what the start took; `adapters` are the LoRA adapters that can be named; `media` reads images,
+        where the model does."""
         self._adapters = adapters
+        self._media = media
         self.clock = clock or StartClock()
         self.tokenizer = tokenizer
         self.resolved = resolved
@@ -81,15 +87,28 @@ class Engine:
         *,
         request_id: str | None = None,
         adapter: LoRARequest | None = None,
+        files: Iterable[MediaFile] = (),
     ) -> str:
-        """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run."""
+        """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run.
+
+        `files` are what the prompt's marks of images stand for, in order.
+        """
         text = prompt if isinstance(prompt, str) else None
-        tokens = self.encode(prompt)
+        tokens, given = self.encode(prompt), list(files)
+        media: tuple[MediaItem, ...] = ()
+        if given:
+            tokens, media = self.media().read(tokens, given)
         ref = None if adapter is None else self._adapter(adapter)
-        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref)
+        request = self._requests.make(request_id or self._next_id(), tokens, params, adapter=ref, media=media)
         self.loop.add(request)
         self._collector.open(request, text)
         return request.id
+
+    def media(self) -> MediaReader:
+        """What reads images; raises InvalidRequest where the model does not."""
+        if self._media is None:
+            raise InvalidRequest(f"{self.model.name} reads texts alone; leave images out", field="multi_modal_data")
+        return self._media
 
     def check_tools(self, tools: Tools) -> None:
         """Raises an InvalidRequest for tools whose calls cannot be held to their schemas."""
@@ -140,6 +159,8 @@ class Engine:
 
     def close(self) -> None:
         self._requests.close()
+        if self._media is not None:
+            self._media.close()
         self.loop.close()
 
     def _adapter(self, asked: LoRARequest) -> AdapterRef:
@@ -194,6 +215,9 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
         tokenizer = load_tokenizer(path)
         clock.done("reading the tokenizer")
     adapters = open_registry(asked.lora, started.facts.spec) if asked.lora.enable_lora else None
-    engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock, adapters)
+    media = None
+    if started.facts.spec.vision is not None and tokenizer is not None:
+        media = open_reader(path, asked.multimodal, partial(tokenizer.encode, add_special_tokens=False))
+    engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock, adapters, media)
     _log.info("ready after %.2f s\n%s", clock.total, parts_table({"engine": clock.parts}))
     return engine, path

@@ -25,6 +25,7 @@ from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
 from quire.models.loading.locate import locate
+from quire.multimodal.offline import files_of
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
 from quire.protocol.openai.tools import check_tools, read_tools
@@ -36,7 +37,8 @@ from quire.text.template_pool import TemplatePool
 from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
-"""Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`."""
+"""Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`, which may have `"multi_modal_data"` beside it:
+`{"image": …}`, bytes, a path or a Pillow image, or a list of them."""
 Messages = list[dict[str, Any]]
 
 
@@ -82,7 +84,8 @@ class LLM:
         ids: list[str] = []
         try:
             for prompt, params, adapter in zip(several, chosen, adapters, strict=True):
-                ids.append(self._engine.add(_plain(prompt), params, adapter=adapter))
+                files = files_of(prompt.get("multi_modal_data")) if isinstance(prompt, Mapping) else []
+                ids.append(self._engine.add(_plain(prompt), params, adapter=adapter, files=files))
         except BaseException:
             for request_id in ids:
                 self._engine.abort(request_id)

@@ -7,8 +7,9 @@ import msgspec
 from quire.config.facts import ModelFacts
 from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaItem
 from quire.core.pooling_params import PoolingParams
-from quire.core.prompt import Prompt
+from quire.core.prompt import Prompt, media_keys
 from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
@@ -37,6 +38,7 @@ class RequestMaker:
         pooling: PoolingParams | None = None,
         tenant: str = DEFAULT_TENANT,
         adapter: AdapterRef | None = None,
+        media: tuple[MediaItem, ...] = (),
     ) -> Request:
         """Raises InvalidRequest for what the model cannot read or quire cannot do.
 
@@ -44,7 +46,7 @@ class RequestMaker:
         """
         request = Request(
             id=request_id,
-            prompt=Prompt(tuple(tokens), adapter=adapter),
+            prompt=Prompt(tuple(tokens), media_keys(media), adapter),
             params=params,
             pooling=pooling,
             arrival=time.monotonic(),
@@ -52,6 +54,7 @@ class RequestMaker:
             eos_token_ids=() if self._tokenizer is None else self._tokenizer.eos_token_ids,
             bad_words=tuple(self._bad_words(params)),
             kv_variant=self._model.spec.kv_variant(len(tokens)),
+            media=media,
         )
         return self._checked(request)
 

@@ -81,5 +81,12 @@ class BidirectionalAttention(nn.Module):
             query, key = rotary(query, *angles), rotary(key, *angles)
         window = None if spec.window is None else 2 * spec.window
         return packed_attention(
-            query, key, value, batch.query_starts, scale=spec.scale, window=window, bias=batch.score_bias
+            query,
+            key,
+            value,
+            batch.query_starts,
+            scale=spec.scale,
+            window=window,
+            bias=batch.score_bias,
+            lengths=batch.known_lengths,
         )

@@ -51,6 +51,8 @@ class Batch:
     score_bias: Tensor | None = None  # [heads, longest, longest]: what an encoder adds to all scores, by positions
     temperatures: Tensor | None = None  # float32 [tokens]: what some layers multiply queries by
     embeddings: Embeddings | None = None
+    known_lengths: tuple[int, ...] | None = None
+    """The lengths of an encoder's sequences where the host knows them, so that nothing waits for the device."""
     adapters: AdapterRows | None = None
     """The LoRA adapter of each token; None where no token has one."""
     output_adapters: AdapterRows | None = None

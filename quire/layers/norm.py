@@ -32,6 +32,8 @@ class Norm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.spec.kind == "rms":
             return rms_norm(x, self.weight, self.spec.eps, self.spec.offset)
+        if self.spec.kind == "scale":
+            return x * self.weight
         return layer_norm(x, self.weight, self.bias, self.spec.eps)
 
     def add(self, x: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,10 @@ class WeightPolicy:
         """Where and how one layer's weights are held."""
         return replace(self, device=_HOST, pinned=True) if layer in self.offloaded else self
 
+    def of_tower(self) -> "WeightPolicy":
+        """Of a tower beside the language model: whole on every rank, in plain numbers."""
+        return replace(self, method=None, group=None, offloaded=frozenset())
+
     def weight(self, matrix: MatrixSpec) -> Weight:
         """A weight for a matrix, to be filled."""
         method = self.method or DenseMethod(self.dtype)

@@ -18,6 +18,7 @@ from quire.models.gate import LayerGate
 from quire.models.layer import make_layer
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
+from quire.models.vision_tower import VisionTower
 from quire.ops.lora_tensors import AdapterRows
 from quire.spec.model import ModelSpec
 
@@ -39,6 +40,8 @@ class LanguageModel(nn.Module):
         self.ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
         self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
+        self.vision = None if spec.vision is None else VisionTower(spec.vision, policy.of_tower())
+        """What makes embeddings of images; None: it reads texts alone."""
         self._group = policy.group
         self.gate = LayerGate()
 

@@ -11,6 +11,7 @@ from quire.core.registry import Registry
 from quire.models.families.dimensions import read_dimensions, text_values
 from quire.models.families.family import Family
 from quire.models.families.outline import OUTLINE
+from quire.models.families.vision_blocks import VisionFamily
 from quire.models.loading.hf_fields import HFFields
 from quire.spec.model import ModelSpec
 
@@ -61,8 +62,21 @@ ROWS = (
     Row("nomic_bert:FAMILY", ("nomic_bert",), ("nomic-bert",)),
 )
 
+VISION_ROWS = {
+    "llava": "llava:FAMILY",
+    "internvl": "internvl:FAMILY",
+    "idefics3": "idefics3:FAMILY",
+    "smolvlm": "idefics3:FAMILY",
+    "qwen2_vl": "qwen_vl:QWEN2",
+    "qwen2_5_vl": "qwen_vl:QWEN2_5",
+}
+"""By `model_type` of the whole: where it is said how images join the language model, whose own type says the rest."""
+
 FAMILIES: Registry[ModelSpec] = Registry(
     "model family", {name: f"quire.models.families.{row.place}" for row in ROWS for name in row.model_types}
+)
+VISION_FAMILIES: Registry[VisionFamily] = Registry(
+    "vision family", {name: f"quire.models.families.{place}" for name, place in VISION_ROWS.items()}
 )
 GGUF_ARCHITECTURES: dict[str, str] = {name: row.model_types[0] for row in ROWS for name in row.gguf}
 """The `model_type` that each architecture of GGUF stands for."""
@@ -76,17 +90,21 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     `impl` says whose code it is to run: where that is not quire's own, the spec is an outline.
     """
     values = text_values(config)
-    model_type = str(values.get("model_type", ""))
+    vision = _vision_family(config) if impl != "transformers" else None
+    model_type = (vision.text_type if vision is not None else "") or str(values.get("model_type", ""))
     if model_type not in FAMILIES and impl == "quire":
+        known = (*FAMILIES, *VISION_FAMILIES)
         raise CheckpointError(
-            f"{source} is of type {model_type!r}; quire runs {', '.join(FAMILIES)}.{did_you_mean(model_type, FAMILIES)}"
+            f"{source} is of type {model_type!r}; quire runs {', '.join(known)}.{did_you_mean(model_type, known)}"
         )
     # what a config leaves to its class, or says in words of its own, is the same whoever runs it
     family = family_of(model_type) if model_type in FAMILIES else OUTLINE
-    given = {**family.defaults, **family.adapt(values)}
-    return (OUTLINE if impl == "transformers" else family).describe(
+    usual = {} if vision is None else vision.text_defaults.get(model_type, {})
+    given = {**family.defaults, **usual, **family.adapt(values)}
+    spec = (OUTLINE if impl == "transformers" else family).describe(
         read_dimensions(HFFields(given, source), _architecture(config, model_type))
     )
+    return spec if vision is None or not spec.is_described else vision.attach(spec, HFFields(config, source))
 
 
 def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
@@ -104,6 +122,16 @@ def family_of(model_type: str) -> Family:
     """The registered family of a type that is known."""
     family: Any = FAMILIES.get(model_type)
     assert isinstance(family, Family), f"{model_type} is registered as something else"
+    return family
+
+
+def _vision_family(config: Mapping[str, Any]) -> VisionFamily | None:
+    """How the model reads images; None where it reads texts alone."""
+    model_type = str(config.get("model_type", ""))
+    if model_type not in VISION_FAMILIES or not isinstance(config.get("vision_config"), dict):
+        return None
+    family: Any = VISION_FAMILIES.get(model_type)
+    assert isinstance(family, VisionFamily), f"{model_type} is registered as something else"
     return family
 
 

@@ -59,6 +59,7 @@ class SelfAttention(nn.Module):
         if query is None or key is None or given is None or self._norm_over_ranks is not None:
             return None
         spec = given.query
+        assert spec.kind != "scale", "heads are normed, not scaled alone"
         return HeadNorms(query.weight, key.weight, spec.eps, spec.offset, spec.kind, given.span)
 
 

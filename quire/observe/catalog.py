@@ -137,6 +137,17 @@ FRONT_MEMORY = _gauge("front_memory_bytes", "Resident memory of the front's proc
 FRONTS = _gauge("fronts", "Front processes that serve, where there may be several.")
 FRONTS_LOST = _counter("fronts_lost", "Front processes that died and were replaced.")
 
+MEMBERS = _gauge("router_members", "Instances that the router knows, by state.", "state")
+MEMBER_LOAD = _gauge("router_member_tokens", "Tokens of the requests that an instance has from this router.", "member")
+MEMBER_RUNNING = _gauge("router_member_requests", "Requests that an instance has from this router.", "member")
+RELAYED = _counter("router_relayed", "Requests that an instance began to answer.", "member", limit=1024)
+RETRIED = _counter("router_retried", "Requests asked of another instance before anything was sent.", "member",
+                   limit=1024)  # fmt: skip
+RESUMED = _counter("router_resumed", "Answers that went on at another instance after this one was lost.", "member",
+                   limit=1024)  # fmt: skip
+MEMBER_SECONDS = _histogram("router_first_byte_seconds", "From a request to the headers of an instance's answer.",
+                            _WAITS)  # fmt: skip
+
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
@@ -156,4 +167,6 @@ FRONT_METRICS = (
 )
 HUB_METRICS = (FRONTS, FRONTS_LOST)
 ALL_METRICS = ENGINE_METRICS + REQUEST_METRICS + FRONT_METRICS + HUB_METRICS
-BY_NAME = {metric.name: metric for metric in ALL_METRICS}
+ROUTER_METRICS = (MEMBERS, MEMBER_LOAD, MEMBER_RUNNING, RELAYED, RETRIED, RESUMED, MEMBER_SECONDS)
+"""Of `quire route`, beside those of any front."""
+BY_NAME = {metric.name: metric for metric in ALL_METRICS + ROUTER_METRICS}

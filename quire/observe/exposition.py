@@ -11,7 +11,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from quire.observe.catalog import ALL_METRICS, Metric
+from quire.observe.catalog import ALL_METRICS, ROUTER_METRICS, Metric
 from quire.observe.figures import Labels, Samples
 from quire.observe.histogram import Histogram
 
@@ -37,7 +37,7 @@ class _Families(Collector):
     def collect(self) -> Iterator[Family]:
         """What prometheus_client calls to read everything."""
         numbers, histograms = self._samples.numbers, self._samples.histograms
-        for metric in ALL_METRICS:
+        for metric in ALL_METRICS + ROUTER_METRICS:
             if metric.name in numbers:
                 yield _numbers(metric, self._model, numbers[metric.name].items())
             elif metric.name in histograms:

@@ -32,6 +32,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "paged_attention": ("cuda", "tape"),
     "shared_prefix_attention": ("cuda",),
     "packed_attention": (),
+    "attend_lengths": (),
     "prepare_latent": ("cuda",),
     "latent_attention": ("cuda",),
     "rope_angles": ("cuda", "cpu"),

@@ -19,7 +19,7 @@ from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 if TYPE_CHECKING:
     from quire.ops.cpu.packed_linear import PackedLinear
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "clamped_swiglu"]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -340,13 +340,18 @@ def packed_attention(
     scale: float,
     window: int | None = None,
     bias: Tensor | None = None,
+    lengths: tuple[int, ...] | None = None,
 ) -> Tensor:
     """Attention of every token to all tokens of its own sequence (encoders). All: [tokens, heads, head_dim].
 
     `starts` [sequences + 1] says where each sequence begins. With a window a token sees those up to `window // 2`
     positions away on either side, as ModernBERT's local attention does; so an even window of w sees w + 1, itself
-    included. `bias` [heads, longest, longest] is added to scaled scores, by positions within a sequence.
+    included. `bias` [heads, longest, longest] is added to scaled scores, by positions within a sequence. `lengths`
+    are those of the sequences, where the host knows them and there is neither window nor bias.
     """
+    if lengths is not None and window is None and bias is None:
+        known: Tensor = implementation("attend_lengths", query.device.type)(query, key, value, lengths, scale)
+        return known
     result: Tensor = implementation("packed_attention", query.device.type)(
         query, key, value, starts, scale, window, bias
     )

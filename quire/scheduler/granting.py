@@ -25,6 +25,7 @@ class Granting:
         self._longest_chunk = limits.long_prefill_token_threshold
         """0: no bound of its own."""
         self._whole_prompts = limits.whole_prompts
+        self._most_encoded = limits.max_encoder_tokens
 
     def decodes(self, builder: StepBuilder, running: Iterable[Sequence]) -> None:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
@@ -65,6 +66,10 @@ class Granting:
                 return
         if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
             count = min(count, seq.num_prompt - start)
+        if seq.request.media:
+            count = self._within_encoder(builder, seq, range(start, start + count))
+            if count <= 0:
+                return
         if self._longest_chunk:
             count = min(count, self._longest_chunk)
         if start + count + self._lookahead > seq.num_slots:
@@ -86,6 +91,19 @@ class Granting:
             seq.num_pending += 1
             seq.num_proposed = self._most_drafts
         builder.add_chunk(seq, count, samples=samples)
+
+    def _within_encoder(self, builder: StepBuilder, seq: Sequence, chunk: range) -> int:
+        """How many of a chunk's tokens come before the first image that the step's encoder has no room for.
+
+        A chunk that begins inside an image has that from the step before. One image is always encoded.
+        """
+        for item in seq.request.media:
+            if item.position in chunk:
+                total = builder.num_encoded + item.num_tokens
+                if builder.num_encoded and total > self._most_encoded:
+                    return item.position - chunk.start
+                builder.num_encoded = total
+        return len(chunk)
 
     def promise_rest(self, builder: StepBuilder, seq: Sequence) -> None:
         """Blocks that the rest of a begun prompt will need are not for newcomers."""

@@ -433,5 +433,6 @@ class Scheduler:
                 length_for_angles=seq.num_tokens if seq.kv_variant == LONG_VARIANT else seq.num_prompt,
                 pooling=seq.request.pooling,
                 adapter=self._adapter_slot(seq),
+                media=seq.request.media,
             )
         )

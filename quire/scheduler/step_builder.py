@@ -33,6 +33,8 @@ class StepBuilder:
         self.prompt_tokens_left = budget
         self.readout_tokens_left = budget
         """Of those, tokens of prompts that are only read: streams beside them are to keep their pace."""
+        self.num_encoded = 0
+        """Embeddings of media that the step makes."""
         self.promised = 0
         """Blocks that prompts begun earlier will still need."""
         self.computing: dict[bytes, Sequence] = {}

@@ -13,6 +13,7 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.ignored import ignored_header
+from quire.server.media_desk import EncodedPrompt
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 
@@ -29,7 +30,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     model = serving.check_model(asked.conversation.model, caller)
     note_labels(asked.labels, caller)
     conversation = asked.conversation
-    text, prompt = await _prompt(conversation, serving)
+    text, prompt, media = await _prompt(conversation, serving, caller)
     reading, params = (await serving.style()).prepare(
         text, asked.params, conversation.tools, conversation.reasoning_options
     )
@@ -43,7 +44,18 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     )
     structured_field = "tools" if asked.params.structured is None else "output_config.format"
     ignored, stream = asked.conversation.ignored, asked.stream
-    return Call(MESSAGES, [prompt], [text], params, structured_field, stream, writer, model=model, ignored=ignored)
+    return Call(
+        endpoint=MESSAGES,
+        prompts=[prompt],
+        texts=[text],
+        params=params,
+        structured_field=structured_field,
+        stream=stream,
+        writer=writer,
+        media=[media],
+        model=model,
+        ignored=ignored,
+    )
 
 
 async def _create(request: Request) -> Response:
@@ -56,22 +68,21 @@ async def _count(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     conversation = read_count_body(await read_json(request), serving.new_ignored())
     serving.check_model(conversation.model, request.state.caller)
-    _, prompt = await _prompt(conversation, serving)
+    prompt = (await _prompt(conversation, serving, request.state.caller)).tokens
     serving.note_ignored(conversation.ignored)
     return JSONResponse({"input_tokens": len(prompt)}, headers=ignored_header(conversation.ignored))
 
 
-async def _prompt(conversation: Conversation, serving: "Serving") -> tuple[str, list[int]]:
+async def _prompt(conversation: Conversation, serving: "Serving", caller: Caller) -> EncodedPrompt:
     await serving.check_tools(conversation.tools)
-    text = await serving.render(
+    return await serving.encode_messages(
         conversation.messages,
+        caller.tenant,
         tools=conversation.tools.for_template(),
         add_generation_prompt=not conversation.prefilled,
         continue_final_message=conversation.prefilled,
         variables=conversation.reasoning_options.variables(serving.accepts),
     )
-    # The template wrote the special tokens itself.
-    return text, await serving.encode(text, add_special_tokens=False)
 
 
 OPERATIONS: tuple[Operation, ...] = (

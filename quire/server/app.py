@@ -22,6 +22,7 @@ from quire.server.gate.gate import Caps, guarded
 from quire.server.gate.hosts import served_hosts
 from quire.server.gate.keys import KeyRing
 from quire.server.gate.root_path import RootPath
+from quire.server.journaled import Journaling
 from quire.server.ollama import answers as ollama_answers
 from quire.server.ollama import embed as ollama_embed
 from quire.server.ollama import models as ollama_models
@@ -87,7 +88,7 @@ def make_app(serving: Serving, stored: BatchDesk, keys: KeyRing | None, config: 
     serving.metrics.add_routes(route.path for route in app.routes if isinstance(route, Route | WebSocketRoute))
     caps = Caps(body_bytes=int(server.max_body_mb * _MEBIBYTE), header_bytes=int(server.max_header_kb * _KIBIBYTE))
     whole = guarded(
-        app,
+        Journaling(app),
         keys=keys,
         drain=serving.drain,
         metrics=serving.metrics,

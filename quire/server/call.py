@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quire.core.beams import BeamOptions
+from quire.core.media import MediaItem
 from quire.core.sampling_params import SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.writer import Writer
@@ -30,6 +31,8 @@ class Call:
     """How a stream is cut into messages: server-sent events, or a line of JSON each."""
     schema: SchemaCheck | None = None
     """What finished texts are validated by, where their grammar holds only a part of it."""
+    media: list[tuple[MediaItem, ...]] = field(default_factory=list)
+    """What the placeholder tokens of each prompt stand for; empty where none has any."""
     model: str | None = None
     """What the body calls the model: an adapter's name, or one of the model's own."""
     ignored: Ignored = field(default_factory=Ignored)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from quire.core.request import DEFAULT_TENANT
+from quire.protocol.journal import AnswerIdentity
 from quire.server.gate.account import Account
 
 
@@ -27,3 +28,5 @@ class Caller:
     """Set when its key no longer opens what it was let in for."""
     deadline: float | None = None
     """Seconds its request may take, from X-Request-Deadline."""
+    answer: AnswerIdentity | None = None
+    """What the answer says of itself, where it may go on at another server or comes from one."""

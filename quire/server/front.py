@@ -115,6 +115,7 @@ class Front:
                 await serving_task
             if runner is not None:
                 await runner.close()
+            serving.close()
             await asyncio.to_thread(serving.store.close)
 
     def _batches(

@@ -20,9 +20,12 @@ from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.lora.registry import AdapterRegistry
+from quire.multimodal.reader import open_reader
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
 from quire.protocol.ignored import Ignored, IgnoredLog
+from quire.protocol.journal import Progress
+from quire.protocol.media_parts import MediaSource, split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -34,11 +37,13 @@ from quire.server.errors import UnknownModel
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.ignored import ignored_header
+from quire.server.journaled import Frames, check_can_resume, journaled_of
+from quire.server.media_desk import EncodedPrompt, MediaDesk
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
 from quire.server.store.store import Store
-from quire.server.streams import EventStream, LineStream, TextStream, until_gone
+from quire.server.streams import EventStream, LineStream, TextStream, WholeStream, until_gone
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.running import Running
 from quire.serving.validated import SchemaCheck, Validated
@@ -74,6 +79,7 @@ class Serving:
         self.drain = drain
         self.start_seconds = start_seconds
         self._hub = hub
+        self._media: MediaDesk | None = None
         self.blocks = BlockMap(llm)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
@@ -247,6 +253,42 @@ class Serving:
         encoded = iter(await self.llm.texts.encode_batch(texts, add_special_tokens=add_special_tokens))
         return [next(encoded) if isinstance(prompt, str) else prompt for prompt in prompts]
 
+    async def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+    ) -> EncodedPrompt:
+        """A conversation as the model reads it: text, tokens and media; options as `render` takes them."""
+        plain, sources = split_media(messages)
+        if not sources:
+            text = await self.render(messages, **options)
+            return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
+        desk = self._desk(sources[0])
+        desk.check(sources)
+        text = await self.render(plain, **options)
+        tokens = await self.encode(text, add_special_tokens=add_special_tokens)
+        if not desk.knows(tokens, sources):  # the template shows no images, or reads texts alone
+            text = await self.render(desk.marked(plain), **options)
+            tokens = await self.encode(text, add_special_tokens=add_special_tokens)
+        tokens, media = await desk.read(tokens, sources, tenant)
+        return EncodedPrompt(text, tokens, media)
+
+    def _desk(self, source: MediaSource) -> MediaDesk:
+        """Raises an InvalidRequest where the model reads no media."""
+        if self._media is None and self.llm.facts.spec.vision is not None:
+            encode = partial(self.tokenizer.encode, add_special_tokens=False)
+            reader = open_reader(self.llm.path, self.config.multimodal, encode)
+            self._media = None if reader is None else MediaDesk(reader, self.config.multimodal, self.store)
+        if self._media is None:
+            raise InvalidRequest(
+                f"{source.field} is of kind {source.kind}, and {self.names[0]!r} reads texts alone; leave it out",
+                field=source.field,
+            )
+        return self._media
+
+    def close(self) -> None:
+        """End what reads media, where it was ever needed."""
+        if self._media is not None:
+            self._media.close()
+
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def loosened(self, params: SamplingParams, field: str) -> tuple[SamplingParams, SchemaCheck | None]:
@@ -270,8 +312,13 @@ class Serving:
         as_text = call.stream and wants_text(request.headers.get("accept", ""))
         if as_text:
             TextStream.check(call)
-        generation = await self.open(call, caller, request.headers.get("traceparent"))
+        journaled = journaled_of(request.scope)
+        resumed = None if journaled is None else journaled.resumed
+        generation = await self.open(call, caller, request.headers.get("traceparent"), resumed)
+        frames = None if journaled is None else Frames(journaled, call)
         try:
+            if frames is not None and not call.stream:
+                return await self._whole(request, call, generation, frames)
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
                 return self._with_load(request, json_response(call.writer.whole(outputs), notes(call)))
@@ -280,7 +327,15 @@ class Serving:
             generation.cancel()
             raise
         kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
-        stream = kind(generation, call.writer, caller.request_id)
+        stream = kind(generation, call.writer, caller.request_id, frames)
+        stream.headers.update(notes(call))
+        return self._with_load(request, stream)
+
+    async def _whole(self, request: Request, call: Call, generation: Running, frames: Frames) -> Response:
+        """An answer that a router hears of while it grows."""
+        await until_gone(request.receive, generation.accepted())
+        identity, path = request.state.caller.request_id, request.scope["path"]
+        stream = WholeStream(generation, call.writer, identity, frames, path, self.store.flush)
         stream.headers.update(notes(call))
         return self._with_load(request, stream)
 
@@ -292,8 +347,19 @@ class Serving:
         finally:
             generation.cancel()
 
-    async def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> Running:
-        """Start a call's requests; raises what is wrong with them, or that there is no room for them."""
+    async def open(
+        self,
+        call: Call,
+        caller: Caller,
+        traceparent: str | None = None,
+        resumed: Sequence[Progress] | None = None,
+    ) -> Running:
+        """Start a call's requests; raises what is wrong with them, or that there is no room for them.
+
+        `resumed` is what another server had made of them.
+        """
+        if resumed is not None:
+            check_can_resume(call)
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
         params = _as_the_caller_may(call.params, caller)
@@ -301,6 +367,8 @@ class Serving:
         try:
             await self.llm.check(params)
             start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
+            if caller.answer is not None and call.beams is None:
+                start = partial(self.llm.open, seed=caller.answer.seed, resumed=resumed)
             running = start(
                 caller.request_id,
                 list(zip(call.prompts, call.texts, strict=True)),
@@ -310,6 +378,7 @@ class Serving:
                 charge=caller.account.charge,
                 traceparent=traceparent,
                 adapter=self.adapter(call.model),
+                media=call.media,
             )
             return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
         except Overloaded:

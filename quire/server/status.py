@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.core.version import QUIRE_VERSION
+from quire.protocol.journal import JOURNAL_HEADER, JOURNAL_VERSION
 from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, HISTORY, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.history import columns_of
@@ -43,11 +44,10 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 when new work is taken in: an engine is loaded and the server is not shutting down."""
     serving: Serving = request.app.state.serving
+    status = "ready" if serving.llm.fleet.supervisor.is_ready else "starting"
     if serving.drain.begun:
-        return JSONResponse({"status": "draining"}, 503)
-    if not serving.llm.fleet.supervisor.is_ready:
-        return JSONResponse({"status": "starting"}, 503)
-    return JSONResponse({"status": "ready"})
+        status = "draining"
+    return JSONResponse({"status": status}, 200 if status == "ready" else 503, {JOURNAL_HEADER: JOURNAL_VERSION})
 
 
 async def tell_version(request: Request) -> Response:

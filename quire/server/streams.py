@@ -5,7 +5,7 @@ The one place where answers are streamed over HTTP; what the events say is each 
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,10 +15,13 @@ from starlette.types import Receive, Scope, Send
 
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.outputs import Delta
+from quire.protocol.journal import JOURNAL_HEADER, STREAM, WHOLE
 from quire.protocol.writer import Event, Writer
 from quire.server.call import Call
-from quire.server.errors import error_object
+from quire.server.errors import error_headers, error_object, error_response, row_of
+from quire.server.journaled import Frames
 from quire.server.listen.http_protocol import ABORT
+from quire.server.openai.json_response import json_response
 from quire.serving.running import Running
 
 _KEEP_ALIVE = 15.0
@@ -30,10 +33,15 @@ class _Stream(Response):
     """Sends a generation until it is finished, fails, or its client goes away."""
 
     charset = "utf-8"
+    journal_kind = STREAM
 
-    def __init__(self, generation: Running, writer: Writer, request_id: str) -> None:
+    def __init__(self, generation: Running, writer: Writer, request_id: str, frames: Frames | None = None) -> None:
+        """`frames` is for a router: what another server would need travels beside what is sent."""
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
+        if frames is not None:
+            self.headers[JOURNAL_HEADER] = self.journal_kind
+        self._frames = frames
         self._generation = generation
         self._writer = writer
         self._request_id = request_id
@@ -50,7 +58,7 @@ class _Stream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for part in self._parts():
+        async for part in self._parts() if self._frames is None else self._framed(self._frames):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -62,6 +70,27 @@ class _Stream(Response):
             yield self._closing()
         except QuireError as error:
             yield self._failure(error)
+
+    async def _framed(self, frames: Frames) -> AsyncIterator[bytes]:
+        """The same parts; of a resumed generation those that its client does not have."""
+        opening = self._opening()
+        yield frames.first(b"" if frames.is_resumed else opening)
+        is_replay = frames.is_resumed
+        try:
+            async for deltas in self._generation.deltas(idle=_KEEP_ALIVE):
+                payload = self._pieces(deltas) if deltas else self._keep_alive()
+                if not is_replay:
+                    yield frames.piece(deltas, payload)
+                is_replay = False
+            yield await self._last(frames)
+        except QuireError as error:
+            yield self._broken(frames, error)
+
+    async def _last(self, frames: Frames) -> bytes:
+        return frames.last(self._closing())
+
+    def _broken(self, frames: Frames, error: QuireError) -> bytes:
+        return frames.last(self._failure(error), row_of(error).status, error_headers(error).items())
 
     @abstractmethod
     def _opening(self) -> bytes: ...
@@ -158,6 +187,47 @@ class TextStream(_Stream):
         told = error_object(error, self._request_id)
         self._writer.failure(told)
         return f"\n[{told['message']}]\n".encode()
+
+
+class WholeStream(_Stream):
+    """A whole answer for a router, which hears of its tokens while it grows; its client hears of them at the end."""
+
+    media_type = "application/json"
+    journal_kind = WHOLE
+
+    def __init__(
+        self,
+        generation: Running,
+        writer: Writer,
+        request_id: str,
+        frames: Frames,
+        path: str,
+        flush: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`flush` is waited for before the end is told: what the answer stores is there then."""
+        super().__init__(generation, writer, request_id, frames)
+        self._path = path
+        self._flush = flush
+
+    def _opening(self) -> bytes:
+        return b""
+
+    def _pieces(self, deltas: list[Delta]) -> bytes:
+        return b""
+
+    def _keep_alive(self) -> bytes:
+        return b""
+
+    def _closing(self) -> bytes:
+        return bytes(json_response(self._writer.whole(self._generation.outputs())).body)
+
+    async def _last(self, frames: Frames) -> bytes:
+        payload = self._closing()
+        await self._flush()
+        return frames.last(payload)
+
+    def _failure(self, error: QuireError) -> bytes:
+        return bytes(error_response(error, self._request_id, self._path).body)
 
 
 def encode_events(events: Iterable[Event]) -> bytes:

@@ -10,11 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
 from quire.core.errors import ConfigError, InvalidRequest, StillBusy, Unavailable
+from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.pooling_params import PoolingParams
@@ -39,6 +42,7 @@ from quire.text.labels import Labels, labels_of, only_pools
 # What is not needed to start engines is imported when they have been started: it takes as long as they do.
 if TYPE_CHECKING:
     from quire.engine.requests import RequestMaker
+    from quire.protocol.journal import Progress
     from quire.protocol.parsers.tools import Tools
     from quire.serving.beam_generation import BeamGeneration
     from quire.serving.generation import Generation
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
 _WAITING_CONTEXTS = 1024
 """Unless said otherwise, prompts of so many whole contexts may wait; what they cost is a few bytes a token."""
+_SEEDS = 2**62
 _LOOK_EVERY = 0.02
 """Seconds between looks at whether an adapter is still used."""
 _log = logging.getLogger(__name__)
@@ -124,6 +129,11 @@ class AsyncLLM:
     def texts(self) -> "TokenizerService":
         assert self._texts is not None, "start() comes first"
         return self._texts
+
+    @property
+    def path(self) -> Path:
+        """Where the model's files are."""
+        return self._path
 
     @property
     def max_model_len(self) -> int:
@@ -213,13 +223,19 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
         adapter: AdapterRef | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
+        seed: int | None = None,
+        resumed: "Sequence[Progress] | None" = None,
     ) -> "Generation":
         """Start a request for each prompt; raises what is wrong with them, Overloaded or Unavailable; then none starts.
 
         `pooling` says what to read off each of them, instead of an answer. `charge` is told the tokens of each request,
-        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to.
+        prompt and answer, when it has ended; `traceparent` is the W3C header of the trace they belong to. `media` are
+        what the placeholder tokens of each prompt stand for; none: no prompt has any. `seed` is for parameters without
+        one, so that any server draws the same; `resumed` is what another server had made of them.
         """
         from quire.serving.generation import Generation
+        from quire.serving.resumed import check_resumed
 
         assert self._requests is not None, "start() comes first"
         if pooling is None and only_pools(self.facts):
@@ -227,10 +243,15 @@ class AsyncLLM:
             raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
         ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
+        items = media or [()] * len(prompts)
+        params_of = [params if seed is None else _seeded(params, seed, place) for place in range(len(prompts))]
+        make = partial(self._requests.make, tenant=tenant, adapter=adapter)
         requests = [
-            (self._requests.make(each, tokens, params, pooling=readout, tenant=tenant, adapter=adapter), text)
-            for each, (tokens, text), readout in zip(ids, prompts, readouts, strict=True)
+            (make(each, tokens, own, pooling=readout, media=seen), text)
+            for each, (tokens, text), own, readout, seen in zip(ids, prompts, params_of, readouts, items, strict=True)
         ]
+        if resumed is not None:
+            check_resumed(resumed, [request for request, _ in requests], self.facts.spec.vocab_size, self.max_model_len)
         self.fleet.check_outage()
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
 
@@ -249,6 +270,7 @@ class AsyncLLM:
             metrics=self.metrics,
             work=self.admission.work,
             on_finished=finished,
+            resumed=resumed,
         )
         generation.start()
         return generation
@@ -265,11 +287,14 @@ class AsyncLLM:
         charge: Callable[[int], None] | None = None,
         traceparent: str | None = None,
         adapter: AdapterRef | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> "BeamGeneration":
         """As `open`, by beam search: `params.n` sequences for each prompt, best first. `charge` is told the tokens of
         prompts and answers once, at the end."""
         from quire.serving.beam_generation import BeamGeneration
 
+        if any(media):
+            raise InvalidRequest("beam search takes no images; leave use_beam_search out", field="use_beam_search")
         rest = partial(self.open, tenant=tenant, endpoint=endpoint, traceparent=traceparent, adapter=adapter)
         return BeamGeneration(
             request_id,
@@ -441,3 +466,10 @@ class AsyncLLM:
         self.metrics.request_finished(record)
         if self._on_finished is not None:
             self._on_finished(record)
+
+
+def _seeded(params: SamplingParams, seed: int, place: int) -> SamplingParams:
+    """Parameters with a seed: their own, or one for the prompt at this place."""
+    if params.seed is not None:
+        return params
+    return msgspec.structs.replace(params, seed=(seed + place) % _SEEDS)

@@ -1,7 +1,7 @@
 """Generation: the requests of one body on their way to one client, read as fast or as slowly as it likes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from quire.core.errors import QuireError, RequestFailed
@@ -9,13 +9,15 @@ from quire.core.outputs import Delta, RequestOutput
 from quire.core.pooling import Rows
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
-from quire.core.status import Status
+from quire.core.status import FINISH_REASONS, Status
 from quire.observe.metrics import Metrics
+from quire.protocol.journal import Progress
 from quire.serving.dispatcher import Dispatcher
 from quire.serving.journal import Entry
 from quire.serving.reader import RequestReader
 from quire.text.tokenizer import Tokenizer
 
+_STATUSES = {reason: status for status, reason in FINISH_REASONS.items()}
 MOST_UNREAD = 256
 """Tokens of a request that may wait for a streaming client before its sequences pause."""
 
@@ -34,8 +36,11 @@ class Generation:
         metrics: Metrics,
         work: Callable[[int, SamplingParams], float],
         on_finished: Callable[[RequestReader, Entry], None],
+        resumed: Sequence[Progress] | None = None,
     ) -> None:
-        """`requests` come with the text of their prompts, where they came as text; `work` guesses what one costs."""
+        """`requests` come with the text of their prompts, where they came as text; `work` guesses what one costs.
+        `resumed` is what another server had made of them; sequences that it does not name have no tokens yet.
+        """
         self._dispatcher = dispatcher
         self._timeout = slow_reader_timeout
         self._metrics = metrics
@@ -63,12 +68,19 @@ class Generation:
             Entry(request, reader, endpoint, work=work(len(request.prompt.tokens), request.params))
             for (request, _), reader in zip(requests, self._readers, strict=True)
         ]
+        self._replayed: list[Delta] | None = None
+        """What of a resumed generation its client already has, until it was read; None where nothing was resumed."""
+        if resumed is not None:
+            self._replay(resumed)
 
     def start(self) -> None:
         """Hand the requests to the engines."""
         try:
-            for entry in self._entries:
-                self._dispatcher.submit(entry)
+            for place, entry in enumerate(self._entries):
+                if not entry.is_over:
+                    self._dispatcher.submit(entry)
+                else:  # all of it was made elsewhere
+                    self._readers[place].accepted()
         except BaseException:
             self.cancel()
             raise
@@ -82,9 +94,13 @@ class Generation:
     async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
         """Everything new, again and again until all is finished; raises if a request failed.
 
-        After `idle` seconds without news it yields nothing, as a sign that it is still there.
+        After `idle` seconds without news it yields nothing, as a sign that it is still there. A resumed generation
+        first yields what the client already has.
         """
         self.is_streaming = True
+        if self._replayed is not None:
+            replayed, self._replayed = self._replayed, None
+            yield replayed
         while True:
             self._raise_error()
             deltas = [delta for reader in self._readers for delta in reader.take_deltas()]
@@ -136,6 +152,17 @@ class Generation:
             return False
         self._raise_error()
         return True
+
+    def _replay(self, resumed: Sequence[Progress]) -> None:
+        going_on = {(each.prompt, each.index): each for each in resumed}
+        for place, (reader, entry) in enumerate(zip(self._readers, self._entries, strict=True)):
+            emitted = {}
+            for index in list(entry.emitted):
+                said = going_on.get((place, index), Progress(place, index, []))
+                if not reader.replay(index, said.tokens, None if said.end is None else _STATUSES[said.end]):
+                    emitted[index] = list(said.tokens)
+            entry.came_from_elsewhere(emitted)
+        self._replayed = [delta for reader in self._readers for delta in reader.take_deltas()]
 
     def _raise_error(self) -> None:
         error: QuireError | None = next((reader.error for reader in self._readers if reader.error is not None), None)

@@ -67,6 +67,11 @@ class Entry:
     def __post_init__(self) -> None:
         self.emitted = {index: [] for index in range(self.request.params.num_sequences)}
 
+    def came_from_elsewhere(self, emitted: dict[int, list[int]]) -> None:
+        """It has these tokens from another server; sequences that are left out have ended there."""
+        self.emitted = emitted
+        self.moves += 1
+
     def to_submit(self) -> Request:
         """The request as an engine must take it: new, or from where it stands."""
         if not self.moves and not self.handovers:

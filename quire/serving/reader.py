@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from quire.core.errors import DeadlineExceeded, InvalidRequest, QuireError, RequestFailed, RequestTooLarge
+from quire.core.logprobs import PositionLogprobs
 from quire.core.outputs import Delta, RequestMetrics, RequestOutput
 from quire.core.pooling import Rows
 from quire.core.request import Request
@@ -87,6 +88,20 @@ class RequestReader:
         if news.status is not None:
             self._finish(news.index, news.status, news.failure, is_blameless=news.is_blameless)
         self._on_change()
+
+    def replay(self, index: int, tokens: list[int], end: Status | None) -> bool:
+        """Take what a sequence said at another server, before anything else of it is heard; whether it has ended."""
+        text = self._record.sequences[index]
+        for place, token in enumerate(tokens):
+            ends_here = place == len(tokens) - 1 and end is Status.STOPPED and token in self._stop_ids
+            # its client has had the logprobs; something must stand at their places
+            found = None if self.request.params.logprobs is None else PositionLogprobs(token, 0.0, 1)
+            if text.add(token, ends_here, found):
+                end = Status.STOPPED
+                break
+        if end is not None:
+            text.finish(end)
+        return end is not None
 
     def aborted(self) -> None:
         """Its client does not want the rest."""

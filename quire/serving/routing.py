@@ -1,7 +1,8 @@
 """Routing: which engine gets a request. Knows engines only by their numbers, and their loads only from its caller."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from quire.config.server import RoutingStrategy
@@ -36,6 +37,21 @@ class Routing:
 
     def choose(self, request: Request, replicas: Sequence[int], loads: Loads) -> int:
         """One of the `replicas` for a request."""
+        adapter = request.prompt.adapter
+        names = partial(chunk_names, request)
+        return self.choose_by(names, replicas, loads, adapter=None if adapter is None else adapter.key)
+
+    def choose_by(
+        self,
+        names_of_chunks: Callable[[], list[int]],
+        replicas: Sequence[int],
+        loads: Loads,
+        *,
+        adapter: str | None = None,
+        home: tuple[int, int] | None = None,
+    ) -> int:
+        """One of the `replicas` for a prompt, of which only the names of its chunks are known. `home` is a replica, and
+        how many tokens to count as cached there before anything is: others who choose alike have sent them there."""
         if len(replicas) == 1:
             return replicas[0]
         if self._strategy == "round-robin":
@@ -45,17 +61,20 @@ class Routing:
         load = loads.loads()
         if self._strategy == "least-loaded":
             return min(replicas, key=lambda replica: (load.get(replica, 0.0), replica))
-        names, adapter = chunk_names(request), request.prompt.adapter
+        names = names_of_chunks()
 
         def cost(replica: int) -> float:
             """A cached token of the prompt saves as much as a token less of load."""
-            has_adapter = adapter is not None and adapter.key in self._adapters.get(replica, ())
-            return load.get(replica, 0.0) - self.num_cached(replica, names) - (ADAPTER_TOKENS if has_adapter else 0)
+            has_adapter = adapter is not None and adapter in self._adapters.get(replica, ())
+            cached = self.num_cached(replica, names)
+            if home is not None and replica == home[0]:
+                cached = max(cached, home[1])
+            return load.get(replica, 0.0) - cached - (ADAPTER_TOKENS if has_adapter else 0)
 
         chosen = min(replicas, key=lambda replica: (cost(replica), replica))
         self._remember(chosen, names)
         if adapter is not None:
-            self._remember_adapter(chosen, adapter.key)
+            self._remember_adapter(chosen, adapter)
         return chosen
 
     def num_cached(self, replica: int, names: list[int]) -> int:

@@ -106,8 +106,18 @@ class StackedRows:
         return [(expert * self.parts + part) * self.size + row for part, expert in places for row in range(self.size)]
 
 
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """The same numbers in the same order under another shape, as kernels of convolutions are matrices of patches."""
+
+    shape: tuple[int, ...]
+    """In the file."""
+    rows: int
+    """Of the matrix that quire holds."""
+
+
 RowOrder = PairedRows | GroupedRows | HeadParts
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Reshaped
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -119,6 +129,8 @@ def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     if isinstance(layout, StackedRows):
         rows = layout.parts * layout.size
         return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])
+    if isinstance(layout, Reshaped):
+        return layout.shape
     if isinstance(layout, TransposedHeads):
         return layout.num_heads, shape[1], shape[0] // layout.num_heads
     return shape[::-1] if isinstance(layout, Transposed) else shape

@@ -7,7 +7,7 @@ from typing import Literal
 from quire.spec.matrix import MatrixSpec
 from quire.spec.tensor import TensorSpec
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "clamped_swiglu"]
 """The last is gpt-oss's and changes both sides: they are clamped, and 1 is added to the up."""
 
 

@@ -15,6 +15,7 @@ from quire.spec.mlp import Activation
 from quire.spec.norm import NormSpec
 from quire.spec.rope import RopeSpec
 from quire.spec.tensor import TensorSpec
+from quire.spec.vision import VisionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,10 @@ class ModelSpec:
     """Patterns of tensors of other parts, and why these do not run."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Endings of names in old checkpoints, and what they are now."""
+    moved: tuple[tuple[str, str], ...] = ()
+    """Beginnings of names where a model is part of another, and what they are here; the first that fits."""
+    vision: VisionSpec | None = None
+    """What makes embeddings of images; None: the model reads texts alone."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
     is_described: bool = True
@@ -204,6 +209,13 @@ class ModelSpec:
         for norm in (self.embedding.norm, *norms, self.norm, last):
             if norm is not None:
                 yield from norm.tensors()
+        if self.vision is not None:
+            yield from self.vision.tensors()
+
+    @property
+    def position_axes(self) -> int:
+        """How many numbers a position is: three (time, height, width) where images have places of their own."""
+        return max((len(rope.sections) for rope in self.ropes), default=0) or 1
 
     def without_head(self) -> "ModelSpec":
         """The same up to its last hidden states: embedding checkpoints often have no output head."""

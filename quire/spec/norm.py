@@ -8,7 +8,8 @@ from quire.spec.layout import AS_STORED, Layout
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import Ending, TensorSpec
 
-NormKind = Literal["rms", "layer"]
+NormKind = Literal["rms", "layer", "scale"]
+"""The last norms nothing: it multiplies by its weight alone."""
 
 
 @dataclass(frozen=True, slots=True)

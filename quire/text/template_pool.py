@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from quire.core.errors import InvalidRequest
-from quire.text.framed_child import ChildDied, FramedChild
+from quire.core.framed_child import ChildDied, FramedChild
 
 _CHILD = Path(__file__).with_name("template_child.py")
 SIZE = 4

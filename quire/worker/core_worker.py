@@ -185,7 +185,7 @@ class CoreWorker:
 
 def _can_run(asked: Request | Admission) -> bool:
     """Whether the core alone does what is asked."""
-    return asked.pooling is None and can_draw(asked.params)
+    return asked.pooling is None and not asked.media and can_draw(asked.params)
 
 
 def _import_whole(imported: "Future[None]") -> None:

@@ -119,6 +119,7 @@ def start_worker(
         speculation=resolved.speculation,
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
         adapters=adapters,
+        encoder_cache_tokens=resolved.encoder_cache_tokens,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:

@@ -43,6 +43,8 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.encoder_cache import EncoderCache
+from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -83,6 +85,7 @@ class Worker:
         speculation: Speculation | None = None,
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
+        encoder_cache_tokens: tuple[int, int] = (0, 0),
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -90,7 +93,8 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together.
+        `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
+        kept on the device and in host memory.
         """
         self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
@@ -150,9 +154,9 @@ class Worker:
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
-        self._row_adapters: RowAdapters | None = None
-        if adapters is not None:
-            self._row_adapters = RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        rows = limits.max_num_seqs + 1
+        self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
+        self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._packed = None if core is None else core.cache
         self._modules: list[nn.Module] = [model] if draft is None else [model, draft.model]
         self._asleep: SleepingWeights | None = None
@@ -162,7 +166,7 @@ class Worker:
         self._layout = layout
         self._warmup = self._warmup_steps()
         for admission in () if memory is None else memory.admitted.values():
-            self._admit_to_sampling(admission)
+            self._admit_to_sampling(admission)  # none has media: the core alone takes no such prompt
 
     @property
     def weight_bytes(self) -> int:
@@ -179,7 +183,8 @@ class Worker:
         self._lengths.count(plan)
         self._sampling.expire(self._lengths.fewest)
         drafts = plan.drafts_of_each if plan.num_drafts else 0
-        if self._graphs is not None and (drafts or plan.only_decodes):
+        sees_media = self._media is not None and self._media.needs(plan, self._lengths.computed)
+        if self._graphs is not None and (drafts or plan.only_decodes) and not sees_media:
             return self._decode(self._graphs, plan, device_time, drafts or 0)
         inputs = self._make_inputs(plan)
         adapters: AdapterRows | None = None
@@ -190,6 +195,8 @@ class Worker:
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        if self._media is not None:
+            positions, inputs = self._with_media(plan, positions, inputs)
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
@@ -206,6 +213,13 @@ class Worker:
         running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
+
+    def _with_media(self, plan: StepPlan, positions: Tensor, inputs: StepInputs) -> tuple[Tensor, StepInputs]:
+        """Positions as the model counts them, and inputs with what placeholder tokens stand for."""
+        assert self._media is not None
+        computed, batch = self._lengths.computed, inputs.batch
+        placed = self._media.positions_of_step(positions, inputs.rows, batch.query_starts, plan, computed)
+        return placed, replace(inputs, batch=self._media.given_to(batch, plan, computed))
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""
@@ -229,6 +243,8 @@ class Worker:
             self._model.gate.wait_for_all()  # weights may still be on their way
         if self._graphs is not None:
             self._graphs.clear()
+        if self._media is not None:
+            self._media.forget_encoded()
         for storage in self._storages():
             storage.give_back()
         if self._device.type == "cuda":
@@ -258,6 +274,8 @@ class Worker:
         self._constrained.reset()
         if self._row_adapters is not None:
             self._row_adapters.reset()
+        if self._media is not None:
+            self._media.reset()
         if self._prefix_tiles is not None:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
@@ -312,6 +330,8 @@ class Worker:
         positions = step.positions
         if drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        if self._media is not None:
+            positions = self._media.positions_of_decodes(positions, rows)
         attend = self._attend
         if shared and self._prefix_tiles is not None:
             attend = partial(shared_prefix_attention, tiles=self._prefix_tiles.of(len(rows)))
@@ -370,6 +390,8 @@ class Worker:
             self._readouts.release(row)
             if self._row_adapters is not None:
                 self._row_adapters.release(row)
+            if self._media is not None:
+                self._media.release(row)
             if self._drafting is not None:
                 self._drafting.release(row)
         for admission in plan.admitted:
@@ -382,6 +404,8 @@ class Worker:
         self._rows.admit(admission)
         if self._row_adapters is not None:
             self._row_adapters.admit(admission)
+        if self._media is not None:
+            self._media.admit(admission)
         self._constrained.admit(admission)
         self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)
@@ -434,6 +458,17 @@ def _row_states(memory: CoreMemory) -> RowStates:
 def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
     planes, group = storage.layer(index)
     return KVLayer(planes[0], planes[-1], group, scales)
+
+
+def _media_rows(
+    model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
+) -> MediaRows | None:
+    """None where the model reads texts alone."""
+    tower = model.vision if isinstance(model, LanguageModel) else None
+    if tower is None:
+        return None
+    cache = EncoderCache(tower.device, *cache_tokens)
+    return MediaRows(tower, limits.max_num_seqs, model.spec.position_axes, cache, limits.max_encoder_tokens)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

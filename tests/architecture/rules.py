@@ -41,7 +41,8 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "engine",
         "quantize": "core spec config ops layers models text",
         "simulation": "core spec config kvcache scheduler models.loading engine serving",
-        "server": "core config observe multimodal lora text protocol serving",
+        "router": "core config observe protocol serving.routing",
+        "server": "core config observe multimodal lora text protocol serving router",
         "bench": "core config observe ops models.loading text engine serving simulation",
         "cli": "core config observe models.loading text protocol engine serving quantize simulation server bench",
     }.items()
@@ -54,6 +55,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "huggingface_hub": "models.loading",
     "llguidance": "sampling.grammar",
     "matplotlib": "observe",
+    "PIL": "multimodal",
     "opentelemetry": "observe",
     "prometheus_client": "observe",
     "ray": "executor.ray",

@@ -10,11 +10,11 @@ from threading import Lock
 import msgspec
 
 from quire.core.errors import Unavailable
+from quire.core.framed_child import ChildDied, FramedChild
 from quire.core.structured import Loosened, StructuredOutput
 from quire.engine.grammar.messages import Check, Question, Validate, Verdict
 from quire.sampling.grammar.errors import GrammarError
 from quire.sampling.grammar.vocabulary import GrammarVocabulary
-from quire.text.framed_child import ChildDied, FramedChild
 
 MOST_VERDICTS = 4096
 _CHILD = Path(__file__).with_name("child.py")

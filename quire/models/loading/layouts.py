@@ -9,15 +9,15 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, RowOrder, StackedRows, Transposed, TransposedHeads
+from quire.spec.layout import AsStored, Layout, MinusOne, Reshaped, RowOrder, StackedRows, Transposed, TransposedHeads
 from quire.spec.share import AxisShare, Share
 
 
 def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
     """The tensor as quire holds it; where the file has that already, the file's own pages."""
     match layout:
-        case AsStored():
-            return stored
+        case AsStored() | Reshaped():
+            return stored if isinstance(layout, AsStored) else _as_matrix(stored, layout.rows)
         case Transposed():
             return _transposed(stored)
         case MinusOne():
@@ -46,8 +46,8 @@ def laid_out_share(stored: StoredTensor, layout: Layout, share: Share) -> Stored
 def as_file(values: Tensor, layout: Layout) -> Tensor:
     """Plain numbers in quire's layout as a file has them: the inverse of `laid_out`."""
     match layout:
-        case AsStored():
-            return values
+        case AsStored() | Reshaped():
+            return values if isinstance(layout, AsStored) else values.reshape(layout.shape)
         case Transposed():
             return values.t()
         case MinusOne():
@@ -62,6 +62,12 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
         case _:
             rows = torch.tensor(layout.source_rows(), device=values.device)
             return values.index_select(0, torch.argsort(rows))
+
+
+def _as_matrix(stored: StoredTensor, rows: int) -> StoredTensor:
+    """Packed numbers are unpacked."""
+    data = (_values(stored) if stored.is_quantized else stored.data).reshape(rows, -1)
+    return replace(stored, kind="float32" if stored.is_quantized else stored.kind, shape=tuple(data.shape), data=data)
 
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:

@@ -91,7 +91,7 @@ def safetensors_names(spec: ModelSpec, names: Iterable[str], schemes: Schemes | 
 
 def current_name(spec: ModelSpec, name: str, known: Container[str]) -> str:
     """What a tensor of a file is called in the spec."""
-    current = _current(name.removeprefix(spec.outer_prefix), (*spec.renamed, _SCALE))
+    current = _current(_moved(name.removeprefix(spec.outer_prefix), spec.moved), (*spec.renamed, _SCALE))
     return current if current in known else spec.prefix + current
 
 
@@ -105,6 +105,13 @@ def gguf_names(spec: ModelSpec) -> FileNames:
             spelled[f"{block}{stem}.{tensor.ending}"] = tensor
     unused = "|".join(re.escape(name) for name in FACTOR_TENSORS)  # part of the config
     return FileNames(spelled, tuple(spec.tensors()), lambda tensor: tensor.gguf_layout, re.compile(unused))
+
+
+def _moved(name: str, moved: Iterable[tuple[str, str]]) -> str:
+    for old, new in moved:
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
 
 
 def _current(name: str, renamed: Iterable[tuple[str, str]]) -> str:

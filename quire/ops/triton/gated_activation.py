@@ -23,6 +23,8 @@ def _activated(gate, activation: tl.constexpr):
         # (1 + tanh(y)) / 2 is sigmoid(2y), which keeps its precision where tanh(y) nears -1; the factor is 2 √(2/π)
         slope = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
         activated = gate / (1.0 + tl.exp(-slope))
+    elif activation == "quick_gelu":
+        activated = gate / (1.0 + tl.exp(-1.702 * gate))
     elif activation == "relu":
         activated = tl.where(gate < 0.0, 0.0, gate)  # asked so, NaN stays
     else:

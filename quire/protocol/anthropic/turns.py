@@ -3,6 +3,7 @@
 from typing import Any
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.media_parts import LONGEST_URL, MediaSource, media_part, text_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.free_form import check_free_form
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_PARTS
@@ -12,11 +13,11 @@ Message = dict[str, Any]
 ROLES = ("user", "assistant", "system")
 LONGEST_ID = 256
 _BLOCKS: dict[str, tuple[str, ...]] = {
-    "user": ("text", "tool_result"),
+    "user": ("text", "image", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
     "system": ("text",),
 }
-_UNSUPPORTED = ("image", "document", "search_result", "server_tool_use", "web_search_tool_result")
+_UNSUPPORTED = ("document", "search_result", "server_tool_use", "web_search_tool_result")
 
 
 def read_turn(request: Fields, given: object, where: str, *, is_last: bool) -> list[Message]:
@@ -72,10 +73,17 @@ def joined(messages: list[Message]) -> list[Message]:
     for message in messages:
         last = turns[-1] if turns else {}
         if last.keys() == message.keys() == {"role", "content"} and last["role"] == message["role"]:
-            turns[-1] = {"role": message["role"], "content": f"{last['content']}\n{message['content']}"}
+            turns[-1] = {"role": message["role"], "content": _together(last["content"], message["content"])}
         else:
             turns.append(message)
     return turns
+
+
+def _together(first: Any, second: Any) -> Any:
+    """Two contents as one, of text or of parts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n{second}"
+    return [part for each in (first, second) for part in ([text_part(each)] if isinstance(each, str) else each)]
 
 
 class _Turn:
@@ -85,6 +93,9 @@ class _Turn:
         self._message = message
         self._role = role
         self._texts: list[str] = []
+        self._parts: list[Message] = []
+        """Texts and images in their order."""
+        self._has_images = False
         self._thoughts: list[str] = []
         self._calls: list[Message] = []
         self._results: list[Message] = []
@@ -103,6 +114,10 @@ class _Turn:
             raise refuse(where, given, '{"type": "text", "text": ...} or another block')
         if kind == "text":
             self._texts.append(_text_block(self._message, given, where))
+            self._parts.append(text_part(self._texts[-1]))
+        elif kind == "image":
+            self._parts.append(media_part(_image(self._message, given, where)))
+            self._has_images = True
         elif kind == "thinking":
             block = self._message.inside(where, given, ("type", "thinking", "signature", "cache_control"))
             self._thoughts.append(block.text("thinking", longest=LONGEST_CONTENT) or "")
@@ -119,6 +134,8 @@ class _Turn:
         text = "\n".join(self._texts)
         if len(text) > LONGEST_CONTENT:
             raise refuse(where, f"a text of {len(text)} characters", f"at most {LONGEST_CONTENT} characters long")
+        if self._has_images:
+            return [*self._results, {"role": self._role, "content": self._parts}]
         if not (text or self._calls or self._results or may_be_empty):
             raise refuse(where, "without text", "text that is not empty")
         if not text and self._results:
@@ -129,6 +146,28 @@ class _Turn:
         if self._calls:
             message["tool_calls"] = self._calls
         return [*self._results, message]
+
+
+def _image(message: Fields, given: dict[str, Any], where: str) -> MediaSource:
+    """A block with a source: base64, a URL, or an uploaded file."""
+    block = message.inside(where, given, ("type", "source", "cache_control"))
+    check_cache_control(block, f"{where}.cache_control")
+    source = block.inside(
+        f"{where}.source", block.object("source") or {}, ("type", "media_type", "data", "url", "file_id")
+    )
+    kind = source.one_of("type", ("base64", "url", "file"))
+    if kind == "url":
+        url = source.text("url", longest=LONGEST_URL)
+        if url is not None:
+            return MediaSource("image", where, url)
+    if kind == "file":
+        identity = source.text("file_id", longest=LONGEST_ID)
+        if identity is not None:
+            return MediaSource("image", where, file_id=identity)
+    media_type, data = source.text("media_type", longest=LONGEST_ID), source.text("data", longest=LONGEST_URL)
+    if kind != "base64" or media_type is None or data is None:
+        raise refuse(f"{where}.source", given.get("source"), '{"type": "base64", "media_type": ..., "data": ...}')
+    return MediaSource("image", where, f"data:{media_type};base64,{data}")
 
 
 def _call(message: Fields, given: dict[str, Any], where: str) -> Message:
@@ -169,7 +208,7 @@ def _found_tool(part: object) -> object:
 
 def _text_block(inside: Fields, given: object, where: str) -> str:
     kind = given.get("type") if isinstance(given, dict) else None
-    if kind in _UNSUPPORTED:
+    if kind in (*_UNSUPPORTED, "image"):
         raise InvalidRequest(
             f"{where} is a block of type {kind}; only text blocks are supported", field=where.split("[", maxsplit=1)[0]
         )

@@ -11,7 +11,7 @@ from quire.text.tokenizer import Tokenizer
 def chat_answer(head: AnswerHead, body: ChatBody, tokenizer: Tokenizer, reading: Reading) -> ChatAnswer:
     top = None if body.params.logprob_token_ids else body.params.logprobs or 0
     last = body.messages[-1]
-    echoed = last["content"] or "" if body.options.echo and last["role"] == "assistant" else ""
+    echoed = str(last["content"] or "") if body.options.echo and last["role"] == "assistant" else ""
     return ChatAnswer(head, body.options, _logprobs(body, tokenizer), top, reading, echoed)
 
 
@@ -29,11 +29,18 @@ def completion_answer(
     return CompletionAnswer(head, body.options, _logprobs(body, tokenizer), echoed)
 
 
-def truncated(tokens: list[int], body: ChatBody | CompletionBody, context: int) -> list[int]:
+def truncated(
+    tokens: list[int], body: ChatBody | CompletionBody, context: int, *, has_media: bool = False
+) -> list[int]:
     """The prompt, cut where the body says so: at its beginning, unless it names the other side."""
     asked = body.truncate_prompt_tokens
     if asked is None:
         return tokens
+    if has_media:
+        raise InvalidRequest(
+            "truncate_prompt_tokens is given, and a prompt with images is not cut; leave it out",
+            field="truncate_prompt_tokens",
+        )
     if asked > context:
         raise InvalidRequest(
             f"truncate_prompt_tokens is {asked}, and the context holds {context} tokens; lower it, or set it to -1",

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from quire.protocol.media_parts import PART_SCHEMAS, is_media, read_part, text_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.free_form import check_free_form
 from quire.protocol.openai.legacy_calls import as_tool_turns
@@ -36,6 +37,7 @@ _PARTS: Schema = {
         body({"type": {"enum": list(_TEXT_PARTS)}, "text": _TEXT}, required=("type", "text")),
         body({"type": {"const": "refusal"}, "refusal": _TEXT}, required=("type", "refusal")),
         body({"type": {"const": "thinking"}, "thinking": _TEXT}, required=("type", "thinking")),
+        *PART_SCHEMAS,
     ]
 }
 _FUNCTION: Schema = body(
@@ -103,6 +105,8 @@ def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
     if content is None and role not in _WITHOUT_CONTENT:
         raise refuse(f"{where}.content", content, "text or a list of parts")
     said, thoughts = _content(message, content, f"{where}.content")
+    if isinstance(said, list) and role not in ("user", "tool"):
+        raise refuse(f"{where}.content", content, f"text, for only users and tools send media, and not the {role}")
     refusal = message.text("refusal", longest=LONGEST_CONTENT)
     found: dict[str, Any] = {"role": role, "content": refusal if said is None else said}
     for name in ("name", "tool_call_id"):
@@ -123,18 +127,33 @@ def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None or name == "content"}
 
 
-def _content(message: Fields, content: object, where: str) -> tuple[str | None, str | None]:
-    """What is said, and what is thought."""
+def _content(message: Fields, content: object, where: str) -> tuple[str | list[dict[str, Any]] | None, str | None]:
+    """What is said, and what is thought; with media among it, what is said is a list of parts."""
     if content is None:
         return None, None
     if isinstance(content, str):
         return _bounded(content, where), None
     if not isinstance(content, list) or len(content) > MOST_PARTS:
         raise refuse(where, content, f"text or a list of at most {MOST_PARTS} parts")
+    if any(map(is_media, content)):
+        return _with_media(message, content, where), None
     parts = [_part(message, part, f"{where}[{place}]") for place, part in enumerate(content)]
     said = [text for kind, text in parts if kind != "thinking"]
     thoughts = [text for kind, text in parts if kind == "thinking"]
     return _bounded("\n".join(said), where), "\n".join(thoughts) or None
+
+
+def _with_media(message: Fields, content: list[Any], where: str) -> list[dict[str, Any]]:
+    """Parts in their order: images stand between the texts."""
+    found: list[dict[str, Any]] = []
+    for place, part in enumerate(content):
+        here = f"{where}[{place}]"
+        if is_media(part):
+            found.append(read_part(message, part, here))
+        else:
+            found.append(text_part(_part(message, part, here)[1]))
+    _bounded("".join(part.get("text", "") for part in found), where)
+    return found
 
 
 def _part(message: Fields, given: object, where: str) -> tuple[str, str]:
@@ -142,7 +161,9 @@ def _part(message: Fields, given: object, where: str) -> tuple[str, str]:
     kind = given.get("type") if isinstance(given, dict) else None
     field = "text" if kind in _TEXT_PARTS else kind
     if not isinstance(given, dict) or field not in ("text", "refusal", "thinking"):
-        raise refuse(where, given, '{"type": "text", "text": ...}, for nothing else is supported')
+        raise refuse(
+            where, given, '{"type": "text", "text": ...} or {"type": "image_url", ...}, for nothing else is supported'
+        )
     text = message.inside(where, given, ("type", field, "cache_control")).text(field)
     if text is None:
         raise refuse(f"{where}.{field}", None, "text")

@@ -1,13 +1,13 @@
 """Reading: how the answers to one request are read: each by a parser of its own, and all in the same way."""
 
 import hashlib
-import secrets
 from dataclasses import dataclass, field
 from functools import partial
 
 from quire.core.message import AnswerMessage
 from quire.core.reasoning import ReasoningPart
 from quire.core.status import FinishReason
+from quire.protocol.ids import new_id
 from quire.protocol.parsers.answer import AnswerParser
 from quire.protocol.parsers.call_format import CallFormat
 from quire.protocol.parsers.parts import add_parts
@@ -31,7 +31,7 @@ class Reading:
     hidden: frozenset[str] = frozenset()
     """Markers that are special tokens."""
     shows_thinking: bool = True
-    seed: str = field(default_factory=lambda: secrets.token_hex(12))
+    seed: str = field(default_factory=lambda: new_id(""))
     """Of the calls' ids, which are the same however often an answer is read."""
 
     @property

@@ -6,6 +6,8 @@ from typing import Any
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.protocol.ids import is_id, new_id
+from quire.protocol.media_parts import MediaSource, media_part, text_part
+from quire.protocol.media_parts import read_part as read_media_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.protocol.responses.call_items import (
@@ -85,13 +87,24 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[Message
             turns[-1].setdefault("tool_calls", []).append(_spoken_call(item))
         else:
             role = _TEMPLATE_ROLES.get(item["role"], item["role"])
-            text = "\n".join(part["text"] for part in item["content"])
-            if role == "system" and not turns:
-                opening.append(text)
+            said = _said(item["content"])
+            if role == "system" and not turns and isinstance(said, str):
+                opening.append(said)
             else:
-                turns.append({"role": role, "content": text, **(_thought(thoughts) if role == "assistant" else {})})
+                turns.append({"role": role, "content": said, **(_thought(thoughts) if role == "assistant" else {})})
     system = "\n\n".join(text for text in opening if text)
     return [*([{"role": "system", "content": system}] if system else []), *turns]
+
+
+def _said(parts: Sequence[Item]) -> str | list[Item]:
+    """Text, or with images among it a list of parts."""
+    if all("text" in part for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return [text_part(part["text"]) if "text" in part else media_part(_source(part)) for part in parts]
+
+
+def _source(part: Item) -> MediaSource:
+    return MediaSource("image", "input", part.get("image_url"), part.get("file_id"))
 
 
 def _thought(thoughts: list[str]) -> Message:
@@ -152,7 +165,23 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
         return [_part(role, "")]
     if not isinstance(given, list) or not 0 < len(given) <= MOST_PARTS:
         raise refuse(where, given, f"text or a list of 1 to {MOST_PARTS} parts")
-    return [_part(role, _read_part(item, part, role, f"{where}[{place}]")) for place, part in enumerate(given)]
+    found: list[Item] = []
+    for place, part in enumerate(given):
+        here = f"{where}[{place}]"
+        is_image = role == "user" and isinstance(part, dict) and part.get("type") == "input_image"
+        found.append(_image(item, part, here) if is_image else _part(role, _read_part(item, part, role, here)))
+    return found
+
+
+def _image(item: Fields, given: Item, where: str) -> Item:
+    """As it is stored: where the image is, and nothing else."""
+    source: MediaSource = read_media_part(item, given, where)["media"]
+    kept = {"image_url": source.url, "file_id": source.file_id}
+    return {
+        "type": "input_image",
+        "detail": "auto",
+        **{name: value for name, value in kept.items() if value is not None},
+    }
 
 
 def _read_part(item: Fields, given: object, role: str, where: str) -> str:

@@ -24,12 +24,14 @@ from quire.server.gate.credentials import accepted_subprotocol, only, presented_
 from quire.server.gate.envelope import Envelope, HttpMetrics, send_response, unique_id
 from quire.server.gate.hosts import check_host
 from quire.server.gate.keys import Key, KeyRing
+from quire.server.gate.on_behalf import ON_BEHALF, on_behalf_of
 from quire.server.gate.origins import check_origin
 from quire.server.gate.rate_headers import rate_headers
 from quire.serving.validated import HEADER as SCHEMA_HEADER
 
 _OPEN = ("/health", "/ready", "/ping")
-_DEBUG = "/debug"
+_ADMIN_TREES = ("/debug", "/router")
+"""What is below these is for admins, and is no work."""
 _ADMIN = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep", "/wake_up", "/is_sleeping")
 """What else only admins may do."""
 _DEADLINE = b"x-request-deadline"
@@ -128,15 +130,18 @@ class Gate:
             check_origin(headers, self._origins)
         key = self._key(scope)
         path = scope["path"]
-        if (_is_debug(path) or path in _ADMIN) and not (key is not None and key.admin):
-            what = path if path in _ADMIN else _DEBUG
+        if is_for_admins(path) and not (key is not None and key.admin):
+            what = _admin_tree(path) or path
             raise Forbidden(f"{what} is for keys with `admin: true`, or for the key of --api-key.")
         identity, deadline = unique_id(scope), _deadline(only(headers, _DEADLINE))
         scope["headers"] = without_keys(headers)
         scope.pop("subprotocols", None)
+        behalf = only(headers, ON_BEHALF)
         if key is None or self._keys is None:
-            return Caller(identity, self._everyone, deadline=deadline)
-        return Caller(
+            return on_behalf_of(behalf, Caller(identity, self._everyone, deadline=deadline))
+        if behalf is not None and not key.admin:
+            raise Forbidden(f"{ON_BEHALF.decode()} is for keys with `admin: true`, or for the key of --api-key.")
+        caller = Caller(
             identity,
             self._keys.account(key),
             tenant=key.name,
@@ -147,6 +152,7 @@ class Gate:
             revoked=self._keys.revoked(key),
             deadline=deadline,
         )
+        return on_behalf_of(behalf, caller)
 
     def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
         size = sum(len(name) + len(value) for name, value in headers)
@@ -175,7 +181,7 @@ class Gate:
         if scope["type"] == "websocket":
             self._drain.check()
             yield
-        elif scope["method"] == "POST" and not _is_debug(scope["path"]):
+        elif scope["method"] == "POST" and _admin_tree(scope["path"]) is None:
             with self._drain.work(), account.request():
                 yield
         else:
@@ -206,8 +212,13 @@ class Gate:
         self._metrics.refused(kinds.get(type(error), "invalid"))
 
 
-def _is_debug(path: str) -> bool:
-    return path == _DEBUG or path.startswith(_DEBUG + "/")
+def is_for_admins(path: str) -> bool:
+    """Whether a key must be an admin's."""
+    return path in _ADMIN or _admin_tree(path) is not None
+
+
+def _admin_tree(path: str) -> str | None:
+    return next((tree for tree in _ADMIN_TREES if path == tree or path.startswith(tree + "/")), None)
 
 
 def _deadline(value: bytes | None) -> float | None:

@@ -15,6 +15,7 @@ from quire.protocol.schemas.answers import CHAT_COMPLETION
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.media_desk import EncodedPrompt
 from quire.server.openai.head import answer_head, note_labels
 from quire.server.operation import Operation
 
@@ -27,8 +28,8 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     asked = read_chat_body(body, serving.new_ignored())
     model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
-    text, tokens = await encode_chat(asked, serving)
-    prompt = truncated(tokens, asked, serving.max_model_len)
+    text, tokens, media = await encode_chat(asked, serving, caller)
+    prompt = truncated(tokens, asked, serving.max_model_len, has_media=bool(media))
     await serving.check_tools(asked.tools)
     params, schema = await serving.loosened(asked.params, asked.structured_field)
     reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
@@ -38,6 +39,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     return Call(
         endpoint=CHAT,
         prompts=[prompt],
+        media=[media],
         texts=[text if len(prompt) == len(tokens) else None],
         params=params,
         structured_field=asked.structured_field,
@@ -50,10 +52,11 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     )
 
 
-async def encode_chat(asked: ChatBody, serving: "Serving") -> tuple[str, list[int]]:
-    """The conversation as the model reads it, in text and in tokens."""
-    text = await serving.render(asked.messages, **asked.rendering(serving.accepts))
-    return text, await serving.encode(text, add_special_tokens=asked.add_special_tokens)
+async def encode_chat(asked: ChatBody, serving: "Serving", caller: Caller) -> EncodedPrompt:
+    """The conversation as the model reads it, in text, tokens and media."""
+    rendering = asked.rendering(serving.accepts)
+    special = asked.add_special_tokens
+    return await serving.encode_messages(asked.messages, caller.tenant, add_special_tokens=special, **rendering)
 
 
 async def chat(request: Request) -> Response:

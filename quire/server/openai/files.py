@@ -12,7 +12,7 @@ from quire.protocol.openai.paging import page_body, page_schema, read_page_query
 from quire.server.errors import BodyTooLarge, NotFound
 from quire.server.openai.request_state import batches_of, caller_of
 from quire.server.operation import Operation, Schema
-from quire.server.store.files import PURPOSES, FileRecord, Purpose
+from quire.server.store.files import PURPOSES, UPLOADED, FileRecord, Purpose
 from quire.server.store.upload import Upload, read_upload
 
 _MOST_LISTED = 10_000
@@ -85,17 +85,18 @@ def _read_fields(upload: Upload) -> tuple[Purpose, int | None]:
             raise InvalidRequest(
                 f"{name[:80]} is not supported; leave it out.{did_you_mean(name[:80], _FIELDS)}", field=name[:80]
             )
-    if fields.get("purpose") != "batch":
-        raise refuse("purpose", fields.get("purpose"), "batch, for nothing else reads files here")
+    purpose = next((each for each in UPLOADED if each == fields.get("purpose")), None)
+    if purpose is None:
+        raise refuse("purpose", fields.get("purpose"), f"{', '.join(UPLOADED)}, for nothing else reads files here")
     if _ANCHOR not in fields and _SECONDS not in fields:
-        return "batch", None
+        return purpose, None
     if fields.get(_ANCHOR) != "created_at":
         raise refuse(_ANCHOR, fields.get(_ANCHOR), "created_at")
     seconds = fields.get(_SECONDS, "")
     good = seconds.isascii() and seconds.isdigit() and len(seconds) < 10
     if not good or not SHORTEST_LIFE <= int(seconds) <= LONGEST_LIFE:
         raise refuse(_SECONDS, seconds, f"a whole number from {SHORTEST_LIFE} to {LONGEST_LIFE}")
-    return "batch", int(seconds)
+    return purpose, int(seconds)
 
 
 async def _find(request: Request) -> FileRecord:
@@ -127,7 +128,7 @@ _UPLOAD: Schema = {
     "additionalProperties": False,
     "properties": {
         "file": {"type": "string", "format": "binary"},
-        "purpose": {"const": "batch"},
+        "purpose": {"enum": list(UPLOADED)},
         _ANCHOR: {"const": "created_at"},
         _SECONDS: {"type": "integer", "minimum": SHORTEST_LIFE, "maximum": LONGEST_LIFE},
     },

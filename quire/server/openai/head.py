@@ -15,7 +15,10 @@ _log = logging.getLogger(__name__)
 
 def answer_head(serving: "Serving", caller: Caller, model: str) -> AnswerHead:
     """`model` is what the client calls it."""
-    return AnswerHead(caller.request_id, serving.now(), model, fingerprint(serving.names[0]))
+    identity, created = caller.request_id, serving.now()
+    if caller.answer is not None:
+        identity, created = caller.answer.id, caller.answer.created
+    return AnswerHead(identity, created, model, fingerprint(serving.names[0]))
 
 
 def note_labels(labels: Mapping[str, str], caller: Caller) -> None:

@@ -43,7 +43,7 @@ async def tokenize(request: Request) -> Response:
     if isinstance(asked.prompt, str):
         tokens = await serving.encode(asked.prompt, add_special_tokens=asked.add_special_tokens)
     else:
-        _, tokens = await encode_chat(asked.prompt, serving)
+        tokens = (await encode_chat(asked.prompt, serving, request.state.caller)).tokens
     spelled = [serving.tokenizer.id_to_token(token) for token in tokens] if asked.spelled else None
     body: Body = {"count": len(tokens), "max_model_len": serving.max_model_len, "tokens": tokens}
     serving.note_ignored(ignored)

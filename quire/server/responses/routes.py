@@ -44,17 +44,17 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
     if asked.truncate:
-        text, prompt = await fitting_prompt(
-            serving, messages, asked.params.max_tokens, asked.tools, asked.reasoning_options
+        text, prompt, media = await fitting_prompt(
+            serving, messages, asked.params.max_tokens, asked.tools, asked.reasoning_options, caller.tenant
         )
     else:
-        text, prompt = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options)
+        text, prompt, media = await whole_prompt(serving, messages, asked.tools, asked.reasoning_options, caller.tenant)
     structured_field = "tools" if asked.params.structured is None else "text.format"
     params, schema = await serving.loosened(asked.params, structured_field)
     reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
     writer = ResponseWriter(
         new_id("resp_"),
-        int(time.time()),
+        int(time.time()) if caller.answer is None else caller.answer.created,
         model,
         asked.echo,
         serving.tokenizer,
@@ -66,6 +66,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     return Call(
         endpoint=RESPONSES,
         prompts=[prompt],
+        media=[media],
         texts=[text],
         params=params,
         structured_field=structured_field,

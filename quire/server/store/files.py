@@ -11,8 +11,10 @@ from quire.protocol.ids import new_id
 from quire.server.store.limits import FILE
 from quire.server.store.store import Order, Store
 
-Purpose = Literal["batch", "batch_output"]
-PURPOSES: tuple[Purpose, ...] = ("batch", "batch_output")
+Purpose = Literal["batch", "batch_output", "vision", "user_data"]
+PURPOSES: tuple[Purpose, ...] = ("batch", "batch_output", "vision", "user_data")
+UPLOADED: tuple[Purpose, ...] = ("batch", "vision", "user_data")
+"""What clients upload files for: batches, and images of conversations, which the last two mean alike."""
 MOST_BYTES = 200 << 20
 """Of one upload; as much as OpenAI takes for a batch."""
 

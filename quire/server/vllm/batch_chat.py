@@ -32,11 +32,12 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     note_labels(bodies[0].labels, caller)
     style, head = await serving.style(), answer_head(serving, caller, model)
     bound, schema = await serving.loosened(bodies[0].params, bodies[0].structured_field)
-    prompts, answers, every = [], [], []
+    prompts, answers, every, seen = [], [], [], []
     for asked in bodies:
-        text, tokens = await encode_chat(asked, serving)
+        text, tokens, media = await encode_chat(asked, serving, caller)
         reading, params = style.prepare(text, bound, asked.tools, asked.reasoning_options)
-        prompts.append(truncated(tokens, asked, serving.max_model_len))
+        prompts.append(truncated(tokens, asked, serving.max_model_len, has_media=bool(media)))
+        seen.append(media)
         answers.append(chat_answer(head, asked, serving.tokenizer, reading))
         every.append(params)
     if any(params != every[0] for params in every):
@@ -48,6 +49,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     return Call(
         endpoint=PATH,
         prompts=prompts,
+        media=seen,
         texts=[None] * len(prompts),
         params=every[0],
         structured_field=field,

@@ -161,7 +161,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("messages", {"messages": [{"role": "assistant", "content": ""}]}, "not empty"),
     ("messages", {"messages": [{"role": "user", "content": None}]}, "text or a list"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]}, "not empty"),
-    ("messages", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "of type image"),
+    ("messages", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "base64"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "tool_use_id"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "thinking"}]}]}, "of type thinking"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "of type document"),

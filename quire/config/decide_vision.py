@@ -1,0 +1,43 @@
+"""What images take of a device beside their tower's weights: the largest encoding, and embeddings that are kept."""
+
+from dataclasses import dataclass
+
+from quire.config.dtypes import dtype_bytes
+from quire.config.engine import EngineConfig
+from quire.config.facts import ModelFacts
+from quire.config.resolved import ENCODED_AT_ONCE, Choice
+from quire.core.errors import ConfigError
+
+_HOST_TIMES = 8
+"""Embeddings that host memory keeps for each that the device keeps."""
+_FLOAT32 = 4
+_COPIES_OF_PIXELS = 3
+"""Of a patch's numbers in float32: as they came, cut into patches, and in the order of the tower."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisionRoom:
+    """Of one device."""
+
+    device_tokens: int
+    host_tokens: int
+    num_bytes: int
+
+
+def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice]) -> VisionRoom:
+    """Nothing for a model that reads texts alone."""
+    spec = model.spec.vision
+    if spec is None:
+        return VisionRoom(0, 0, 0)
+    if asked.scheduler.speculation() is not None and model.spec.position_axes > 1:
+        raise ConfigError(
+            f"{model.name} counts positions on several axes, and drafts are not placed on them; leave "
+            "--speculative-config out."
+        )
+    tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
+    width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
+    patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
+    working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
+    kept = tokens * model.spec.hidden_size * item
+    choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for images"))
+    return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

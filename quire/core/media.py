@@ -1,0 +1,51 @@
+"""Media of a request as an encoder takes them: bytes and plain numbers, whatever they were made of."""
+
+from typing import Literal
+
+import msgspec
+
+MediaKind = Literal["image", "video"]
+"""What a client may call a piece of media; no video is read yet."""
+
+
+class Pixels(msgspec.Struct, frozen=True, array_like=True):
+    """Pictures of one size, decoded and resized; what is left is to scale their numbers, which the device does."""
+
+    data: bytes
+    """uint8."""
+    shape: tuple[int, int, int, int]
+    """[pictures, height, width, 3]: one image, or its tiles."""
+    rescale: float
+    """A number x becomes (x * rescale - mean) / std, by channel."""
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+class MediaItem(msgspec.Struct, frozen=True, array_like=True):
+    """One image of a prompt."""
+
+    runs: tuple[tuple[int, int], ...]
+    """Where its placeholder tokens stand: first positions and counts, in the order of its embeddings."""
+    digest: bytes
+    """Names its content: equal ones have equal embeddings."""
+    pixels: Pixels
+    size: tuple[int, int] = (0, 0)
+    """Height and width before anything was resized, which some models lay tiles out by."""
+    tiles: tuple[int, int] = (0, 0)
+    """Rows and columns of tiles, where the pictures are tiles of one image."""
+
+    @property
+    def position(self) -> int:
+        """Of its first placeholder token."""
+        return self.runs[0][0]
+
+    @property
+    def num_tokens(self) -> int:
+        """Placeholder tokens, and so embeddings."""
+        return sum(count for _, count in self.runs)
+
+    @property
+    def end(self) -> int:
+        """The position behind its last placeholder token."""
+        first, count = self.runs[-1]
+        return first + count

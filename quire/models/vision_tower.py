@@ -1,0 +1,173 @@
+"""VisionTower: from pixels to the embeddings that take the place of placeholder tokens."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quire.core.media import MediaItem, Pixels
+from quire.layers.attention import Angles
+from quire.layers.batch import Batch
+from quire.layers.embedding import Embedding
+from quire.layers.linear import Linear
+from quire.layers.norm import Norm
+from quire.layers.policy import WeightPolicy
+from quire.models.layer import make_layer
+from quire.models.picture_grid import PictureGrid, axial_angles, grid_of, shared_places
+from quire.ops.functional import activate
+from quire.spec.norm import NormSpec
+from quire.spec.vision import ProjectorSpec, VisionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """What one item brings: pictures of one size."""
+
+    patches: Tensor  # [pictures * patches, columns]
+    count: int
+    grid: PictureGrid
+
+
+class VisionTower(nn.Module):
+    """Pictures of all sizes at once: each is a sequence of patches that see each other, or the parts of a window."""
+
+    def __init__(self, spec: VisionSpec, policy: WeightPolicy) -> None:
+        """Whole on every rank and in plain numbers: `policy` is one that says so."""
+        super().__init__()
+        self.spec = spec
+        self._dtype, self.device = policy.dtype, policy.device
+        self._patches = Linear(spec.patches, policy)
+        self._class_token = None if spec.class_token is None else Embedding(spec.class_token, policy)
+        self._positions = None if spec.positions is None else Embedding(spec.positions, policy)
+        self._norm_before = _norm(spec.norm_before, policy)
+        self._layers = nn.ModuleList([make_layer(layer, index, policy) for index, layer in enumerate(spec.layers)])
+        self._norm_after = _norm(spec.norm_after, policy)
+        self._projector = Projector(spec.projector, policy)
+
+    def forward(self, items: Sequence[MediaItem]) -> list[Tensor]:
+        """The embeddings of each, [tokens, hidden]."""
+        pictures = [self._pictures(item) for item in items]
+        hidden = self._tower(pictures)
+        merged: Tensor = self._projector(hidden)
+        joined = self.spec.projector.merge**2
+        counts = [each.count * each.grid.num_patches // joined for each in pictures]
+        parts: tuple[Tensor, ...] = merged.split(counts)  # type: ignore[no-untyped-call]
+        return [_in_order(part, each) for part, each in zip(parts, pictures, strict=True)]
+
+    def _tower(self, pictures: Sequence[_Pictures]) -> Tensor:
+        """What the layers make of all patches, [patches, size], without class tokens."""
+        x: Tensor = self._patches(torch.cat([each.patches for each in pictures]))
+        x = self._placed(x, pictures)
+        if self._norm_before is not None:
+            x = self._norm_before(x)
+        extra = int(self._class_token is not None)
+        whole = [each.grid.num_patches + extra for each in pictures for _ in range(each.count)]
+        windows = [size for each in pictures for _ in range(each.count) for size in each.grid.windows]
+        batches = (self._batch(whole), self._batch(windows))
+        angles, added = self._angles(pictures), None
+        for index, layer in enumerate(self._layers):
+            sees_windows = self.spec.windows is not None and index not in self.spec.windows.whole
+            x, added = layer(x, added, angles, batches[sees_windows])
+        x = x if added is None else x + added
+        if self._norm_after is not None:
+            x = self._norm_after(x)
+        return x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
+
+    def _pictures(self, item: MediaItem) -> _Pictures:
+        """Pixels as patches in the tower's order."""
+        spec = self.spec
+        frames = scaled(item.pixels, self.device).repeat_interleave(spec.frames, 0)
+        count, size = len(frames) // spec.frames, spec.patch_size
+        height, width = frames.shape[1:3]
+        grid = grid_of(spec, height, width)
+        cut = frames.reshape(count, spec.frames, height // size, size, width // size, size, 3)
+        patches = cut.permute(0, 2, 4, 6, 1, 3, 5).reshape(count, grid.num_patches, -1)
+        ordered = patches.index_select(1, grid.order.to(self.device))
+        return _Pictures(ordered.flatten(0, 1).to(self._dtype), count, grid)
+
+    def _placed(self, x: Tensor, pictures: Sequence[_Pictures]) -> Tensor:
+        """With class tokens and learned positions, where the tower has them."""
+        if self._positions is None:
+            return x
+        places = torch.cat([self._places(each.grid).repeat(each.count) for each in pictures]).to(self.device)
+        x = x + self._positions(places + int(self._class_token is not None))
+        if self._class_token is None:
+            return x
+        first = torch.zeros(1, dtype=torch.int64, device=self.device)
+        class_token = self._class_token(first) + self._positions(first)
+        length = pictures[0].grid.num_patches
+        assert all(each.grid.num_patches == length for each in pictures), "a tower with positions has one size"
+        by_picture = x.view(-1, length, x.shape[1])
+        return torch.cat((class_token.expand(len(by_picture), 1, -1), by_picture), dim=1).flatten(0, 1)
+
+    def _places(self, grid: PictureGrid) -> Tensor:
+        """Which of the learned positions each patch has."""
+        if not self.spec.shared_positions:
+            return grid.order
+        assert self.spec.positions is not None
+        return shared_places(grid, math.isqrt(self.spec.positions.rows))
+
+    def _angles(self, pictures: Sequence[_Pictures]) -> Angles | None:
+        if self.spec.rope is None:
+            return None
+        of_each = [axial_angles(self.spec.rope, *each.grid.rows_and_columns()) for each in pictures]
+        cos, sin = (
+            torch.cat([angles[kind].repeat(each.count, 1) for angles, each in zip(of_each, pictures, strict=True)])
+            for kind in (0, 1)
+        )
+        return cos.to(self.device), sin.to(self.device)
+
+    def _batch(self, lengths: Sequence[int]) -> Batch:
+        sizes = torch.tensor([0, *lengths], dtype=torch.int64, device=self.device)
+        return Batch(
+            query_starts=sizes.cumsum(0),
+            lengths=sizes[1:],
+            lengths_for_angles=sizes[1:],
+            tables=[],
+            slots=[],
+            kv=[],
+            known_lengths=tuple(lengths),
+        )
+
+
+class Projector(nn.Module):
+    """From the tower's vectors to the language model's."""
+
+    def __init__(self, spec: ProjectorSpec, policy: WeightPolicy) -> None:
+        super().__init__()
+        self._spec = spec
+        self._patch_norm = _norm(spec.patch_norm, policy)
+        self._norm = _norm(spec.norm, policy)
+        self._up = Linear(spec.up, policy)
+        self._down = None if spec.down is None else Linear(spec.down, policy)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self._patch_norm is not None:
+            x = self._patch_norm(x)
+        x = x.reshape(-1, x.shape[1] * self._spec.merge**2)
+        if self._norm is not None:
+            x = self._norm(x)
+        projected: Tensor = self._up(x)
+        return projected if self._down is None else self._down(activate(projected, self._spec.activation))
+
+
+def scaled(pixels: Pixels, device: torch.device) -> Tensor:
+    """float32 [pictures, height, width, 3] on the device, as the model's processor would give them."""
+    raw = torch.frombuffer(bytearray(pixels.data), dtype=torch.uint8).view(pixels.shape).to(device)
+    mean, std = (torch.tensor(each, dtype=torch.float32, device=device) for each in (pixels.mean, pixels.std))
+    return (raw.float() * pixels.rescale - mean) / std
+
+
+def _in_order(embeddings: Tensor, pictures: _Pictures) -> Tensor:
+    """As they lie in the picture, not as its windows do."""
+    outputs = pictures.grid.outputs
+    if outputs is None:
+        return embeddings
+    by_picture = embeddings.view(pictures.count, len(outputs), -1)
+    return by_picture.index_select(1, outputs.to(embeddings.device)).flatten(0, 1)
+
+
+def _norm(spec: NormSpec | None, policy: WeightPolicy) -> Norm | None:
+    return None if spec is None else Norm(spec, policy)

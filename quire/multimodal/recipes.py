@@ -1,0 +1,95 @@
+"""Recipes: what a model's processor does to pictures before their numbers are scaled. Plain numbers; `pictures` cooks.
+
+A recipe travels to the process that decodes, so each is a message.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Filter = Literal[0, 1, 2, 3, 4, 5]
+"""Pillow's numbers of resampling filters, which preprocessor_config.json has too: 2 is bilinear, 3 bicubic."""
+
+
+class _Recipe(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Fixed(_Recipe, frozen=True):
+    """One picture of one size, whatever comes: CLIP's and SigLIP's."""
+
+    resize: tuple[int, int] | int | None
+    """Height and width; or the shorter side, the other keeping its share; None: as it is."""
+    crop: tuple[int, int] | None
+    """What is cut out of the middle."""
+    filter: Filter
+
+
+class Whole(_Recipe, frozen=True):
+    """The picture in its own shape, near its own size: sides are multiples of `factor`, within bounds of pixels."""
+
+    factor: int
+    min_pixels: int
+    max_pixels: int
+    filter: Filter
+
+
+class Bounded(_Recipe, frozen=True):
+    """The picture in its own shape, no side longer than `longest`, filled up to whole patches: Pixtral's."""
+
+    longest: int
+    patch: int
+    filter: Filter
+
+
+class Tiles(_Recipe, frozen=True):
+    """Tiles of one size in the arrangement that suits the picture's shape, and where there are several the whole of it
+    once more: InternVL's."""
+
+    size: tuple[int, int]
+    least: int
+    most: int
+    filter: Filter
+
+
+class Split(_Recipe, frozen=True):
+    """Enlarged or shrunk to `longest`, then to whole squares of `tile`, and the whole of it once more: Idefics 3's."""
+
+    longest: int
+    tile: int
+    splits: bool
+    """Otherwise it becomes one square."""
+    filter: Filter
+
+
+Recipe = Fixed | Whole | Bounded | Tiles | Split
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one piece of media may be."""
+
+    pixels: int
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One piece of media for the process that decodes."""
+
+    data: bytes
+    recipe: Recipe
+    limits: Limits
+
+
+class Cooked(msgspec.Struct, frozen=True):
+    """What it answers: pictures of one size."""
+
+    data: bytes
+    shape: tuple[int, int, int, int]
+    size: tuple[int, int]
+    """Height and width as it came."""
+    tiles: tuple[int, int] = (1, 1)
+
+
+class Spoiled(msgspec.Struct, frozen=True):
+    """Why there is nothing."""
+
+    message: str

@@ -1,0 +1,176 @@
+"""MediaRows: the media of running prompts: which embeddings a step needs and where, and positions of several axes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from quire.core.media import MediaItem
+from quire.core.plan import Admission, StepPlan
+from quire.layers.batch import Batch, Embeddings
+from quire.models.vision_tower import VisionTower
+from quire.multimodal.positions import prompt_positions
+from quire.ops.upload import upload
+from quire.worker.encoder_cache import EncoderCache
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Embeddings of one item that a step's tokens stand for."""
+
+    item: MediaItem
+    embeddings: range
+    """Of the item's own."""
+    places: range
+    """Of the step's tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """Of one row."""
+
+    items: tuple[MediaItem, ...]
+    positions: Tensor | None
+    """int64 [3, prompt], where positions have axes."""
+
+
+class MediaRows:
+    """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
+
+    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+        """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
+        how many embeddings are made in one go: what a tower holds between its layers grows with them."""
+        self._tower = tower
+        self._cache = cache
+        self._at_once = at_once
+        self._rows: dict[int, _Media] = {}
+        self._device = tower.device
+        self._offsets: Tensor | None = None
+        if num_axes > 1:
+            self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
+
+    def admit(self, admission: Admission) -> None:
+        positions, offset = None, 0
+        if admission.media and self._offsets is not None:
+            spec = self._tower.spec
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side)
+            positions = torch.tensor(axes, dtype=torch.int64)
+        if self._offsets is not None:
+            self._offsets[admission.row].fill_(offset)
+        if admission.media:
+            self._rows[admission.row] = _Media(admission.media, positions)
+
+    def release(self, row: int) -> None:
+        self._rows.pop(row, None)
+
+    def reset(self) -> None:
+        self._rows.clear()
+
+    def forget_encoded(self) -> None:
+        """Keep no embeddings; media that come again are encoded again."""
+        self._cache.clear()
+
+    def needs(self, plan: StepPlan, computed: Sequence[int]) -> bool:
+        """Whether some of the step's tokens stand for media; `computed` counts the step's own."""
+        return bool(self._rows) and next(self._slices(plan, computed), None) is not None
+
+    def given_to(self, batch: Batch, plan: StepPlan, computed: Sequence[int]) -> Batch:
+        """The batch with the embeddings that its tokens stand for."""
+        slices = list(self._slices(plan, computed)) if self._rows else []
+        if not slices:
+            return batch
+        found = self._encoded([each.item for each in slices])
+        values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
+        places = upload([place for each in slices for place in each.places], torch.int64, self._device)
+        return replace(batch, embeddings=Embeddings(values, places))
+
+    def positions(self, positions: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
+        """Of tokens behind prompts: on all axes the same, each row's by its own offset."""
+        if self._offsets is None:
+            return positions
+        counts = starts[1:] - starts[:-1]
+        offsets = self._offsets.index_select(0, rows)
+        return positions + torch.repeat_interleave(offsets, counts, output_size=len(positions))
+
+    def positions_of_decodes(self, positions: Tensor, rows: Tensor) -> Tensor:
+        """As `positions`, where every row has equally many tokens."""
+        if self._offsets is None:
+            return positions
+        offsets = self._offsets.index_select(0, rows)
+        return (positions.view(len(rows), -1) + offsets.unsqueeze(1)).flatten()
+
+    def positions_of_step(
+        self, positions: Tensor, rows: Tensor, starts: Tensor, plan: StepPlan, computed: Sequence[int]
+    ) -> Tensor:
+        """Of any step's tokens: [tokens], or [3, tokens] where prompts with images are among them."""
+        if self._offsets is None:
+            return positions
+        later = self.positions(positions, rows, starts)
+        parts: list[Tensor] = []
+        places: list[int] = []
+        start = 0
+        for row, count in zip(plan.rows, plan.counts, strict=True):
+            media = self._rows.get(row)
+            if media is not None and media.positions is not None:
+                first = computed[row] - count
+                of_prompt = media.positions[:, first : computed[row]]
+                if of_prompt.shape[1]:
+                    parts.append(of_prompt)
+                    places.extend(range(start, start + of_prompt.shape[1]))
+            start += count
+        if not parts:
+            return later
+        axes = later.expand(3, -1).clone()
+        axes[:, upload(places, torch.int64, self._device)] = torch.cat(parts, dim=1).to(self._device)
+        return axes
+
+    def _slices(self, plan: StepPlan, computed: Sequence[int]) -> Iterator[_Slice]:
+        start = 0
+        for row, count in zip(plan.rows, plan.counts, strict=True):
+            media, end = self._rows.get(row), computed[row]
+            for item in () if media is None else media.items:
+                if item.position < end and item.end > end - count:
+                    yield from _inside(item, range(end - count, end), start)
+            start += count
+
+    def _encoded(self, items: Sequence[MediaItem]) -> dict[bytes, Tensor]:
+        """The embeddings of each, by content; what is not kept is encoded, as much at once as there is room for."""
+        found: dict[bytes, Tensor] = {}
+        missing: dict[bytes, MediaItem] = {}
+        for item in items:
+            kept = self._cache.get(item.digest)
+            if kept is None:
+                missing[item.digest] = item
+            else:
+                found[item.digest] = kept
+        for together in _portions(list(missing.values()), self._at_once):
+            for item, embeddings in zip(together, self._tower(together), strict=True):
+                assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
+                found[item.digest] = embeddings
+                self._cache.put(item.digest, embeddings)
+        return found
+
+
+def _inside(item: MediaItem, computed: range, start: int) -> Iterator[_Slice]:
+    """What of an item lies among the tokens `computed`, the first of which is the step's token `start`."""
+    before = 0
+    for first, count in item.runs:
+        begin, end = max(first, computed.start), min(first + count, computed.stop)
+        if begin < end:
+            own = range(before + begin - first, before + end - first)
+            yield _Slice(item, own, range(start + begin - computed.start, start + end - computed.start))
+        before += count
+
+
+def _portions(items: Sequence[MediaItem], most: int) -> Iterator[list[MediaItem]]:
+    portion: list[MediaItem] = []
+    size = 0
+    for item in items:
+        if portion and size + item.num_tokens > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(item)
+        size += item.num_tokens
+    if portion:
+        yield portion
