@@ -5,13 +5,22 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from quire.core.errors import ConfigError
+from quire.core.prompt import Prompt
+from quire.core.request import NO_ANSWER, Request
 from quire.core.sampling_params import SamplingParams
+from quire.core.stats import EngineStats
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
+from quire.serving.channel import QueueChannel
+from quire.serving.messages import FromEngine, Pull, Sleep
+from quire.serving.runner import Runner
+from tests.serving.fake_client import STARTED
 
 pytestmark = pytest.mark.anyio
 PROMPTS = [f"request {number} " + "tells a long story " * (9 + number % 3) for number in range(12)]
@@ -91,3 +100,23 @@ async def test_a_killed_engine_loses_nothing(llm, alone, role):
 async def test_what_is_for_engines_is_refused_by_servers(tiny_chat, given, told):
     with pytest.raises(ConfigError, match=told):
         await AsyncLLM.create(str(tiny_chat), **given, **SETTINGS)
+
+
+def test_an_engine_whose_blocks_are_on_their_way_stays_awake():
+    told: list[FromEngine] = []
+    slept: list[int] = []
+    transit = SimpleNamespace(held={3: 1})
+    scheduler = SimpleNamespace(live_requests=[], kv=SimpleNamespace(transit=transit))
+    loop: Any = SimpleNamespace(scheduler=scheduler, sleep_level=0, num_wakes=0, figures=None)
+    loop.sleep, loop.wake_up = slept.append, lambda: slept.append(0)
+    exchange: Any = SimpleNamespace(pull=lambda *asked: slept.append(-1))
+    runner = Runner(loop, STARTED, QueueChannel(told.append), exchange)
+    runner._probe = SimpleNamespace(stats=EngineStats)
+    runner._sleep(Sleep(1))
+    [refusal] = told
+    assert "on its way" in refusal.problem
+    assert slept == []
+    transit.held = {}
+    runner._sleep(Sleep(1))
+    runner._pull(Pull(Request(id="r", prompt=Prompt((1,)), params=NO_ANSWER), "unix:///kv"))
+    assert slept == [1, 0, -1]  # awake again before anything is fetched

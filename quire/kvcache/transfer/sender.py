@@ -21,6 +21,7 @@ import msgspec
 from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.transfer.format import KVFormat, mismatch
 from quire.kvcache.transfer.shared_slots import SharedSlots
+from quire.kvcache.transfer.tls_socket import TlsSocket
 from quire.kvcache.transfer.wire import (
     HANDSHAKE_SECONDS,
     Done,
@@ -101,6 +102,8 @@ class KVSender:
         self.wake = wake
         self._secret = secret
         self._tls = tls
+        if tls is not None:
+            tls.sslsocket_class = TlsSocket
         self._server, self.address = listen(address)
         self._lines: set[_Line] = set()
         self._is_closed = False

@@ -15,6 +15,7 @@ import msgspec
 from quire.core.errors import ConfigError, QuireError
 from quire.core.shared_secret import NUMBER_BYTES, PROOF_BYTES, fresh_number, proof, proves
 from quire.kvcache.transfer.format import KVFormat
+from quire.kvcache.transfer.tls_socket import TlsSocket
 
 HANDSHAKE_SECONDS = 10.0
 _GREETING = b"quire-kv-1\n"
@@ -240,7 +241,9 @@ def _tcp(parts: SplitResult, ca_file: str | None) -> socket.socket:
     if parts.scheme != "tls":
         return connection
     try:
-        return ssl.create_default_context(cafile=ca_file).wrap_socket(connection, server_hostname=parts.hostname)
+        context = ssl.create_default_context(cafile=ca_file)
+        context.sslsocket_class = TlsSocket
+        return context.wrap_socket(connection, server_hostname=parts.hostname)
     except OSError:
         connection.close()
         raise

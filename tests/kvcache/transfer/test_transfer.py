@@ -1,14 +1,21 @@
 """Blocks from one engine's memory into another's, over shared memory and over TCP."""
 
+import shutil
+import ssl
+import subprocess
 from threading import Thread
 
 import msgspec
 import numpy as np
 import pytest
 
-from quire.kvcache.transfer.fetcher import TCP_CONNECTIONS
+from quire.kvcache.transfer.fetcher import TCP_CONNECTIONS, KVFetcher
+from quire.kvcache.transfer.host_blocks import HostBlocks
+from quire.kvcache.transfer.sender import KVSender
 from tests.kvcache.transfer.engines import (
     FORMAT,
+    LAYOUT,
+    SECRET,
     entry,
     events,
     fetcher_into,
@@ -149,4 +156,27 @@ def test_blocks_come_while_others_are_still_computed(address):
     opened.send([1], [2])
     opened.done()
     assert fetch.events.get(timeout=5)[1]
+    sender.close()
+
+
+def test_over_tls(tmp_path):
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    held, target = memory(1), memory()
+    sender = KVSender("tls://localhost:0", FORMAT, HostBlocks(held, LAYOUT), SECRET, lambda: None, context)
+    fetcher = KVFetcher(FORMAT, HostBlocks(target, LAYOUT), SECRET, lambda: None, cert)
+    for name in range(1, 20):  # each is asked for while an answer may be on its way
+        fetch = fetcher.fetch(sender.address, [entry(name, 20 + name)])
+        serve(sender, {name: name})
+        assert events(fetch) == {name_of(name): True}
+        assert (planes(target)[:, 20 + name] == planes(held)[:, name]).all()
+    strangers = KVFetcher(FORMAT, HostBlocks(memory(), LAYOUT), SECRET, lambda: None)
+    assert events(strangers.fetch(sender.address, [entry(1, 2)])) == {name_of(1): False}
+    fetcher.close()
     sender.close()
