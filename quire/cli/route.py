@@ -11,7 +11,8 @@ from quire.cli.options import OBSERVE, ROUTER, ConfigFile, ObserveOptions, Route
 def route(
     *,
     member: Annotated[
-        list[str] | None, Parameter(help="Address of an instance, as in http://10.0.0.5:8000; give it once for each.")
+        list[str] | None,
+        Parameter(negative=(), help="Address of an instance, as in http://10.0.0.5:8000; give it once for each."),
     ] = None,
     router: RouterOptions = ROUTER,
     observe: ObserveOptions = OBSERVE,

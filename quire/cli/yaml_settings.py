@@ -1,5 +1,6 @@
 """A --config file as flat settings: every key is known, in its place, given once and of the right type, or an error."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,13 @@ import yaml
 
 from quire.config.engine import EngineConfig
 from quire.config.fields import as_text, check_value, field_sections, section_types
+from quire.config.router import RouterConfig
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
 
 _SHOW = 60
+_ROUTER = "router"
+"""The section of `quire route`, which has no part in an engine's settings."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -57,7 +61,7 @@ def _load(path: Path) -> dict[Any, Any]:
 
 
 def _flat(document: dict[Any, Any], source: str) -> Iterator[tuple[str, Any]]:
-    sections, fields = section_types(EngineConfig), field_sections(EngineConfig)
+    sections, fields = section_types(EngineConfig) | {_ROUTER: RouterConfig}, _field_sections()
     for key, value in document.items():
         name = _name(key)
         if isinstance(value, dict) and name in sections:
@@ -72,8 +76,8 @@ def _flat(document: dict[Any, Any], source: str) -> Iterator[tuple[str, Any]]:
 
 
 def _section(title: str, section: type, values: dict[Any, Any], source: str) -> Iterator[tuple[str, Any]]:
-    fields = field_sections(EngineConfig)
-    own = [name for name, belongs in fields.items() if belongs == title]
+    fields = _field_sections()
+    own = [each.name for each in dataclasses.fields(section)]
     for key, value in values.items():
         name = _name(key)
         if name in own:
@@ -83,6 +87,13 @@ def _section(title: str, section: type, values: dict[Any, Any], source: str) -> 
         else:
             close = did_you_mean(name, own)
             raise ConfigError(f"{source} has an unknown key {name[:_SHOW]!r} in section {title}.{close}")
+
+
+def _field_sections() -> dict[str, str]:
+    """Field name → section. What a router and a server both have is the server's where no section is named."""
+    return dict.fromkeys((each.name for each in dataclasses.fields(RouterConfig)), _ROUTER) | field_sections(
+        EngineConfig
+    )
 
 
 def _name(key: Any) -> str:
