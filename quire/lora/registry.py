@@ -38,7 +38,8 @@ class AdapterRegistry:
             )
         if name in self._known and not replace:
             raise InvalidRequest(
-                f"there is an adapter called {name!r}; unload it first, or choose another name", field="lora_name"
+                f"the adapter {name!r} has already been loaded; unload it, set load_inplace or choose another name",
+                field="lora_name",
             )
         folder = locate_adapter(path)
         described = describe_adapter(folder, self._spec, self._limits)
@@ -102,6 +103,10 @@ class AdapterRegistry:
             return []
 
 
+class NoSuchAdapter(CheckpointError):
+    """Where an adapter was said to be, there is nothing."""
+
+
 def locate_adapter(path: str) -> Path:
     """A folder as it is, anything else from the hub."""
     folder = Path(path).expanduser()
@@ -111,7 +116,7 @@ def locate_adapter(path: str) -> Path:
         raise CheckpointError(f"{path!r} is a file; give the folder that holds {CONFIG}.")
     if is_hub_id(path):
         return download(path, None)
-    raise CheckpointError(f"{path!r} is no folder here and no hub id.")
+    raise NoSuchAdapter(f"{path!r} is no folder here and no hub id.")
 
 
 def open_registry(config: LoraConfig, spec: ModelSpec) -> AdapterRegistry:

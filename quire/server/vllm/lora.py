@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from quire.core.errors import CheckpointError, InvalidRequest
+from quire.lora.registry import NoSuchAdapter
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.vllm.lora_body import LOAD_FIELDS, UNLOAD_FIELDS, read_load_body, read_unload_body
 from quire.server.body import read_json
@@ -34,6 +35,8 @@ async def _load(request: Request) -> Response:
         )
     try:
         ref = await asyncio.to_thread(registry.load, asked.name, asked.path, replace=asked.in_place)
+    except NoSuchAdapter as error:
+        raise NotFound(f"the adapter {asked.name!r} cannot be used: {error}") from None
     except CheckpointError as error:
         raise InvalidRequest(f"the adapter {asked.name!r} cannot be used: {error}", field="lora_path") from None
     await serving.adapter_loaded(ref)

@@ -98,10 +98,13 @@ def test_unload_waits_for_requests_that_use_it(server: LiveServer, client: OpenA
 
 def test_what_cannot_be_loaded_is_told_why(server: LiveServer, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8, "modules_to_save": ["lm_head"]}')
-    for path, told in ((tmp_path, "modules_to_save"), (tmp_path / "nowhere", "no folder"), (folder, "adapter_config")):
+    wrong = ((tmp_path, 400, "modules_to_save"), (folder, 400, "adapter_config"), (tmp_path / "no", 404, "no folder"))
+    for path, status, told in wrong:
         found = post(server, "load", lora_name="bad", lora_path=str(path))
-        assert found.status_code == 400
+        assert found.status_code == status
         assert told in found.json()["error"]["message"]
+    again = post(server, "load", lora_name="zero", lora_path=str(folder / "adapter-0"))
+    assert "already been loaded" in again.json()["error"]["message"]
     assert httpx.post(f"{server.url}/v1/load_lora_adapter", json={}, timeout=60).status_code == 401
 
 
