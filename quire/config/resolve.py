@@ -118,7 +118,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         cpu_core=core,
         uses_transformers=uses_transformers,
         cpu_threads=asked.model.cpu_threads,
-        cpu_sharers=asked.server.replicas,
+        cpu_sharers=asked.server.num_local_engines,
         compile=compiled,
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,

@@ -66,6 +66,24 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Requests whose adapter was on the device."""
     total_adapter_loads: int = 0
     total_adapter_evictions: int = 0
+    fetching: int = 0
+    """Requests whose KV is on its way from other engines."""
+    total_kv_sent_blocks: int = 0
+    total_kv_sent_bytes: int = 0
+    total_kv_sent_seconds: float = 0.0
+    """Spent reading and sending, over all connections."""
+    total_kv_received_blocks: int = 0
+    total_kv_received_bytes: int = 0
+    total_kv_received_seconds: float = 0.0
+    """Spent receiving, checking and writing, over all connections."""
+    total_kv_refused: int = 0
+    """Connections that were refused, here or there: another format, another secret, nobody there."""
+    total_kv_corrupt: int = 0
+    """Blocks whose checksum was wrong."""
+    total_kv_declined: int = 0
+    """Transfers that were not begun because computing was expected to be faster."""
+    total_kv_given_up: int = 0
+    """Requests that went on without all of the KV they had waited for."""
     draft_method: str = ""
     """How tokens are drafted, where they are."""
     total_drafts: int = 0

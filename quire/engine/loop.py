@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -106,6 +107,10 @@ class EngineLoop:
         self._preparing.wait_for(request, needed if reading is None else [*needed, reading])
         self._blame.arrived(request.id)
         return sequences
+
+    def wait_for_kv(self, begin: "Callable[[Request], Future[None] | None]") -> None:
+        """Requests wait outside steps for what `begin` says: KV that is on its way from other engines."""
+        self._preparing.kv = begin
 
     def abort(self, request_id: str) -> None:
         self._scheduler.abort(request_id)

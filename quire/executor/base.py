@@ -6,6 +6,8 @@ from typing import Any, Literal, Protocol
 
 from quire.core.adapter import AdapterRef
 from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
+from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -60,6 +62,13 @@ class Executor(ABC):
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""
         return 0
+
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks.
+
+        Raises a ConfigError where that cannot be.
+        """
+        raise ConfigError("this executor's KV cannot be sent to other engines")
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""

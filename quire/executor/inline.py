@@ -9,6 +9,7 @@ from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
 from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -81,6 +82,10 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
+
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        assert self._worker is not None, "the executor is closed"
+        return self._worker.carried_blocks()
 
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"

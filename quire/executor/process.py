@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
-from quire.config.resolved import Resolved
+from quire.config.resolved import KVLayout, Resolved
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
 from quire.executor.base import Executor, SleepLevel, StepHandle
@@ -40,6 +41,7 @@ from quire.executor.rank_messages import (
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
 from quire.worker.freed_memory import give_back_freed
+from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
@@ -63,9 +65,12 @@ class RankProcess:
     def __init__(self, settings: RankSettings) -> None:
         self.rank = settings.rank
         self._connection, theirs = socket.socketpair()
-        with theirs:
+        self.for_blocks, its_blocks = socket.socketpair()
+        """Over which its KV blocks can be read and written."""
+        with theirs, its_blocks:
+            descriptors = (theirs.fileno(), its_blocks.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _CHILD, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+                [sys.executable, "-m", _CHILD, *map(str, descriptors)], stdin=subprocess.PIPE, pass_fds=descriptors
             )
         self.send(frame(settings))
 
@@ -106,6 +111,7 @@ class RankProcess:
     def close(self) -> None:
         """It ends by itself when nobody can send it anything, and by force if it does not."""
         self._connection.close()
+        self.for_blocks.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -130,9 +136,16 @@ class ProcessExecutor(Executor):
     """Gives every step to all ranks; results are the first one's."""
 
     def __init__(
-        self, first: Rank, others: Sequence[RankProcess], restart: Callable[[], StartedRanks] | None = None
+        self,
+        first: Rank,
+        others: Sequence[RankProcess],
+        layout: KVLayout,
+        restart: Callable[[], StartedRanks] | None = None,
     ) -> None:
-        """`restart` starts such ranks again, for an executor that slept so deeply that none is left."""
+        """`layout` is how a rank keeps its KV; `restart` starts such ranks again, for an executor that slept so deeply
+        that none is left."""
+        self._layout = layout
+        self._last_step = 0
         self._restart = restart
         self._lost: str | None = None
         """Which rank is gone, and how."""
@@ -155,6 +168,7 @@ class ProcessExecutor(Executor):
         if self._lost is not None:
             raise RankLost(self._lost)
         self._tell_others(frame(RunStep(plan)))
+        self._last_step = plan.step
         return self._first.execute(plan)
 
     def warm_up(self) -> bool:
@@ -177,6 +191,11 @@ class ProcessExecutor(Executor):
             return
         self._tell_others(frame(WakeRank()))
         self._first.wake_up()
+
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        first = self._first.carried_blocks(num_heads)
+        others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
+        return ranked_blocks([first, *others], self._layout, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()
@@ -259,7 +278,7 @@ def start_processes(
                 raise
         return first, others
 
-    return ProcessExecutor(*start(clock, progress), start)
+    return ProcessExecutor(*start(clock, progress), resolved.kv, start)
 
 
 def _exit_cause(code: int) -> str:

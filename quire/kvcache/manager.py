@@ -17,6 +17,7 @@ from quire.kvcache.moves import StepMoves
 from quire.kvcache.prefix import CachedBlock, PrefixStats
 from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
+from quire.kvcache.transit import Transit
 from quire.kvcache.usage import KVUsage, measure_usage
 
 NEVER = 1 << 62
@@ -42,6 +43,7 @@ class KVManager:
         self.held_beside: Counter[int] = Counter()
         """References to device blocks that something beside the steps reads or fills, by block."""
         self._moves_evicted = True
+        self.transit = Transit(self.groups, self.block_size, self.device, self.host)
 
     # -- the step ------------------------------------------------------------------------------------------
 

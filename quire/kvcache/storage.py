@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Move
 from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
+from quire.kvcache.transfer.device_blocks import DeviceBlocks
+from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.ops.host_pages import give_back
 from quire.ops.upload import upload
 
@@ -27,6 +30,7 @@ class KVStorage:
         self, layout: KVLayout, dtype: torch.dtype, device: torch.device, memory: Tensor | None = None
     ) -> None:
         """`memory` are the bytes of the device's blocks, where they are there already; see `StorageShape`."""
+        self._layout = layout
         self._shape = shape = StorageShape(layout)
         if memory is None:
             memory = _zeros(shape.num_elements * dtype.itemsize, device)
@@ -50,6 +54,12 @@ class KVStorage:
         """
         planes = self._shape.planes(index)
         return tuple(self._device[planes.start : planes.stop]), self._shape.group(index)
+
+    def carried_blocks(self) -> CarriedBlocks:
+        """The device's blocks, for whoever carries them elsewhere."""
+        if self._device.is_cuda:
+            return DeviceBlocks(self._blocks)
+        return HostBlocks(self._device.view(torch.uint8).flatten().numpy(), self._layout)
 
     def move(self, swap_out: list[Move], swap_in: list[Move], copies: list[Move]) -> None:
         """A plan's moves, in the order that plans promise. On a GPU nothing here waits: what follows on it does."""

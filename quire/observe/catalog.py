@@ -77,6 +77,15 @@ ADAPTERS_WAITING = _gauge("lora_adapters_waiting", "LoRA adapters that wait for 
 ADAPTER_HITS = _counter("lora_adapter_hits", "Requests whose LoRA adapter was on the device.", *_ENGINE)
 ADAPTER_LOADS = _counter("lora_adapter_loads", "LoRA adapters that were copied to the device.", *_ENGINE)
 ADAPTER_EVICTIONS = _counter("lora_adapter_evictions", "LoRA adapters that made way for others.", *_ENGINE)
+KV_FETCHING = _gauge("kv_transfers_waiting", "Requests whose KV is on its way from other engines.", *_ENGINE)
+KV_MOVED_BLOCKS = _counter("kv_transfer_blocks", "KV blocks sent to and received from other engines.", "engine",
+                           "direction")  # fmt: skip
+KV_MOVED_BYTES = _counter("kv_transfer_bytes", "Bytes of those.", "engine", "direction")
+KV_MOVED_SECONDS = _counter("kv_transfer_seconds", "Seconds that connections were busy with those.", "engine",
+                            "direction")  # fmt: skip
+KV_NOT_MOVED = _counter("kv_transfers_failed", "KV that did not come: refused connections, blocks with wrong checksums,"
+                        " transfers that computing was faster than, requests that went on without.", "engine",
+                        "reason")  # fmt: skip
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
@@ -132,6 +141,7 @@ ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
+    *(KV_FETCHING, KV_MOVED_BLOCKS, KV_MOVED_BYTES, KV_MOVED_SECONDS, KV_NOT_MOVED),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
     *(DISK_BLOCKS, DISK_BYTES, DISK_FOREIGN, DISK_HITS, DISK_READS, DISK_WRITES, DISK_CORRUPT, EVICTIONS),
     *(ASLEEP, WAKES, WAKE_SECONDS),

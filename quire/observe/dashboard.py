@@ -105,7 +105,7 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _front())
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _transfers(), _front())
 
 
 def _service() -> Row:
@@ -174,6 +174,19 @@ def _adapters() -> Row:
             Panel("Where they are", "short", (_now(catalog.ADAPTERS, "engine", "place"),)),
             Panel("Waiting for room", "short", (_now(catalog.ADAPTERS_WAITING, "engine"),)),
             Panel("Loads and hits a second", "short", moved),
+        ),
+    )
+
+
+def _transfers() -> Row:
+    return Row(
+        "KV between engines",
+        (
+            Panel("Bytes a second", "Bps", (_rate(catalog.KV_MOVED_BYTES, "engine", "direction"),)),
+            Panel("Blocks a second", "short", (_rate(catalog.KV_MOVED_BLOCKS, "engine", "direction"),)),
+            Panel("Busy connections", "short", (_rate(catalog.KV_MOVED_SECONDS, "engine", "direction"),)),
+            Panel("Requests that wait for KV", "short", (_now(catalog.KV_FETCHING, "engine"),)),
+            Panel("KV that did not come, a second", "short", (_rate(catalog.KV_NOT_MOVED, "engine", "reason"),)),
         ),
     )
 

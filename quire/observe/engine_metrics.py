@@ -19,6 +19,7 @@ _GAUGES = {
     catalog.DISK_FOREIGN: "foreign_disk_files",
     catalog.ASLEEP: "sleep_level",
     catalog.WAKE_SECONDS: "wake_seconds",
+    catalog.KV_FETCHING: "fetching",
 }
 _TOTALS = {
     catalog.STEPS: "step",
@@ -43,7 +44,20 @@ _DRAFTS = {
     catalog.ACCEPTED_TOKENS: "total_accepted_tokens",
 }
 """Told where tokens are drafted."""
-_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_EVICTIONS.values(), *_DRAFTS.values())
+_MOVED_KV = {catalog.KV_MOVED_BLOCKS: "blocks", catalog.KV_MOVED_BYTES: "bytes", catalog.KV_MOVED_SECONDS: "seconds"}
+_DIRECTIONS = ("sent", "received")
+_NOT_MOVED = ("refused", "corrupt", "declined", "given_up")
+_KV_TOTALS = (
+    *(f"total_kv_{direction}_{unit}" for direction in _DIRECTIONS for unit in _MOVED_KV.values()),
+    *(f"total_kv_{reason}" for reason in _NOT_MOVED),
+)
+_RESTARTED = (
+    *_TOTALS.values(),
+    *_PREEMPTIONS.values(),
+    *_EVICTIONS.values(),
+    *_DRAFTS.values(),
+    *_KV_TOTALS,
+)
 """Counts that an engine's replacement starts again from 0."""
 _HISTOGRAMS = {
     catalog.STEP_TOKENS: "step_tokens",
@@ -62,7 +76,7 @@ class _Engine:
 
     def __init__(self) -> None:
         self.stats = EngineStats()
-        self.before = dict.fromkeys(_RESTARTED, 0)
+        self.before: dict[str, float] = dict.fromkeys(_RESTARTED, 0)
         self.busy = 0.0
         self.draft_method = ""
         self.lost: dict[Labels, float] = {}
@@ -78,8 +92,9 @@ class _Engine:
             self.before[name] += getattr(self.stats, name)
         self.stats = EngineStats()
 
-    def total(self, name: str) -> int:
-        return self.before[name] + int(getattr(self.stats, name))
+    def total(self, name: str) -> float:
+        now: float = getattr(self.stats, name)
+        return self.before[name] + now
 
 
 class EngineMetrics:
@@ -141,10 +156,18 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     if engine.draft_method:
         labels = (replica, engine.draft_method)
         yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
+    yield from _moved_kv(replica, engine)
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
     yield catalog.ADAPTERS, (replica, "device"), stats.adapters
     yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
     yield from _blocks(replica, stats)
+
+
+def _moved_kv(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, Labels, float]]:
+    for metric, unit in _MOVED_KV.items():
+        for direction in _DIRECTIONS:
+            yield metric, (replica, direction), engine.total(f"total_kv_{direction}_{unit}")
+    yield from ((catalog.KV_NOT_MOVED, (replica, reason), engine.total(f"total_kv_{reason}")) for reason in _NOT_MOVED)
 
 
 def _blocks(replica: str, stats: EngineStats) -> Iterator[tuple[catalog.Metric, Labels, float]]:

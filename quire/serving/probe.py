@@ -2,8 +2,10 @@
 
 import math
 import time
+from typing import Any
 
 from quire.core.stats import EngineStats
+from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.kvcache.invariants import check
 from quire.observe.memory import resident_bytes
@@ -18,8 +20,9 @@ _MEASURE_EVERY = 1.0
 class Probe:
     """Reads what an engine's parts count, and never disturbs them."""
 
-    def __init__(self, loop: EngineLoop) -> None:
+    def __init__(self, loop: EngineLoop, exchange: KVExchange | None = None) -> None:
         self._loop = loop
+        self._exchange = exchange
         self._told = 0.0
         self._waste = 0.0
         self._device = (0, 0)
@@ -69,6 +72,7 @@ class Probe:
             wake_seconds=self._loop.wake_seconds,
             **self._adapters(),
             **self._disk(),
+            **self._transfers(),
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
@@ -102,6 +106,24 @@ class Probe:
             "total_adapter_hits": room.stats.hits,
             "total_adapter_loads": room.stats.loads,
             "total_adapter_evictions": room.stats.evictions,
+        }
+
+    def _transfers(self) -> dict[str, Any]:
+        if self._exchange is None:
+            return {}
+        sent, received, counts = self._exchange.sender.counts, self._exchange.fetcher.counts, self._exchange.counts
+        return {
+            "fetching": self._exchange.num_fetching,
+            "total_kv_sent_blocks": sent.blocks,
+            "total_kv_sent_bytes": sent.bytes,
+            "total_kv_sent_seconds": sent.seconds,
+            "total_kv_received_blocks": received.blocks,
+            "total_kv_received_bytes": received.bytes,
+            "total_kv_received_seconds": received.seconds,
+            "total_kv_refused": sent.refused + received.refused,
+            "total_kv_corrupt": received.corrupt,
+            "total_kv_declined": counts.declined,
+            "total_kv_given_up": counts.given_up,
         }
 
 

@@ -1,6 +1,7 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
 import os
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,8 +12,10 @@ import msgspec
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
+from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
+from quire.engine.start_exchange import start_exchange
 from quire.executor.base import SleepLevel
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
@@ -30,6 +33,7 @@ from quire.serving.messages import (
     Hold,
     Profile,
     PromptNews,
+    Pull,
     Refused,
     Report,
     Resume,
@@ -44,6 +48,7 @@ from quire.serving.messages import (
 )
 from quire.serving.probe import Probe, check_books
 from quire.serving.profiler import StepProfiler
+from quire.serving.tls import tls_context
 from quire.text.labels import only_pools
 
 SLOW_READER = "reader"
@@ -74,16 +79,24 @@ NO_NAPS = Naps()
 class Runner:
     """One engine and the way to its client."""
 
-    def __init__(self, loop: EngineLoop, started: Started, channel: Channel, naps: Naps = NO_NAPS) -> None:
-        """`naps` say when it sleeps by itself."""
+    def __init__(
+        self,
+        loop: EngineLoop,
+        started: Started,
+        channel: Channel,
+        exchange: KVExchange | None = None,
+        naps: Naps = NO_NAPS,
+    ) -> None:
+        """`exchange` is its way to the KV of other engines, where it has one; `naps` say when it sleeps by itself."""
         self.started = started
+        self._exchange = exchange
         self._naps = naps
         self._busy_at = time.monotonic()
         self._warmed_up = 0
         """How often it had woken up when it was last warm."""
         self._loop = loop
         self._channel = channel
-        self._probe = Probe(loop)
+        self._probe = Probe(loop, exchange)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
@@ -97,6 +110,7 @@ class Runner:
             Hold: self._hold,
             Resume: self._resume,
             Weights: self._weigh,
+            Pull: self._pull,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
@@ -111,18 +125,22 @@ class Runner:
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
             self._hear()
+            self._exchange_kv()
             update, ended = StepUpdate([], []), list[Sequence]()
             if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
                 self._tell_of_profile()
                 self._busy_at = time.monotonic()
+                self._exchange_kv(ended)
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
             else:
                 self._loop.tend()
                 self._sleep_if_idle()
             self._report(update, ended)
+        if self._exchange is not None:
+            self._exchange.close()
         self._loop.close()  # workers in processes of their own end before this one does
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -172,6 +190,15 @@ class Runner:
 
     def _resume(self, message: Resume) -> None:
         self._loop.holds.resume(message.request_id, SLOW_READER)
+
+    def _pull(self, message: Pull) -> None:
+        if self._exchange is not None:
+            self._exchange.pull(message.request, message.source, message.is_computing)
+
+    def _exchange_kv(self, ended: list[Sequence] | None = None) -> None:
+        if self._exchange is not None:
+            self._exchange.ended(ended or ())
+            self._exchange.advance(self._loop.figures)
 
     def _weigh(self, message: Weights) -> None:
         self._loop.scheduler.weigh_tenants(message.of_tenants)
@@ -281,6 +308,17 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         memory_share=settings.memory_share,
         clock=clock,
     )
+    exchange = None
+    if settings.kv_listen:
+        exchange = start_exchange(
+            started,
+            path,
+            settings.kv_listen,
+            settings.kv_secret,
+            channel.wake,
+            _kv_tls(settings),
+            asked.server.engine_ca_file,
+        )
     limits = started.resolved.limits
     told = Started(
         limits.max_model_len,
@@ -290,6 +328,12 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         generates=not only_pools(started.facts),
         pid=os.getpid(),
         seconds=list(clock.parts),
+        role=settings.role,
+        kv_address="" if exchange is None else exchange.sender.address,
     )
     naps = Naps(asked.server.sleep_after, 2 if asked.server.sleep_level == 2 else 1)
-    return Runner(started.loop, told, channel, naps)
+    return Runner(started.loop, told, channel, exchange, naps)
+
+
+def _kv_tls(settings: ChildSettings) -> ssl.SSLContext | None:
+    return tls_context(settings.config.server) if settings.kv_listen.startswith("tls:") else None

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
 from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
+from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
@@ -109,6 +111,10 @@ class CoreWorker:
             self._whole.wake_up()
         self._is_warm = False
         self.warm_up()
+
+    def carried_blocks(self) -> CarriedBlocks:
+        """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""
+        return HostBlocks(self._memory.kv, self._layout)
 
     def reset(self) -> None:
         """Forget every row."""

@@ -9,6 +9,8 @@ import torch
 
 from quire.config.resolved import StepLimits
 from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
+from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.models.language_model import LanguageModel
@@ -60,6 +62,9 @@ class PoolingWorker:
     def warm_up(self) -> bool:
         """There is nothing to warm up."""
         return False
+
+    def carried_blocks(self) -> CarriedBlocks:
+        raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
 
     @torch.inference_mode()
     def sleep(self) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
 from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -221,6 +222,10 @@ class Worker:
         if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
             self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
+
+    def carried_blocks(self) -> CarriedBlocks:
+        """Its KV blocks, for whoever carries them elsewhere."""
+        return self._storage.carried_blocks()
 
     @torch.inference_mode()
     def sleep(self) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import (
     MAX_ALLOWED_TOKEN_IDS,
     MAX_BAD_WORD_LENGTH,
@@ -93,9 +94,11 @@ def _logit_bias(body: Fields) -> dict[int, float] | None:
         return None
     if len(given) > MAX_LOGIT_BIAS:
         raise refuse("logit_bias", f"an object of {len(given)}", f"an object of at most {MAX_LOGIT_BIAS} token ids")
+    wrong = [token[:20] for token in given if not (token.isascii() and token.isdigit() and len(token) <= 10)]
+    if wrong:
+        named = ", ".join(map(repr, wrong[:10]))
+        raise InvalidRequest(f"logit_bias names {named}; it must name token ids, in digits", field="logit_bias")
     for token, bias in given.items():
-        if not (token.isascii() and token.isdigit() and len(token) <= 10):
-            raise refuse(f"logit_bias[{token[:20]}]", token, "a token id in digits")
         if isinstance(bias, int) and abs(bias) > 100:
             raise refuse(f"logit_bias[{token}]", bias, "a number from -100 to 100")
     return {int(token): bias for token, bias in given.items()}
