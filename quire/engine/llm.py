@@ -311,7 +311,10 @@ class LLM:
         """
         if level not in (1, 2):
             raise InvalidRequest(f"level is {level}; it must be 1 or 2.", field="level")
-        self._started.loop.sleep(2 if level == 2 else 1)
+        loop = self._started.loop
+        while loop.has_work and not loop.scheduler.live_requests:
+            self._started.step()  # releases the rows of requests that have ended
+        loop.sleep(2 if level == 2 else 1)
 
     def wake_up(self) -> None:
         """Have the model ready before it is needed."""

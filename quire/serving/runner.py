@@ -94,6 +94,8 @@ class Runner:
         self._busy_at = time.monotonic()
         self._warmed_up = 0
         """How often it had woken up when it was last warm."""
+        self._to_sleep: deque[SleepLevel] = deque()
+        """Levels at which it was asked to sleep, and is not yet."""
         self._loop = loop
         self._channel = channel
         self._probe = Probe(loop, exchange)
@@ -139,6 +141,7 @@ class Runner:
                 self._loop.tend()
                 self._sleep_if_idle()
             self._report(update, ended)
+            self._go_to_sleep()
         if self._exchange is not None:
             self._exchange.close()
         self._loop.close()  # workers in processes of their own end before this one does
@@ -225,12 +228,19 @@ class Runner:
             self._send(done)
 
     def _sleep(self, message: Sleep) -> None:
-        level: SleepLevel = 2 if message.level == 2 else 1
-        if why := self._why_awake(level):
-            self._send(Slept(self._loop.sleep_level, why))
-            return
-        self._loop.sleep(level)
-        self._tell_of_sleep()
+        self._to_sleep.append(2 if message.level == 2 else 1)
+
+    def _go_to_sleep(self) -> None:
+        """As it was asked to, once a step has released the rows of requests that have ended."""
+        while self._to_sleep:
+            if why := self._why_awake(self._to_sleep[0]):
+                self._to_sleep.popleft()
+                self._send(Slept(self._loop.sleep_level, why))
+            elif self._loop.has_work:
+                return
+            else:
+                self._loop.sleep(self._to_sleep.popleft())
+                self._tell_of_sleep()
 
     def _wake_up(self, message: WakeUp) -> None:
         self._loop.wake_up()
