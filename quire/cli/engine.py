@@ -23,7 +23,7 @@ from quire.cli.options import (
 )
 from quire.config.engine import EngineConfig
 from quire.config.multimodal import MultimodalConfig
-from quire.config.server import ServerConfig
+from quire.config.server import EngineRole, ServerConfig
 
 
 def engine(
@@ -35,6 +35,13 @@ def engine(
     ),
     ssl_certfile: Annotated[str | None, Parameter(help="PEM file of the certificate of a tls:// address.")] = None,
     ssl_keyfile: Annotated[str | None, Parameter(help="PEM file of its private key. Unset: in the same file.")] = None,
+    engine_ca_file: Annotated[
+        str | None, Parameter(help="Certificates that other engines at tls:// addresses must be signed by.")
+    ] = SERVER.engine_ca_file,
+    role: Annotated[EngineRole, Parameter(help="What it is for: prompts, answers, or both.")] = SERVER.role,
+    kv_transfer: Annotated[
+        bool, Parameter(help="Exchange KV of prefixes with other engines; on where it has a role.")
+    ] = SERVER.kv_transfer,
     step_timeout: Annotated[
         float, Parameter(help="Seconds a step may take before the engine counts as stuck and is replaced.")
     ] = SERVER.step_timeout,
@@ -59,6 +66,9 @@ def engine(
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,
         step_timeout=step_timeout,
+        engine_ca_file=engine_ca_file,
+        role=role,
+        kv_transfer=kv_transfer,
     )
     images = MultimodalConfig(encoder_cache_tokens=encoder_cache_tokens)
     return run_engine(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quire.config.bounds import check
+from quire.core.errors import ConfigError
 
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"]
 
@@ -30,6 +31,12 @@ class CacheConfig:
     """Keep the KV of finished prompts and reuse it for prompts that begin the same way."""
     num_gpu_blocks_override: int | None = None
     """Use exactly this many blocks instead of all that fit."""
+    kv_disk_path: str | None = None
+    """Folder on a fast disk for prefixes: they are written beside the steps and found again after a restart. Unset:
+    none."""
+    kv_disk_gb: float | None = None
+    """GiB that prefixes may take below --kv-disk-path, shared by the replicas of a server; the least recently used go
+    first. Unset: 16."""
 
     def __post_init__(self) -> None:
         allowed = f"a power of two from 1 to {BLOCK_SIZES[-1]}"
@@ -42,6 +49,17 @@ class CacheConfig:
         if self.swap_space is not None:
             ok = math.isfinite(self.swap_space) and self.swap_space >= 0
             check(ok, "swap_space", self.swap_space, "0 or more GiB", "0 turns swapping off")
+        self._check_disk()
         if self.num_gpu_blocks_override is not None:
             ok, fix = self.num_gpu_blocks_override >= 1, "leave it out to use all blocks that fit"
             check(ok, "num_gpu_blocks_override", self.num_gpu_blocks_override, "1 or more", fix)
+
+    def _check_disk(self) -> None:
+        path, size = self.kv_disk_path, self.kv_disk_gb
+        if path is not None:
+            check(bool(path.strip()) and "\0" not in path, "kv_disk_path", path, "a path", "leave it out to do without")
+        if size is not None:
+            ok = math.isfinite(size) and size > 0
+            check(ok, "kv_disk_gb", size, "more than 0 GiB", "leave out --kv-disk-path to keep nothing on disk")
+            if path is None:
+                raise ConfigError("--kv-disk-gb has no effect without --kv-disk-path; give both, or neither.")

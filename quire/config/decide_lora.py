@@ -41,12 +41,12 @@ def decide_lora(
     held = _held_dtype(model, dtype, cpu_core=cpu_core)
     targets = tuple(lora.targets or (LAYERS,))
     page = page_layout(model.spec, frozenset(targets))
-    pages = lora.max_loras * -(-lora.max_lora_rank // PAGE_RANK)
-    room = LoraRoom(lora.max_loras, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
+    pages = lora.in_one_step * -(-lora.max_lora_rank // PAGE_RANK)
+    room = LoraRoom(lora.in_one_step, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
     size = decimal_size(room.num_bytes)
-    most = f"{lora.max_loras} adapters of rank {lora.max_lora_rank}, or more of lower"
+    most = f"{lora.in_one_step} adapters of rank {lora.max_lora_rank}, or more of lower"
     told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {most}"
-    choices.append(Choice("max_loras", f"{lora.max_loras}", told))
+    choices.append(Choice("max_loras", f"{lora.in_one_step}", told))
     return room
 
 

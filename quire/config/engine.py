@@ -12,7 +12,7 @@ from quire.config.observe import ObserveConfig
 from quire.config.parallel import ParallelConfig
 from quire.config.parsers import ParserConfig
 from quire.config.scheduler import SchedulerConfig
-from quire.config.server import ServerConfig
+from quire.config.server import ANY_NAME, ServerConfig
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
 
@@ -30,6 +30,15 @@ class EngineConfig:
     parsers: ParserConfig = field(default_factory=ParserConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     multimodal: MultimodalConfig = field(default_factory=MultimodalConfig)
+
+    def __post_init__(self) -> None:
+        names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])
+        for base in self.lora.base_models:
+            if base not in names and ANY_NAME not in names:
+                raise ConfigError(
+                    f"--lora-modules has an adapter for {base!r}, but the model is {names[0]!r}; "
+                    "leave base_model_name out, or serve that model."
+                )
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:

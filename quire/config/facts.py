@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from quire.config.dtypes import DTYPE_BYTES
+from quire.config.links import INFINIBAND_NDR, NVLINK_4, Link
 from quire.core.ggml_types import PACKED
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
@@ -113,6 +114,14 @@ class DeviceFacts:
     """Whether that core multiplies bfloat16 in tiles (AMX)."""
     free_bytes: int | None = None
     """Bytes of a GPU's memory that nobody uses; None where there is no GPU to ask."""
+    link: Link = NVLINK_4
+    """To the other devices of its host."""
+    link_between_hosts: Link = INFINIBAND_NDR
+    devices_per_host: int = 8
+
+    def link_of(self, num_devices: int) -> Link:
+        """What carries the collectives of so many devices; a group on several hosts is as slow as what joins them."""
+        return self.link if num_devices <= self.devices_per_host else self.link_between_hosts
 
     def shared(self, share: float) -> "DeviceFacts":
         """What one of several engines on this device may plan with."""

@@ -10,6 +10,7 @@ from quire.config.decide_compute import (
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
+from quire.config.decide_disk import decide_disk
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
@@ -113,14 +114,13 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         speculation=speculation,
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
-        choices=tuple(choices),
         keep_packed=keep_packed,
         quantization=quantization,
         random_weights=asked.model.load_format == "dummy",
         cpu_core=core,
         uses_transformers=uses_transformers,
         cpu_threads=asked.model.cpu_threads,
-        cpu_sharers=asked.server.replicas,
+        cpu_sharers=asked.server.num_local_engines,
         compile=compiled,
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
@@ -128,6 +128,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         column_grain=column_grain(model),
         lora=lora,
         encoder_cache_tokens=(vision.device_tokens, vision.host_tokens),
+        disk=decide_disk(asked, layout, speculation, choices),
+        choices=tuple(choices),
     )
 
 

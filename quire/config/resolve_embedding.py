@@ -2,6 +2,7 @@
 
 from quire.config.decide_compute import decide_dtype, decide_step_size
 from quire.config.decide_cpu import check_cpu_settings
+from quire.config.decide_disk import refuse_disk
 from quire.config.decide_invariance import refuse_batch_invariance
 from quire.config.decide_lora import refuse_lora
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
@@ -23,6 +24,7 @@ def resolve_embedding(
     _refuse_measuring(asked)
     refuse_batch_invariance(asked, model.name)
     refuse_lora(asked, model.name)
+    refuse_disk(asked, model.name)
     ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
     if ranks > 1:
         raise ConfigError(

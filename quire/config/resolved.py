@@ -132,6 +132,15 @@ class LoraRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskRoom:
+    """Where prefixes lie on disk."""
+
+    path: str
+    num_bytes: int
+    """That one engine may fill."""
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """Everything an engine needs to start, and why."""
 
@@ -174,6 +183,8 @@ class Resolved:
     """Columns of stored matrices that ranks cannot take apart."""
     lora: LoraRoom | None = None
     """None: there are no adapters."""
+    disk: DiskRoom | None = None
+    """None: prefixes are kept in memory alone."""
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""

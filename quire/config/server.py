@@ -1,6 +1,7 @@
 """Where the HTTP server listens, who may use it, and its limits."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +12,9 @@ MOST_FRONTS = 64
 ANY_NAME = "*"
 """Among the names of a model: clients may call it what they like."""
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
+EngineRole = Literal["prefill", "decode", "both"]
 _LONGEST_WAIT = 24 * 3600.0
+_ROOT_PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class ServerConfig:
     """Address to listen on; 0.0.0.0 opens the server to the network."""
     port: int = 8000
     """TCP port to listen on; 0 picks a free one."""
+    root_path: str | None = None
+    """Path under which a proxy offers the server, as in /llm; routes are there with and without it."""
     uds: str | None = None
     """Path of a unix socket to listen on instead of an address and a port; only its owner may connect."""
     ssl_certfile: str | None = None
@@ -57,6 +62,14 @@ class ServerConfig:
     """Seconds an idle connection stays open."""
     replicas: int = 1
     """Engines that share the work, each with a copy of the model."""
+    prefill_engines: int = 0
+    """Engines that compute prompts for others, with --decode-engines; instead of --replicas."""
+    decode_engines: int = 0
+    """Engines that get the KV of prompts from --prefill-engines and answer."""
+    role: EngineRole = "both"
+    """What `quire engine` is for: prompts, answers, or both."""
+    kv_transfer: bool = False
+    """Let engines fetch KV of prefixes from each other where that is faster than computing; on with roles."""
     engines: str = "process"
     """Where engines run: `process` starts --replicas of them here; `inline` runs one inside the server's process; else
     addresses of engines that `quire engine` offers, with commas between them, as in tcp://10.0.0.5:7700."""
@@ -75,10 +88,16 @@ class ServerConfig:
     """Seconds a step may take before its engine counts as stuck and is replaced."""
     outage_timeout: float = 60.0
     """Seconds that requests wait while no engine is ready; after that they end with 503, and /health says why."""
+    sleep_after: float | None = None
+    """Seconds without requests after which an engine gives its memory back; the next request wakes it up. Unset: it
+    never sleeps by itself."""
+    sleep_level: int = 1
+    """How deeply: 1 keeps weights in host memory, or in the file they are mapped from; 2 drops them and reads the
+    checkpoint again."""
     slow_reader_timeout: float = 60.0
     """Seconds a client may leave a full buffer unread before it is dropped."""
     drain_timeout: float | None = None
-    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
+    """Seconds that running work may continue after SIGTERM; 0 ends it at once. Unset: as long as it takes."""
     store: str | None = None
     """Folder for files, batches and stored responses. Unset: quire, in the user's data directory."""
     enable_docs: bool = True
@@ -100,11 +119,27 @@ class ServerConfig:
         return () if self.engines in ("process", "inline") else _listed(self.engines)
 
     @property
+    def num_local_engines(self) -> int:
+        """Engines in processes that this server starts."""
+        return self.prefill_engines + self.decode_engines or self.replicas
+
+    def role_of(self, number: int) -> EngineRole:
+        """Of one of those."""
+        if not self.prefill_engines:
+            return self.role
+        return "prefill" if number < self.prefill_engines else "decode"
+
+    @property
+    def exchanges_kv(self) -> bool:
+        """Whether engines send KV to each other."""
+        return self.kv_transfer or self.prefill_engines > 0 or self.role != "both"
+
+    @property
     def num_engines(self) -> int:
         """How many engines share the work."""
         if self.engines == "inline":
             return 1
-        return len(self.engine_addresses()) or self.replicas
+        return len(self.engine_addresses()) or self.num_local_engines
 
     def origins(self) -> tuple[str, ...]:
         """Whose pages may call the server, besides its own."""
@@ -123,6 +158,10 @@ class ServerConfig:
             value = getattr(self, name)
             if value is not None:
                 check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
+        if self.root_path is not None:
+            ok = _ROOT_PATH.fullmatch(self.root_path) is not None
+            fix = "begin with a slash and end without one, as in /llm"
+            check(ok, "root_path", self.root_path, "a path of letters, digits, - and _", fix)
         if self.ssl_keyfile is not None and self.ssl_certfile is None:
             raise ConfigError("--ssl-keyfile has no effect without --ssl-certfile; give both, or neither.")
 
@@ -160,9 +199,16 @@ class ServerConfig:
         check(self.replicas >= 1, "replicas", self.replicas, "1 or more", "1 is a single engine")
         fix = "leave --replicas out, or --engines, which says how many there are"
         check(self.engines == "process" or self.replicas == 1, "replicas", self.replicas, "1 with --engines", fix)
+        self._check_roles()
         allowed = f"from 1 to {MOST_FRONTS}" if self.engines != "inline" else "1 with --engines inline"
         ok = 1 <= self.api_server_count <= (MOST_FRONTS if self.engines != "inline" else 1)
         check(ok, "api_server_count", self.api_server_count, allowed, "1 is a single front")
+        check(self.sleep_level in (1, 2), "sleep_level", self.sleep_level, "1 or 2", "1 wakes up faster")
+        if self.sleep_after is not None and self.engine_addresses():
+            raise ConfigError(
+                "--sleep-after is for engines that this server starts, and --engines names others; give it to "
+                "`quire engine` on their hosts."
+            )
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"
@@ -171,13 +217,36 @@ class ServerConfig:
         check(ok, "max_body_mb", self.max_body_mb, "from 0.001 to 4096 MiB", "32 is the default")
         check(1 <= self.max_header_kb <= 1024, "max_header_kb", self.max_header_kb, "from 1 to 1024 KiB", "64 is usual")
 
+    def _check_roles(self) -> None:
+        for name in ("prefill_engines", "decode_engines"):
+            value = getattr(self, name)
+            check(value >= 0, name, value, "0 or more", "0 is none: every engine computes prompts and answers")
+        prefill, decode = self.prefill_engines, self.decode_engines
+        if bool(prefill) != bool(decode):
+            given, missing = ("prefill", "decode") if prefill else ("decode", "prefill")
+            raise ConfigError(
+                f"--{given}-engines is {prefill or decode}, but --{missing}-engines is 0; each needs at least one of "
+                "the other, or leave out both."
+            )
+        if prefill and (self.replicas != 1 or self.engines != "process"):
+            raise ConfigError(
+                f"--prefill-engines and --decode-engines say how many engines this server starts, and --replicas is "
+                f"{self.replicas}, --engines {self.engines!r}; leave those out. Engines elsewhere have a role of their "
+                "own: quire engine --role."
+            )
+
     def _check_seconds(self) -> None:
         names = ("keep_alive", "max_predicted_wait", "step_timeout", "outage_timeout", "slow_reader_timeout")
-        for name in (*names, "drain_timeout"):
+        for name in (*names, "sleep_after"):
             value = getattr(self, name)
-            if value is not None:
-                ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
-                check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+            if value is None:
+                continue
+            ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
+            check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+        if self.drain_timeout is not None:
+            ok = math.isfinite(self.drain_timeout) and 0 <= self.drain_timeout <= _LONGEST_WAIT
+            fix = "leave it out to wait as long as it takes"
+            check(ok, "drain_timeout", self.drain_timeout, "from 0 to 86400 seconds", fix)
 
 
 def _listed(value: str | None) -> tuple[str, ...]:

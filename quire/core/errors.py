@@ -53,6 +53,10 @@ class Overloaded(QuireError):
         self.retry_after = retry_after
 
 
+class StillBusy(QuireError):
+    """Something cannot be done while requests are live."""
+
+
 class Unavailable(QuireError):
     """Nothing can be taken in now: the engine is starting, or the server is on its way out."""
 

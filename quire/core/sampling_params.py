@@ -22,7 +22,14 @@ MAX_LOGPROBS = 128
 MAX_NAME_LENGTH = 256
 MAX_PRIORITY = 1 << 31
 
-_FLAGS = ("ignore_eos", "include_stop_str_in_output", "detokenize", "skip_special_tokens", "use_prefix_cache")
+_FLAGS = (
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "detokenize",
+    "skip_special_tokens",
+    "use_prefix_cache",
+    "retain_prefix",
+)
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -84,6 +91,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Requests share cached prefixes only with requests of the same salt."""
     use_prefix_cache: bool = True
     """False neither reads nor fills the prefix cache."""
+    retain_prefix: bool = False
+    """The prompt is wanted again, and its KV outlives that of other prompts in the prefix cache; a hint."""
 
     def __post_init__(self) -> None:
         for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids", "shown_tokens", "logprob_token_ids"):

@@ -35,6 +35,28 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_steps_failed: int = 0
     total_out_of_memory: int = 0
     """Of those, steps for which the device had not enough memory."""
+    disk_blocks: int = 0
+    """Of prefixes on disk, at most."""
+    used_disk_blocks: int = 0
+    disk_block_bytes: int = 0
+    total_evictions: int = 0
+    """Blocks of prefixes that made room on the device."""
+    total_host_evictions: int = 0
+    total_disk_evictions: int = 0
+    total_disk_hits: int = 0
+    """Prompt tokens that were read from disk instead of computed."""
+    total_disk_reads: int = 0
+    """Blocks."""
+    total_disk_writes: int = 0
+    total_disk_corrupt: int = 0
+    """Blocks whose bytes on disk were not those that were written."""
+    foreign_disk_files: int = 0
+    """Files in the engine's folder that it cannot use."""
+    sleep_level: int = 0
+    """0 while it is awake."""
+    total_wakes: int = 0
+    wake_seconds: float = 0.0
+    """That the last waking took."""
     adapters: int = 0
     """LoRA adapters on the device."""
     host_adapters: int = 0
@@ -44,6 +66,24 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Requests whose adapter was on the device."""
     total_adapter_loads: int = 0
     total_adapter_evictions: int = 0
+    fetching: int = 0
+    """Requests whose KV is on its way from other engines."""
+    total_kv_sent_blocks: int = 0
+    total_kv_sent_bytes: int = 0
+    total_kv_sent_seconds: float = 0.0
+    """Spent reading and sending, over all connections."""
+    total_kv_received_blocks: int = 0
+    total_kv_received_bytes: int = 0
+    total_kv_received_seconds: float = 0.0
+    """Spent receiving, checking and writing, over all connections."""
+    total_kv_refused: int = 0
+    """Connections that were refused, here or there: another format, another secret, nobody there."""
+    total_kv_corrupt: int = 0
+    """Blocks whose checksum was wrong."""
+    total_kv_declined: int = 0
+    """Transfers that were not begun because computing was expected to be faster."""
+    total_kv_given_up: int = 0
+    """Requests that went on without all of the KV they had waited for."""
     draft_method: str = ""
     """How tokens are drafted, where they are."""
     total_drafts: int = 0

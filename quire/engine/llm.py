@@ -272,6 +272,24 @@ class LLM:
             self._style = AnswerStyle(self.chat_template().signs, self.get_tokenizer(), self._parsers)
         return self._style
 
+    def sleep(self, level: int = 1) -> None:
+        """Give memory back: 1 keeps the weights in host memory, or in the file they are mapped from; 2 drops them.
+
+        The next call that needs the model wakes it up, as `wake_up` does. Prefixes are forgotten unless they are on a
+        disk (`kv_disk_path`).
+        """
+        if level not in (1, 2):
+            raise InvalidRequest(f"level is {level}; it must be 1 or 2.", field="level")
+        self._started.loop.sleep(2 if level == 2 else 1)
+
+    def wake_up(self) -> None:
+        """Have the model ready before it is needed."""
+        self._started.loop.wake_up()
+
+    @property
+    def is_sleeping(self) -> bool:
+        return self._started.loop.sleep_level > 0
+
     def close(self) -> None:
         """Free the model's memory. Safe to call twice."""
         self._started.close()

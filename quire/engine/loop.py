@@ -3,9 +3,11 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from quire.core.errors import OutOfDeviceMemory
 from quire.core.plan import StepPlan
@@ -16,12 +18,15 @@ from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.blame import Blame
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
+from quire.engine.prefix_disk import PrefixDisk
 from quire.engine.preparing import Preparing
-from quire.executor.base import Executor, StepHandle
+from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.sampling.grammar.cache import GrammarCache
 from quire.scheduler.intake import StepUpdate
 from quire.scheduler.scheduler import Scheduler
 
+_LAST_WRITES_SECONDS = 3.0
+"""What an engine that ends may take to write the rest of its prefixes to disk; who ends it waits a little longer."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,8 +49,14 @@ class _StartedStep:
 class EngineLoop:
     """Owns a scheduler and an executor, and nothing about text."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, grammars: GrammarCache | None = None) -> None:
-        """`grammars` is the worker's too; without it there is no structured output."""
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        grammars: GrammarCache | None = None,
+        disk: PrefixDisk | None = None,
+    ) -> None:
+        """`grammars` is the worker's too; without it there is no structured output. `disk` keeps prefixes."""
         self._scheduler = scheduler
         self._executor = executor
         self._in_flight: deque[_StartedStep] = deque()
@@ -55,6 +66,12 @@ class EngineLoop:
         self._oom_backoff = OomBackoff(scheduler)
         self.adapters = AdapterLoads(scheduler.adapters, executor)
         self._preparing = Preparing(scheduler, self.holds, executor, grammars, self.adapters)
+        self.disk = disk
+        self.sleep_level: SleepLevel | Literal[0] = 0
+        """0 while it is awake."""
+        self.num_wakes = 0
+        self.wake_seconds = 0.0
+        """That the last waking took."""
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
@@ -77,15 +94,23 @@ class EngineLoop:
         return self._preparing.is_busy
 
     def add(self, request: Request) -> list[Sequence]:
+        """Accept a request; one that comes while the engine sleeps wakes it."""
+        if self.sleep_level:
+            self.wake_up()
         try:
             needed = self._preparing.begin(request)
             sequences = self._scheduler.add(request)
         except BaseException:
             self.adapters.forget(request.id)
             raise
-        self._preparing.wait_for(request, needed)
+        reading = None if self.disk is None else self.disk.begin(sequences[0])
+        self._preparing.wait_for(request, needed if reading is None else [*needed, reading])
         self._blame.arrived(request.id)
         return sequences
+
+    def wait_for_kv(self, begin: "Callable[[Request], Future[None] | None]") -> None:
+        """Requests wait outside steps for what `begin` says: KV that is on its way from other engines."""
+        self._preparing.kv = begin
 
     def abort(self, request_id: str) -> None:
         self._scheduler.abort(request_id)
@@ -99,6 +124,8 @@ class EngineLoop:
     def step(self) -> tuple[StepUpdate, list[Sequence]]:
         """Plan and start one step, read the oldest that is due; returns new tokens and sequences that ended."""
         self.adapters.advance()
+        if self.disk is not None:
+            self._copy_prefixes(self.disk)
         self._preparing.resume()
         plan = self._scheduler.schedule(time.monotonic())
         due, update = plan, StepUpdate([], [])
@@ -126,12 +153,54 @@ class EngineLoop:
 
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
+        if self.sleep_level:
+            return False
         try:
             return self._executor.warm_up()
         except Exception:  # a request that needs it will fail by itself, and its client will be told
             _log.warning("warm-up failed; requests compile and capture what they need", exc_info=True)
             self._executor.reset()
             return False
+
+    def sleep(self, level: SleepLevel) -> None:
+        """Give memory back until `wake_up`, or until a request comes. There must be none now.
+
+        Prefixes that are not on a disk are forgotten.
+        """
+        if self.has_work:
+            raise RuntimeError("requests are live; they end before the engine sleeps")
+        if level <= self.sleep_level:
+            return
+        _log.info("the engine goes to sleep, level %d", level)
+        if self.disk is not None:
+            self.disk.settle(self.figures.step, _LAST_WRITES_SECONDS)
+            self.disk.forget_device()
+        self._scheduler.kv.forget_all()
+        if self._scheduler.adapters is not None:
+            self._scheduler.adapters.forget_all()
+        self._executor.sleep(level)
+        self.sleep_level = level
+
+    def wake_up(self) -> None:
+        """Be as after the start."""
+        if not self.sleep_level:
+            return
+        begun = time.monotonic()
+        self._executor.wake_up()
+        self.wake_seconds = time.monotonic() - begun
+        self.num_wakes += 1
+        _log.info("the engine woke up from level %d in %.2f s", self.sleep_level, self.wake_seconds)
+        self.sleep_level = 0
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether prefixes are on their way to or from a disk."""
+        return self.disk is not None and self.disk.is_busy
+
+    def tend(self) -> None:
+        """What goes on beside steps, while there are none."""
+        if self.disk is not None:
+            self.disk.advance(self.figures.step)
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
@@ -148,7 +217,17 @@ class EngineLoop:
             self._scheduler.drafts_are_off = False
 
     def close(self) -> None:
+        if self.disk is not None:
+            self.disk.settle(self.figures.step, _LAST_WRITES_SECONDS)
+            self.disk.forget_device()
+            self.disk.close()
+            self.disk = None
         self._executor.close()
+
+    def _copy_prefixes(self, disk: PrefixDisk) -> None:
+        disk.advance(self.figures.step)
+        for seq, reading in disk.begin_late():
+            self._preparing.wait_for(seq.request, [reading])
 
     def _read(self, started: _StartedStep) -> StepUpdate:
         result = started.handle.result()
@@ -157,6 +236,8 @@ class EngineLoop:
         self._oom_backoff.stepped()
         plan = started.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
+        if self.disk is not None:
+            self.disk.computed(plan.num_tokens, result.elapsed)
         return update
 
     def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:

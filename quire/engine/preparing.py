@@ -1,6 +1,7 @@
 """Preparing: requests wait outside every step for what they need first: a grammar, an adapter, or code that is not
 loaded yet."""
 
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
@@ -36,6 +37,8 @@ class Preparing:
         self._grammar_cache = grammar_cache
         self._adapters = adapters
         self._waiting: dict[str, list[Future[Any]]] = {}
+        self.kv: Callable[[Request], Future[None] | None] = lambda request: None
+        """What a request has to wait for because its KV is on its way from another engine."""
 
     @property
     def is_busy(self) -> bool:
@@ -43,7 +46,10 @@ class Preparing:
 
     def begin(self, request: Request) -> "list[Future[Any]]":
         """Start what a request needs first; raises what is known to be wrong."""
-        found = (self._grammar(request), self._executor.prepare(request), self._adapters.begin(request))
+        found = (
+            *(self._grammar(request), self._executor.prepare(request), self._adapters.begin(request)),
+            self.kv(request),
+        )
         return [each for each in found if each is not None]
 
     def _grammar(self, request: Request) -> "Future[Any] | None":

@@ -16,6 +16,7 @@ from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
 from quire.engine.draft_plan import plan_draft
 from quire.engine.loop import EngineLoop
+from quire.engine.open_disk import open_disk
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.process import start_processes
@@ -107,7 +108,11 @@ def start_loop(
                 clock=clock,
             )
         )
-    return StartedLoop(EngineLoop(make_scheduler(resolved, tenant_weights), executor, grammar_cache), resolved, facts)
+    scheduler = make_scheduler(resolved, tenant_weights)
+    disk = open_disk(path, resolved, scheduler.kv, executor)
+    if disk is not None:
+        clock.done("prefixes on disk")
+    return StartedLoop(EngineLoop(scheduler, executor, grammar_cache, disk), resolved, facts)
 
 
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:

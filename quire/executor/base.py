@@ -2,12 +2,19 @@
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
+from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
+
+SleepLevel = Literal[1, 2]
+"""1: weights go to host memory, or stay in their file where they are mapped from one. 2: everything is dropped, and
+read from the checkpoint again."""
 
 
 class StepHandle(ABC):
@@ -48,13 +55,32 @@ class Executor(ABC):
         """Begin to copy it to these pages, beside steps that use others. Nobody uses them until the future is done."""
         raise NotImplementedError("this executor has no adapters")  # abstract
 
+    def block_bytes(self) -> BlockBytes | None:
+        """The bytes of KV blocks, to be copied beside steps; None where there are none, or ranks hold parts of them."""
+        return None
+
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""
         return 0
 
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks.
+
+        Raises a ConfigError where that cannot be.
+        """
+        raise ConfigError("this executor's KV cannot be sent to other engines")
+
     def warm_up(self) -> bool:
         """Do one piece of the warm-up, while there are no requests; False when nothing is left."""
         return False
+
+    def sleep(self, level: SleepLevel) -> None:
+        """Give memory back while there are no requests, until `wake_up`; KV is lost. May go from 1 to 2."""
+        raise NotImplementedError("this executor does not sleep")  # abstract
+
+    def wake_up(self) -> None:
+        """Be as after the start. Raises where the device has no room any more."""
+        raise NotImplementedError("this executor does not sleep")  # abstract
 
     @abstractmethod
     def device_memory(self) -> tuple[int, int]:

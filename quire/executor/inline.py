@@ -1,5 +1,6 @@
 """The worker inside the engine's own thread."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
+from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
-from quire.executor.base import Executor, HostedAdapter, StepHandle
+from quire.executor.base import Executor, HostedAdapter, SleepLevel, StepHandle
 from quire.observe.start_clock import StartClock
 from quire.worker.cpu_core import start_core
 from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
+from quire.worker.freed_memory import give_back_freed
 from quire.worker.out_of_memory import telling_out_of_memory
 from quire.worker.start_core_worker import start_core_worker
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from quire.worker.running_step import RunningStep
     from quire.worker.start import Grammars, Progress
     from quire.worker.worker import Worker
+
+    AnyWorker = Worker | CoreWorker | PoolingWorker
 
 
 class _Started(StepHandle):
@@ -39,8 +45,15 @@ class InlineExecutor(Executor):
     is nothing to overlap with.
     """
 
-    def __init__(self, worker: "Worker | CoreWorker | PoolingWorker", max_in_flight: int = 1) -> None:
-        self._worker: Worker | CoreWorker | PoolingWorker | None = worker
+    def __init__(
+        self,
+        worker: "AnyWorker",
+        max_in_flight: int = 1,
+        restart: "Callable[[], AnyWorker] | None" = None,
+    ) -> None:
+        """`restart` makes such a worker again, for one that sleeps so deeply that nothing of it is left."""
+        self._worker: AnyWorker | None = worker
+        self._restart = restart
         self.max_in_flight = max_in_flight
 
     def execute(self, plan: StepPlan) -> StepHandle:
@@ -58,6 +71,9 @@ class InlineExecutor(Executor):
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
         return self._adapters.place(hosted, slot, pages)
 
+    def block_bytes(self) -> BlockBytes | None:
+        return None if self._worker is None else self._worker.block_bytes
+
     def hosted_adapters(self) -> int:
         return 0 if self._worker is None or self._worker.adapters is None else self._worker.adapters.num_hosted
 
@@ -67,9 +83,31 @@ class InlineExecutor(Executor):
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
 
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        assert self._worker is not None, "the executor is closed"
+        return self._worker.carried_blocks()
+
     def warm_up(self) -> bool:
         assert self._worker is not None, "the executor is closed"
         return telling_out_of_memory(self._worker.warm_up)
+
+    def sleep(self, level: SleepLevel) -> None:
+        if level == 1:
+            assert self._worker is not None, "it sleeps more deeply already"
+            self._worker.sleep()
+            return
+        assert self._restart is not None, "this worker cannot be made again"
+        if self._worker is not None and self._worker.adapters is not None:
+            self._worker.adapters.close()
+        self._worker = None
+        give_back_freed()
+
+    def wake_up(self) -> None:
+        if self._worker is not None:
+            telling_out_of_memory(self._worker.wake_up)
+            return
+        assert self._restart is not None, "this worker cannot be made again"
+        self._worker = telling_out_of_memory(self._restart)
 
     def device_memory(self) -> tuple[int, int]:
         return used_memory(this_device()) if may_have_gpu() else (0, 0)
@@ -96,28 +134,31 @@ def start_inline(
 
     `clock` is told what took how long.
     """
-    clock = clock or StartClock()
-    core = start_core(path, resolved) if resolved.cpu_core else None
-    if core is not None:
-        core_worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
-        if core_worker is not None:
-            clock.done("weights and memory")
-            return InlineExecutor(core_worker)
-    from quire.worker.start import start_worker
 
-    clock.done("importing torch")
-    worker = start_worker(
-        path,
-        resolved,
-        device=this_device(),
-        seed=seed,
-        in_background=in_background,
-        progress=progress,
-        grammars=grammars,
-        clock=clock,
-        core=core,
-    )
-    return inline(worker)
+    def make(clock: StartClock, progress: "Progress | None" = None, *, in_background: bool = False) -> "AnyWorker":
+        core = start_core(path, resolved) if resolved.cpu_core else None
+        if core is not None:
+            core_worker = start_core_worker(path, resolved, core, seed=seed, grammars=grammars)
+            if core_worker is not None:
+                clock.done("weights and memory")
+                return core_worker
+        from quire.worker.start import start_worker
+
+        clock.done("importing torch")
+        return start_worker(
+            path,
+            resolved,
+            device=this_device(),
+            seed=seed,
+            in_background=in_background,
+            progress=progress,
+            grammars=grammars,
+            clock=clock,
+            core=core,
+        )
+
+    worker = make(clock or StartClock(), progress, in_background=in_background)
+    return inline(worker, lambda: make(StartClock()))
 
 
 def start_inline_pooling(
@@ -126,13 +167,17 @@ def start_inline_pooling(
     """An executor with the model at `path`, which only reads, on this machine's device."""
     from quire.worker.start_pooling import start_pooling_worker
 
+    def make(progress: "Progress | None" = None) -> "AnyWorker":
+        return start_pooling_worker(path, resolved, device=this_device(), progress=progress)
+
     (clock or StartClock()).done("importing torch")
-    return inline(start_pooling_worker(path, resolved, device=this_device(), progress=progress))
+    return inline(make(progress), make)
 
 
-def inline(worker: "Worker | PoolingWorker") -> InlineExecutor:
-    """An executor of a worker that is there."""
-    return InlineExecutor(worker, max_in_flight=2 if this_device().type == "cuda" else 1)
+def inline(worker: "AnyWorker", restart: "Callable[[], AnyWorker] | None" = None) -> InlineExecutor:
+    """An executor of a worker that is there, and that can be made again."""
+    has_gpu = may_have_gpu() and this_device().type == "cuda"
+    return InlineExecutor(worker, 2 if has_gpu else 1, restart)
 
 
 def local_device_facts() -> DeviceFacts:

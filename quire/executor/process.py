@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -20,14 +20,28 @@ from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
-from quire.config.resolved import Resolved
+from quire.config.resolved import KVLayout, Resolved
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
-from quire.executor.base import Executor, StepHandle
+from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.executor.inline import inline
-from quire.executor.rank_messages import Failed, RankSettings, Ready, RunStep, WarmUp, decode_answer, frame, receive
+from quire.executor.rank_messages import (
+    Failed,
+    RankSettings,
+    Ready,
+    RunStep,
+    SleepRank,
+    WakeRank,
+    WarmUp,
+    decode_answer,
+    frame,
+    receive,
+)
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
+from quire.worker.freed_memory import give_back_freed
+from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
@@ -51,9 +65,12 @@ class RankProcess:
     def __init__(self, settings: RankSettings) -> None:
         self.rank = settings.rank
         self._connection, theirs = socket.socketpair()
-        with theirs:
+        self.for_blocks, its_blocks = socket.socketpair()
+        """Over which its KV blocks can be read and written."""
+        with theirs, its_blocks:
+            descriptors = (theirs.fileno(), its_blocks.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _CHILD, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+                [sys.executable, "-m", _CHILD, *map(str, descriptors)], stdin=subprocess.PIPE, pass_fds=descriptors
             )
         self.send(frame(settings))
 
@@ -94,6 +111,7 @@ class RankProcess:
     def close(self) -> None:
         """It ends by itself when nobody can send it anything, and by force if it does not."""
         self._connection.close()
+        self.for_blocks.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -110,17 +128,34 @@ class RankProcess:
         return _exit_cause(code)
 
 
+StartedRanks = tuple[Rank, list[RankProcess]]
+"""The first and the others."""
+
+
 class ProcessExecutor(Executor):
     """Gives every step to all ranks; results are the first one's."""
 
-    def __init__(self, first: Rank, others: Sequence[RankProcess]) -> None:
+    def __init__(
+        self,
+        first: Rank,
+        others: Sequence[RankProcess],
+        layout: KVLayout,
+        restart: Callable[[], StartedRanks] | None = None,
+    ) -> None:
+        """`layout` is how a rank keeps its KV; `restart` starts such ranks again, for an executor that slept so deeply
+        that none is left."""
+        self._layout = layout
+        self._last_step = 0
+        self._restart = restart
+        self._lost: str | None = None
+        """Which rank is gone, and how."""
+        self._begin(first, others)
+        self.max_in_flight = self._first.max_in_flight
+
+    def _begin(self, first: Rank, others: Sequence[RankProcess]) -> None:
         self._rank = first
         self._first = inline(first.worker)
         self._others = list(others)
-        self.max_in_flight = self._first.max_in_flight
-        self._is_closed = False
-        self._lost: str | None = None
-        """Which rank is gone, and how."""
         for other in self._others:
             Thread(target=self._watch, args=(other,), name=f"quire-rank-{other.rank}-watch", daemon=True).start()
 
@@ -133,11 +168,34 @@ class ProcessExecutor(Executor):
         if self._lost is not None:
             raise RankLost(self._lost)
         self._tell_others(frame(RunStep(plan)))
+        self._last_step = plan.step
         return self._first.execute(plan)
 
     def warm_up(self) -> bool:
         self._tell_others(frame(WarmUp()))
         return self._first.warm_up()
+
+    def sleep(self, level: SleepLevel) -> None:
+        if level == 1:
+            self._tell_others(frame(SleepRank()))
+            self._first.sleep(1)
+            return
+        self.close()
+        del self._rank  # and with it the worker
+        give_back_freed()
+
+    def wake_up(self) -> None:
+        if not self._others:
+            assert self._restart is not None, "these ranks cannot be started again"
+            self._begin(*self._restart())
+            return
+        self._tell_others(frame(WakeRank()))
+        self._first.wake_up()
+
+    def carried_blocks(self, num_heads: int) -> CarriedBlocks:
+        first = self._first.carried_blocks(num_heads)
+        others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
+        return ranked_blocks([first, *others], self._layout, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()
@@ -149,17 +207,18 @@ class ProcessExecutor(Executor):
         raise RankLost(what_happened)
 
     def close(self) -> None:
-        self._is_closed = True
+        others, self._others = self._others, []
+        if not others:  # it was closed, or sleeps and has none
+            return
         self._rank.leave()
-        for other in self._others:
+        for other in others:
             other.close()
-        self._others.clear()
         self._first.close()
 
     def _watch(self, other: RankProcess) -> None:
         """A rank that dies while there is nothing to do is noticed too, before a request needs it."""
         how = other.wait()
-        if not self._is_closed:
+        if other in self._others:
             self._lost = f"rank {other.rank} (process {other.pid}) is lost: {how}"
             _log.error("%s", self._lost)
             self._rank.abandon()
@@ -197,24 +256,29 @@ def start_processes(
 
     `resolved` is what was `asked` for a rank's `device`; other ranks resolve it themselves.
     """
-    ranks = resolved.tensor_parallel_size
-    _check_devices(ranks)
-    others: list[RankProcess] = []
-    with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder:
-        meeting = os.path.join(folder, "meeting")
-        try:
-            for rank in range(1, ranks):
-                settings = RankSettings(rank, str(path), asked, device, meeting, seed)
-                others.append(RankProcess(settings))
-            first = start_rank(path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock)
-            for other in others:
-                ready = other.wait_until_ready()
-                _log.info("rank %d is process %d, with %d bytes of weights", other.rank, other.pid, ready.weight_bytes)
-        except BaseException:
-            for other in others:
-                other.close()
-            raise
-    return ProcessExecutor(first, others)
+    _check_devices(resolved.tensor_parallel_size)
+
+    def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
+        others: list[RankProcess] = []
+        with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder:
+            meeting = os.path.join(folder, "meeting")
+            try:
+                for rank in range(1, resolved.tensor_parallel_size):
+                    settings = RankSettings(rank, str(path), asked, device, meeting, seed)
+                    others.append(RankProcess(settings))
+                first = start_rank(
+                    path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
+                )
+                for other in others:
+                    size = other.wait_until_ready().weight_bytes
+                    _log.info("rank %d is process %d, with %d bytes of weights", other.rank, other.pid, size)
+            except BaseException:
+                for other in others:
+                    other.close()
+                raise
+        return first, others
+
+    return ProcessExecutor(*start(clock, progress), resolved.kv, start)
 
 
 def _exit_cause(code: int) -> str:

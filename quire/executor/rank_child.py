@@ -19,6 +19,8 @@ from quire.executor.rank_messages import (
     RankSettings,
     Ready,
     RunStep,
+    SleepRank,
+    WarmUp,
     decode_command,
     decode_settings,
     frame,
@@ -27,6 +29,7 @@ from quire.executor.rank_messages import (
 from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
+    from quire.worker.rank_blocks import StepsBegun
     from quire.worker.start_rank import Rank
     from quire.worker.worker import Worker
 
@@ -40,11 +43,14 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     Thread(target=end_with_the_first, name="quire-first-rank-watch", daemon=True).start()
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
-        return serve(connection)
+    with (
+        socket.socket(fileno=int(sys.argv[1])) as connection,
+        socket.socket(fileno=int(sys.argv[2])) as for_blocks,
+    ):
+        return serve(connection, for_blocks)
 
 
-def serve(connection: socket.socket) -> int:
+def serve(connection: socket.socket, for_blocks: socket.socket | None = None) -> int:
     """Be the rank that the first message says until the connection is closed; 0 unless something was thrown."""
     data = receive(connection)
     if data is None:
@@ -54,7 +60,7 @@ def serve(connection: socket.socket) -> int:
     try:
         rank = _start(settings)
         connection.sendall(frame(Ready(rank.worker.weight_bytes)))
-        _run(rank.worker, connection)
+        _run(rank.worker, connection, _offer_blocks(rank.worker, for_blocks))
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
@@ -71,13 +77,29 @@ def _start(settings: RankSettings) -> "Rank":
     return start_other_rank(path, asked, settings.device, settings.rank, settings.meeting, seed=settings.seed)
 
 
-def _run(worker: "Worker", connection: socket.socket) -> None:
+def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsBegun":
+    """Whoever holds the other end may read and write KV blocks beside the steps."""
+    from quire.worker.rank_blocks import StepsBegun, serve_rank_blocks
+
+    steps = StepsBegun()
+    if connection is not None:
+        blocks = worker.carried_blocks()
+        Thread(target=serve_rank_blocks, args=(connection, blocks, steps), name="quire-blocks", daemon=True).start()
+    return steps
+
+
+def _run(worker: "Worker", connection: socket.socket, steps: "StepsBegun") -> None:
     while (data := receive(connection)) is not None:
         command = decode_command(data)
         if isinstance(command, RunStep):
             worker.start(command.plan)
-        else:
+            steps.begun(command.plan.step)
+        elif isinstance(command, WarmUp):
             worker.warm_up()
+        elif isinstance(command, SleepRank):
+            worker.sleep()
+        else:
+            worker.wake_up()
 
 
 def end_with_the_first() -> None:

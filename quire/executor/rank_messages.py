@@ -36,6 +36,14 @@ class WarmUp(msgspec.Struct, frozen=True, tag="warm_up"):
     """Do one piece of the warm-up, as all ranks do now."""
 
 
+class SleepRank(msgspec.Struct, frozen=True, tag="sleep"):
+    """Give the rank's memory back until it is woken up."""
+
+
+class WakeRank(msgspec.Struct, frozen=True, tag="wake_up"):
+    """Take it again."""
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The rank has its part of the model."""
 
@@ -50,7 +58,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Command = RunStep | WarmUp
+Command = RunStep | WarmUp | SleepRank | WakeRank
 Answer = Ready | Failed
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -29,6 +29,11 @@ class Hit:
     """By group: the block whose first tokens continue the hit inside the next block; empty when none does."""
 
 
+def first_needed(num_blocks: int, window: int, block_size: int) -> int:
+    """The first block that the token behind `num_blocks` blocks still looks at."""
+    return max(0, num_blocks * block_size - window + 1) // block_size
+
+
 class PrefixFinder:
     """Walks the chain of names through the tiers."""
 
@@ -53,7 +58,7 @@ class PrefixFinder:
         hit = Hit(num_blocks * self._block_size, num_blocks)
         hit.blocks = [found[group][:num_blocks] for group in range(self._num_groups)]
         for group, window in self._sliding:
-            first = self._first_needed(num_blocks, window)
+            first = first_needed(num_blocks, window, self._block_size)
             hit.blocks[group][:first] = [None] * first
         self._extend(hit, table, tokens, limit, step)
         return hit
@@ -83,15 +88,11 @@ class PrefixFinder:
             found.append(~entry.block)
         return found
 
-    def _first_needed(self, num_blocks: int, window: int) -> int:
-        """The first block that the token behind `num_blocks` blocks still looks at."""
-        return max(0, num_blocks * self._block_size - window + 1) // self._block_size
-
     def _longest_for_windows(self, found: list[list[int | None]], candidates: int) -> int:
         """The most blocks for which every sliding group still has all that its window reaches."""
         for num_blocks in range(candidates, 0, -1):
             if all(
-                None not in found[group][self._first_needed(num_blocks, window) : num_blocks]
+                None not in found[group][first_needed(num_blocks, window, self._block_size) : num_blocks]
                 for group, window in self._sliding
             ):
                 return num_blocks

@@ -23,7 +23,9 @@ class HostTier(Tier):
     """Stores what leaves the device and brings it back."""
 
     def __init__(self, num_blocks: int, num_device_blocks: int, num_groups: int) -> None:
-        super().__init__(num_blocks, num_groups, on_evict=lambda entry: None)
+        super().__init__(num_blocks, num_groups, on_evict=self._made_room)
+        self.num_evicted = 0
+        """Prefixes that made room, in blocks."""
         self._keeps_prefixes = num_blocks * LEAST_SHARE_FOR_PREFIXES >= num_device_blocks
         self._swapped: dict[int, tuple[BlockTable, int]] = {}
         """By sequence id: its table of CPU blocks, and the step that moved it here."""
@@ -82,6 +84,9 @@ class HostTier(Tier):
 
     def swapped_tables(self) -> list[BlockTable]:
         return [table for table, _ in self._swapped.values()]
+
+    def _made_room(self, entry: CachedBlock) -> None:
+        self.num_evicted += 1
 
     def _name(self, block: int, group: int, parent: bytes, name: bytes, tokens: tuple[int, ...], step: int) -> None:
         # only whole blocks come back from here, so they are not offered token by token

@@ -26,6 +26,8 @@ def check(manager: KVManager) -> None:
 def _check_references(manager: KVManager) -> None:
     expected = Counter(block for _, table in manager.sequences_and_tables() for block in table.held())
     expected.update(manager.moves.held_device)
+    expected.update(manager.held_beside)
+    expected.update(manager.transit.held)
     actual = {block: count for block, count in enumerate(manager.device.pool.refs) if count}
     assert actual == dict(expected), "device references do not match the tables"
     on_host = Counter(block for table in manager.host.swapped_tables() for block in table.held())

@@ -4,6 +4,9 @@ The scheduler asks what something would cost, decides, then tells the manager to
 blocks assume that the question was asked. Copies that follow from them are collected for the step's plan.
 """
 
+from collections import Counter
+from collections.abc import Sequence as Seq
+
 from quire.config.resolved import KVLayout
 from quire.core.plan import Move
 from quire.core.sequence import Sequence
@@ -14,6 +17,7 @@ from quire.kvcache.moves import StepMoves
 from quire.kvcache.prefix import CachedBlock, PrefixStats
 from quire.kvcache.table import BlockTable
 from quire.kvcache.tier import Tier
+from quire.kvcache.transit import Transit
 from quire.kvcache.usage import KVUsage, measure_usage
 
 NEVER = 1 << 62
@@ -36,6 +40,10 @@ class KVManager:
         self.host = HostTier(layout.num_cpu_blocks, layout.num_blocks, len(self.groups))
         self._moves = StepMoves(self.device.pool, self.host.pool)
         self._finder = PrefixFinder(self.groups, self.block_size, self.device, self.host)
+        self.held_beside: Counter[int] = Counter()
+        """References to device blocks that something beside the steps reads or fills, by block."""
+        self._moves_evicted = True
+        self.transit = Transit(self.groups, self.block_size, self.device, self.host)
 
     # -- the step ------------------------------------------------------------------------------------------
 
@@ -140,6 +148,9 @@ class KVManager:
             if len(here) < len(blocks):
                 self.host.pool.acquire_all([~block for block in blocks if block is not None and block < 0])
                 table.blocks[group] = [NULL_BLOCK if block is None else block for block in blocks]
+            if table.num_retained:
+                for found in here:
+                    device.retain(found)
         for entry in hit.extension:
             device.acquire(entry.block)
         table.num_registered = hit.num_blocks
@@ -261,6 +272,47 @@ class KVManager:
             for block in tier.index.since(step):
                 tier.discard(block)
 
+    # -- blocks that are read and filled beside the steps -------------------------------------------------------
+
+    def hold(self, blocks: Seq[int]) -> None:
+        """Keep the content of blocks, full ones, while something beside the steps reads it."""
+        self.device.pool.acquire_all(blocks)
+        self.held_beside.update(blocks)
+
+    def reserve(self, count: int) -> list[int]:
+        """Blocks to be filled beside the steps. What is evicted for them does not go to the host: that is a step's to
+        do, and they may be filled before the next one."""
+        self._moves_evicted = False
+        try:
+            blocks = self.device.pool.allocate(count)
+        finally:
+            self._moves_evicted = True
+        self.held_beside.update(blocks)
+        return blocks
+
+    def let_go(self, blocks: Seq[int]) -> None:
+        """End of `hold` and `reserve`; tails before heads, as they should be evicted."""
+        self.held_beside.subtract(blocks)
+        for block in blocks:
+            if not self.held_beside[block]:
+                del self.held_beside[block]
+        self.device.pool.release(blocks)
+
+    def entry(self, seq: Sequence, table: BlockTable, group: int, position: int, block: int) -> CachedBlock:
+        """What a reserved block is to hold that takes the place of a sequence's own at `position`; `device.add` it when
+        it does."""
+        start = position * self.block_size
+        tokens = tuple(seq.tokens[start : start + self.block_size])
+        is_offered = not table.extra(position, self.block_size)
+        # step 0: it does not depend on whether a step ran
+        return CachedBlock(block, group, table.parent_of(position), table.names[position], tokens, 0, is_offered)
+
+    def forget_all(self) -> None:
+        """No block holds anything any more. Nothing may be live."""
+        for tier in (self.device, self.host):
+            for block in tier.pool.cached_blocks():
+                tier.discard(block)
+
     # -- statistics and proof ------------------------------------------------------------------------------
 
     def usage(self) -> KVUsage:
@@ -285,7 +337,8 @@ class KVManager:
 
     def _evicted(self, entry: CachedBlock) -> None:
         self.stats.evictions += 1
-        self.host.keep(entry, self._moves, self._step)
+        if self._moves_evicted:
+            self.host.keep(entry, self._moves, self._step)
 
     def _bring_in(self, table: BlockTable, group: int, position: int, block: int, seq: Sequence) -> int:
         """Turn a referenced CPU block into a referenced device block with the same content."""
@@ -378,3 +431,5 @@ class KVManager:
         offered = not table.extra(position, self.block_size)
         entry = CachedBlock(block, group, table.parent_of(position), name, tuple(tokens), self._step, offered)
         self.device.add(entry)
+        if (position + 1) * self.block_size <= table.num_retained:
+            self.device.pool.retain(block)

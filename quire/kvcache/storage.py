@@ -1,15 +1,19 @@
 """KVStorage: the bytes of the blocks on one device, in planes as their kind has them, and moving whole blocks about."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Move
 from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.swap import SwapSpace, cuda_lock, cuda_unlock, zeroed_on_touch
+from quire.kvcache.transfer.device_blocks import DeviceBlocks
+from quire.kvcache.transfer.host_blocks import HostBlocks
+from quire.ops.host_pages import give_back
 from quire.ops.upload import upload
 
 _STAGED_BLOCKS = 32
@@ -26,6 +30,7 @@ class KVStorage:
         self, layout: KVLayout, dtype: torch.dtype, device: torch.device, memory: Tensor | None = None
     ) -> None:
         """`memory` are the bytes of the device's blocks, where they are there already; see `StorageShape`."""
+        self._layout = layout
         self._shape = shape = StorageShape(layout)
         if memory is None:
             memory = _zeros(shape.num_elements * dtype.itemsize, device)
@@ -50,6 +55,12 @@ class KVStorage:
         planes = self._shape.planes(index)
         return tuple(self._device[planes.start : planes.stop]), self._shape.group(index)
 
+    def carried_blocks(self) -> CarriedBlocks:
+        """The device's blocks, for whoever carries them elsewhere."""
+        if self._device.is_cuda:
+            return DeviceBlocks(self._blocks)
+        return HostBlocks(self._device.view(torch.uint8).flatten().numpy(), self._layout)
+
     def move(self, swap_out: list[Move], swap_in: list[Move], copies: list[Move]) -> None:
         """A plan's moves, in the order that plans promise. On a GPU nothing here waits: what follows on it does."""
         if swap_out:
@@ -59,6 +70,67 @@ class KVStorage:
         for batch in _independent(copies):
             moved = self._blocks.index_select(0, self._ids([move.source for move in batch]))
             self._blocks.index_copy_(0, self._ids([move.target for move in batch]), moved)
+
+    def give_back(self) -> None:
+        """Take no memory, on the device or the host, until `take_back`; what the blocks held is lost."""
+        if self._host is not None:
+            self._host.give_back()
+        if self._device.is_cuda:
+            self._device.untyped_storage().resize_(0)
+        else:
+            give_back(self._device.data_ptr(), self._device.nbytes)
+
+    def take_back(self) -> None:
+        """Empty blocks again."""
+        if self._device.is_cuda:
+            self._device.untyped_storage().resize_(self._device.nbytes)
+            self._device.view(torch.uint8).zero_()
+
+    # -- as BlockBytes has them ---------------------------------------------------------------------------------
+
+    @property
+    def block_bytes(self) -> int:
+        return self._blocks[0].nbytes
+
+    def buffer(self, count: int) -> memoryview:
+        pinned = self._device.device.type == "cuda"
+        return torch.empty(count * self.block_bytes, dtype=torch.uint8, pin_memory=pinned).numpy().data
+
+    def read(self, blocks: Sequence[int], into: memoryview) -> None:
+        with self._on_own_stream(None):
+            self._as_blocks(into, len(blocks)).copy_(self._picked(blocks), non_blocking=True)
+
+    def fence(self) -> "torch.cuda.Event | None":
+        if self._device.device.type != "cuda":
+            return None
+        mark = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        mark.record(torch.cuda.current_stream())
+        return mark
+
+    def write(self, blocks: Sequence[int], data: memoryview, behind: object) -> None:
+        with self._on_own_stream(behind):
+            staged = self._as_blocks(data, len(blocks)).to(self._device.device, non_blocking=True)
+            self._blocks.index_copy_(0, self._ids(list(blocks)), staged)
+
+    def _picked(self, blocks: Sequence[int]) -> Tensor:
+        return self._blocks.index_select(0, self._ids(list(blocks)))
+
+    def _as_blocks(self, data: memoryview, count: int) -> Tensor:
+        return torch.frombuffer(data, dtype=self._blocks.dtype).view(count, *self._blocks.shape[1:])
+
+    @contextmanager
+    def _on_own_stream(self, behind: object) -> Iterator[None]:
+        """Within, a GPU works beside the steps, behind a mark; at the end all of it is done."""
+        with torch.inference_mode():
+            if self._device.device.type != "cuda":
+                yield
+                return
+            stream = torch.cuda.Stream(self._device.device)  # type: ignore[no-untyped-call]
+            if isinstance(behind, torch.cuda.Event):
+                stream.wait_event(behind)
+            with torch.cuda.stream(stream):
+                yield
+            stream.synchronize()
 
     def _to_host(self, moves: list[Move]) -> None:
         assert self._host is not None, "there is no CPU tier"

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quire.ops.host_pages import give_back
+
 PIECE = 16 << 20
 """Bytes that are locked at once, about: some milliseconds."""
 PAGE = 4096
@@ -35,6 +37,7 @@ class SwapSpace:
         self._blocks = self._room[self._start : self._start + size].view(dtype).view(shape)
         self._lock = lock
         self._seen: set[int] = set()
+        self._unlock = unlock
         locked: list[int] = []
         self._locked = locked
         if unlock is not None:
@@ -47,6 +50,14 @@ class SwapSpace:
             if piece not in self._seen:
                 self._lock_piece(piece, self._lock)
         return self._blocks[index]
+
+    def give_back(self) -> None:
+        """Take no memory until blocks are used again; what they held is lost."""
+        if self._unlock is not None:
+            _unlock_all(self._locked, self._unlock, self._room)
+            self._locked.clear()
+            self._seen.clear()
+        give_back(self._room.data_ptr(), self._room.nbytes)
 
     def _lock_piece(self, piece: int, lock: Lock) -> None:
         self._seen.add(piece)

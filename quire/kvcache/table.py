@@ -13,7 +13,7 @@ def _adapter_key(seq: Sequence) -> str | None:
 class BlockTable:
     """Physical blocks by KV group and logical position, equally many in every group."""
 
-    __slots__ = ("_media", "blocks", "caches", "names", "num_registered", "root", "trimmed")
+    __slots__ = ("_media", "blocks", "caches", "names", "num_registered", "num_retained", "root", "trimmed")
 
     def __init__(self, seq: Sequence, num_groups: int, caches: bool) -> None:
         self.blocks: list[list[int]] = [[] for _ in range(num_groups)]
@@ -26,6 +26,8 @@ class BlockTable:
         """Chain names of full blocks, as far as they were needed; the sequence's own list."""
         self.num_registered = 0
         """Full blocks that were offered to the prefix cache."""
+        self.num_retained = seq.num_prompt if seq.request.params.retain_prefix else 0
+        """First tokens whose blocks are to outlive others in the prefix cache."""
         self._media = seq.request.prompt.media
 
     def __len__(self) -> int:

@@ -1,5 +1,6 @@
 """Tier: one pool of blocks with the index of what they hold. The device is one, CPU memory another."""
 
+from collections import deque
 from collections.abc import Callable
 
 from quire.kvcache.blocks import BlockPool
@@ -13,12 +14,16 @@ class Tier:
         self.index = PrefixIndex(num_groups)
         self.pool = BlockPool(num_blocks, self._evicted)
         self._on_evict = on_evict
+        self.unsaved: deque[CachedBlock] | None = None
+        """Full blocks in the order in which they got their names, for a lower tier to take; None: there is none."""
 
     def add(self, entry: CachedBlock) -> None:
         """Give a block's content a name, unless another block has that name already."""
         if entry.name is not None and self.index.find(entry.group, entry.name) is not None:
             return
         self.pool.name(entry.block)
+        if self.unsaved is not None and entry.name is not None:
+            self.unsaved.append(entry)
         for block in self.index.add(entry):
             self.pool.unname(block)
 

@@ -54,6 +54,14 @@ KV_BLOCKS = _gauge("kv_blocks", "KV blocks by state; cached ones are free and ho
 KV_WASTE = _gauge("kv_cache_waste_perc", "Share of the slots of used KV blocks that hold no token.", *_ENGINE)
 HOST_USAGE = _gauge("cpu_cache_usage_perc", "Share of the KV blocks of the CPU tier in use.", *_ENGINE)
 HOST_BLOCKS = _gauge("cpu_kv_blocks", "KV blocks of the CPU tier by state.", "engine", "state")
+DISK_BLOCKS = _gauge("disk_kv_blocks", "KV blocks of prefixes on disk by state.", "engine", "state")
+DISK_BYTES = _gauge("disk_kv_bytes", "Bytes of prefixes on disk.", *_ENGINE)
+DISK_FOREIGN = _gauge("disk_kv_foreign_files", "Files in the folder of prefixes that are not used.", *_ENGINE)
+DISK_HITS = _counter("disk_prefix_hits", "Prompt tokens read from disk instead of computed.", *_ENGINE)
+DISK_READS = _counter("disk_kv_reads", "KV blocks read from disk.", *_ENGINE)
+DISK_WRITES = _counter("disk_kv_writes", "KV blocks written to disk.", *_ENGINE)
+DISK_CORRUPT = _counter("disk_kv_corrupt", "KV blocks on disk that failed their checksum.", *_ENGINE)
+EVICTIONS = _counter("kv_evictions", "KV blocks of prefixes that made room, by tier.", "engine", "tier")
 CACHE_CONFIG = _gauge("cache_config_info", "Always 1; the labels say how the KV cache is cut.", "engine", "block_size",
                       "num_gpu_blocks", "num_cpu_blocks")  # fmt: skip
 DEVICE_MEMORY = _gauge("device_memory_bytes", "Memory in use on the device; 0 where that is the CPU.", *_ENGINE)
@@ -61,11 +69,23 @@ DEVICE_MEMORY_TOTAL = _gauge("device_memory_total_bytes", "Memory the device has
 ENGINE_UP = _gauge("engine_up", "1 while the engine reports steps, 0 from its loss to its replacement.", *_ENGINE)
 ENGINE_GIVEN_UP = _gauge("engine_given_up", "1 while the engine was lost too often in a row to count on it.", *_ENGINE)
 ENGINE_MEMORY = _gauge("engine_memory_bytes", "Resident memory of the engine's process.", *_ENGINE)
+ASLEEP = _gauge("engine_sleep_level", "0 awake; 1 weights in host memory; 2 weights dropped.", *_ENGINE)
+WAKES = _counter("engine_wakes", "Times the engine woke up.", *_ENGINE)
+WAKE_SECONDS = _gauge("engine_wake_seconds", "Seconds that the last waking took.", *_ENGINE)
 ADAPTERS = _gauge("lora_adapters", "LoRA adapters, by where they are.", "engine", "place")
 ADAPTERS_WAITING = _gauge("lora_adapters_waiting", "LoRA adapters that wait for room on the device.", *_ENGINE)
 ADAPTER_HITS = _counter("lora_adapter_hits", "Requests whose LoRA adapter was on the device.", *_ENGINE)
 ADAPTER_LOADS = _counter("lora_adapter_loads", "LoRA adapters that were copied to the device.", *_ENGINE)
 ADAPTER_EVICTIONS = _counter("lora_adapter_evictions", "LoRA adapters that made way for others.", *_ENGINE)
+KV_FETCHING = _gauge("kv_transfers_waiting", "Requests whose KV is on its way from other engines.", *_ENGINE)
+KV_MOVED_BLOCKS = _counter("kv_transfer_blocks", "KV blocks sent to and received from other engines.", "engine",
+                           "direction")  # fmt: skip
+KV_MOVED_BYTES = _counter("kv_transfer_bytes", "Bytes of those.", "engine", "direction")
+KV_MOVED_SECONDS = _counter("kv_transfer_seconds", "Seconds that connections were busy with those.", "engine",
+                            "direction")  # fmt: skip
+KV_NOT_MOVED = _counter("kv_transfers_failed", "KV that did not come: refused connections, blocks with wrong checksums,"
+                        " transfers that computing was faster than, requests that went on without.", "engine",
+                        "reason")  # fmt: skip
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
@@ -121,7 +141,10 @@ ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
+    *(KV_FETCHING, KV_MOVED_BLOCKS, KV_MOVED_BYTES, KV_MOVED_SECONDS, KV_NOT_MOVED),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
+    *(DISK_BLOCKS, DISK_BYTES, DISK_FOREIGN, DISK_HITS, DISK_READS, DISK_WRITES, DISK_CORRUPT, EVICTIONS),
+    *(ASLEEP, WAKES, WAKE_SECONDS),
     *(STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),
 )
 REQUEST_METRICS = (

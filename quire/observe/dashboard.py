@@ -105,7 +105,7 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _front())
+    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _transfers(), _front())
 
 
 def _service() -> Row:
@@ -178,6 +178,19 @@ def _adapters() -> Row:
     )
 
 
+def _transfers() -> Row:
+    return Row(
+        "KV between engines",
+        (
+            Panel("Bytes a second", "Bps", (_rate(catalog.KV_MOVED_BYTES, "engine", "direction"),)),
+            Panel("Blocks a second", "short", (_rate(catalog.KV_MOVED_BLOCKS, "engine", "direction"),)),
+            Panel("Busy connections", "short", (_rate(catalog.KV_MOVED_SECONDS, "engine", "direction"),)),
+            Panel("Requests that wait for KV", "short", (_now(catalog.KV_FETCHING, "engine"),)),
+            Panel("KV that did not come, a second", "short", (_rate(catalog.KV_NOT_MOVED, "engine", "reason"),)),
+        ),
+    )
+
+
 def _engine() -> Row:
     busy = (_rate(catalog.BUSY_SECONDS, "engine"),)
     failed = (_rate(catalog.STEPS_FAILED, legend="all"), _rate(catalog.OUT_OF_MEMORY, legend="out of memory"))
@@ -206,6 +219,11 @@ def _memory() -> Row:
     hits = _share(catalog.PREFIX_HITS, catalog.PREFIX_QUERIES, "tokens found")
     device = (_now(catalog.DEVICE_MEMORY, "engine"), _now(catalog.DEVICE_MEMORY_TOTAL, legend="all there is"))
     processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="fronts"))
+    disk = (
+        *(_rate(catalog.DISK_READS, legend="read"), _rate(catalog.DISK_WRITES, legend="written")),
+        *(_rate(catalog.DISK_CORRUPT, legend="corrupt"), _now(catalog.DISK_FOREIGN, legend="foreign files")),
+    )
+    waking = (_rate(catalog.WAKES, legend="a second"), _now(catalog.WAKE_SECONDS, legend="seconds of the last"))
     return Row(
         "Memory",
         (
@@ -215,6 +233,13 @@ def _memory() -> Row:
             Panel("Prefix cache hits", "percentunit", (hits,), top=1),
             Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
+            Panel("Blocks on disk", "short", (_now(catalog.DISK_BLOCKS, "state"),), stacked=True),
+            Panel("Bytes on disk", "bytes", (_now(catalog.DISK_BYTES, "engine"),)),
+            Panel("Blocks to and from disk, a second", "short", disk),
+            Panel("Prompt tokens read from disk, a second", "short", (_rate(catalog.DISK_HITS),)),
+            Panel("Evictions by tier, a second", "short", (_rate(catalog.EVICTIONS, "tier"),), stacked=True),
+            Panel("Sleep level", "short", (_now(catalog.ASLEEP, "engine"),), catalog.ASLEEP.help),
+            Panel("Waking up", "short", waking),
             Panel("Device memory", "bytes", device),
             Panel("Memory of processes", "bytes", processes),
         ),

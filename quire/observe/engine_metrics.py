@@ -16,6 +16,10 @@ _GAUGES = {
     catalog.DEVICE_MEMORY_TOTAL: "device_memory_total",
     catalog.ENGINE_MEMORY: "memory_bytes",
     catalog.ADAPTERS_WAITING: "waiting_adapters",
+    catalog.DISK_FOREIGN: "foreign_disk_files",
+    catalog.ASLEEP: "sleep_level",
+    catalog.WAKE_SECONDS: "wake_seconds",
+    catalog.KV_FETCHING: "fetching",
 }
 _TOTALS = {
     catalog.STEPS: "step",
@@ -26,15 +30,34 @@ _TOTALS = {
     catalog.ADAPTER_HITS: "total_adapter_hits",
     catalog.ADAPTER_LOADS: "total_adapter_loads",
     catalog.ADAPTER_EVICTIONS: "total_adapter_evictions",
+    catalog.DISK_HITS: "total_disk_hits",
+    catalog.DISK_READS: "total_disk_reads",
+    catalog.DISK_WRITES: "total_disk_writes",
+    catalog.DISK_CORRUPT: "total_disk_corrupt",
+    catalog.WAKES: "total_wakes",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
+_EVICTIONS = {"device": "total_evictions", "host": "total_host_evictions", "disk": "total_disk_evictions"}
 _DRAFTS = {
     catalog.DRAFTS: "total_drafts",
     catalog.DRAFT_TOKENS: "total_draft_tokens",
     catalog.ACCEPTED_TOKENS: "total_accepted_tokens",
 }
 """Told where tokens are drafted."""
-_RESTARTED = (*_TOTALS.values(), *_PREEMPTIONS.values(), *_DRAFTS.values())
+_MOVED_KV = {catalog.KV_MOVED_BLOCKS: "blocks", catalog.KV_MOVED_BYTES: "bytes", catalog.KV_MOVED_SECONDS: "seconds"}
+_DIRECTIONS = ("sent", "received")
+_NOT_MOVED = ("refused", "corrupt", "declined", "given_up")
+_KV_TOTALS = (
+    *(f"total_kv_{direction}_{unit}" for direction in _DIRECTIONS for unit in _MOVED_KV.values()),
+    *(f"total_kv_{reason}" for reason in _NOT_MOVED),
+)
+_RESTARTED = (
+    *_TOTALS.values(),
+    *_PREEMPTIONS.values(),
+    *_EVICTIONS.values(),
+    *_DRAFTS.values(),
+    *_KV_TOTALS,
+)
 """Counts that an engine's replacement starts again from 0."""
 _HISTOGRAMS = {
     catalog.STEP_TOKENS: "step_tokens",
@@ -53,7 +76,7 @@ class _Engine:
 
     def __init__(self) -> None:
         self.stats = EngineStats()
-        self.before = dict.fromkeys(_RESTARTED, 0)
+        self.before: dict[str, float] = dict.fromkeys(_RESTARTED, 0)
         self.busy = 0.0
         self.draft_method = ""
         self.lost: dict[Labels, float] = {}
@@ -69,8 +92,9 @@ class _Engine:
             self.before[name] += getattr(self.stats, name)
         self.stats = EngineStats()
 
-    def total(self, name: str) -> int:
-        return self.before[name] + int(getattr(self.stats, name))
+    def total(self, name: str) -> float:
+        now: float = getattr(self.stats, name)
+        return self.before[name] + now
 
 
 class EngineMetrics:
@@ -128,13 +152,22 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     yield catalog.ENGINE_GIVEN_UP, (replica,), int(engine.given_up)
     yield catalog.BUSY_SECONDS, (replica,), engine.busy
     yield from ((catalog.PREEMPTIONS, (replica, mode), engine.total(name)) for mode, name in _PREEMPTIONS.items())
+    yield from ((catalog.EVICTIONS, (replica, tier), engine.total(name)) for tier, name in _EVICTIONS.items())
     if engine.draft_method:
         labels = (replica, engine.draft_method)
         yield from ((metric, labels, engine.total(name)) for metric, name in _DRAFTS.items())
+    yield from _moved_kv(replica, engine)
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
     yield catalog.ADAPTERS, (replica, "device"), stats.adapters
     yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
     yield from _blocks(replica, stats)
+
+
+def _moved_kv(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, Labels, float]]:
+    for metric, unit in _MOVED_KV.items():
+        for direction in _DIRECTIONS:
+            yield metric, (replica, direction), engine.total(f"total_kv_{direction}_{unit}")
+    yield from ((catalog.KV_NOT_MOVED, (replica, reason), engine.total(f"total_kv_{reason}")) for reason in _NOT_MOVED)
 
 
 def _blocks(replica: str, stats: EngineStats) -> Iterator[tuple[catalog.Metric, Labels, float]]:
@@ -145,6 +178,9 @@ def _blocks(replica: str, stats: EngineStats) -> Iterator[tuple[catalog.Metric, 
     yield from ((catalog.KV_BLOCKS, (replica, state), count) for state, count in states.items())
     yield catalog.HOST_USAGE, (replica,), host_used / stats.host_blocks if stats.host_blocks else 0.0
     yield from ((catalog.HOST_BLOCKS, (replica, state), count) for state, count in host_states.items())
+    disk_states = {"free": stats.disk_blocks - stats.used_disk_blocks, "used": stats.used_disk_blocks}
+    yield from ((catalog.DISK_BLOCKS, (replica, state), count) for state, count in disk_states.items())
+    yield catalog.DISK_BYTES, (replica,), stats.used_disk_blocks * stats.disk_block_bytes
     if stats.num_blocks:
         layout = (stats.block_size, stats.num_blocks, stats.host_blocks)
         yield catalog.CACHE_CONFIG, (replica, *map(str, layout)), 1

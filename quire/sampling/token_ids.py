@@ -42,4 +42,6 @@ def within(tokens: Iterable[int], vocab_size: int) -> list[int]:
 def _check(field: str, tokens: Collection[int], vocab_size: int) -> None:
     if tokens and not 0 <= min(tokens) <= max(tokens) < vocab_size:
         wrong = next(token for token in tokens if not 0 <= token < vocab_size)
-        raise InvalidRequest(f"{field} names token id {wrong}; the model's ids are 0 to {vocab_size - 1}", field=field)
+        raise InvalidRequest(
+            f"{field} names token id {wrong}; the model has {vocab_size}, 0 to {vocab_size - 1}", field=field
+        )

@@ -142,6 +142,11 @@ class AdapterRoom:
         self._evict(key)
         return True
 
+    def forget_all(self) -> None:
+        """The device holds none any more, and no request uses one."""
+        for key in list(self._residents):
+            self._evict(key)
+
     def failed(self, key: str) -> None:
         """An adapter could not be loaded; those that wait for it are told by whoever knows why."""
         self._residents[key].users.clear()

@@ -174,6 +174,11 @@ class Scheduler:
         return bool(self._flights) or not self._roster.is_idle
 
     @property
+    def settled_step(self) -> int:
+        """The last step of which it is certain that it, and all before it, have run or never will."""
+        return self._flights[0].step - 1 if self._flights else self._step
+
+    @property
     def can_advance(self) -> bool:
         """Whether a step now could do anything; where all that is live is held, only time can."""
         return bool(self._flights) or self._roster.can_advance

@@ -21,6 +21,7 @@ from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
 from quire.server.gate.hosts import served_hosts
 from quire.server.gate.keys import KeyRing
+from quire.server.gate.root_path import RootPath
 from quire.server.ollama import answers as ollama_answers
 from quire.server.ollama import embed as ollama_embed
 from quire.server.ollama import models as ollama_models
@@ -85,7 +86,7 @@ def make_app(serving: Serving, stored: BatchDesk, keys: KeyRing | None, config: 
     app.state.batches = stored
     serving.metrics.add_routes(route.path for route in app.routes if isinstance(route, Route | WebSocketRoute))
     caps = Caps(body_bytes=int(server.max_body_mb * _MEBIBYTE), header_bytes=int(server.max_header_kb * _KIBIBYTE))
-    return guarded(
+    whole = guarded(
         app,
         keys=keys,
         drain=serving.drain,
@@ -95,6 +96,7 @@ def make_app(serving: Serving, stored: BatchDesk, keys: KeyRing | None, config: 
         origins=server.origins(),
         hosts=served_hosts(server, has_keys=keys is not None),
     )
+    return whole if server.root_path is None else RootPath(whole, server.root_path)
 
 
 def _routes(with_docs: bool) -> list[BaseRoute]:

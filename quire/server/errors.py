@@ -23,6 +23,7 @@ from quire.core.errors import (
     QuireError,
     RequestFailed,
     RequestTooLarge,
+    StillBusy,
     Unavailable,
 )
 from quire.protocol.anthropic.body import ThreadUnsupported
@@ -115,6 +116,7 @@ _ROWS: Mapping[type[BaseException], Row] = {
     Misdirected: Row(421, code="misdirected_request"),
     HeadersTooLarge: Row(431, code="headers_too_large"),
     Overloaded: Row(429, "rate_limit_error", "rate_limit_exceeded"),
+    StillBusy: Row(409, code="conflict"),
     StoreFull: Row(507, "server_error", "insufficient_storage"),
     Unavailable: Row(503, "server_error", "service_unavailable"),
     DeadlineExceeded: Row(408, "timeout_error", "deadline_exceeded"),

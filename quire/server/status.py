@@ -35,7 +35,7 @@ async def health(request: Request) -> Response:
     supervisor = serving.llm.fleet.supervisor
     problem = supervisor.health_problem()
     if problem is None:
-        return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "asleep" if serving.llm.fleet.is_asleep else "ok"})
     wait = {"retry-after": str(math.ceil(supervisor.retry_after()))}
     return JSONResponse({"status": "failing", "reason": problem}, 503, headers=wait)
 
@@ -152,6 +152,8 @@ def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
             "waste": max((each.kv_waste for each in engines), default=0.0),
             "host_blocks": sum(each.host_blocks for each in engines),
             "used_host_blocks": sum(each.used_host_blocks for each in engines),
+            "disk_blocks": sum(each.disk_blocks for each in engines),
+            "used_disk_blocks": sum(each.used_disk_blocks for each in engines),
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
         "engines": [_engine(slot, overview.restarts) for slot in fleet.supervisor.slots],
@@ -165,6 +167,7 @@ def _engine(slot: Slot[EngineClient], restarts: list[int]) -> dict[str, Any]:
     return {
         "replica": replica.number,
         "state": slot.state,
+        "sleep_level": stats.sleep_level,
         "pid": replica.pid,
         "restarts": restarts[slot.number] if restarts else slot.restarts,
         "running": stats.running,

@@ -14,7 +14,7 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.beams import BeamOptions
-from quire.core.errors import ConfigError, InvalidRequest
+from quire.core.errors import ConfigError, InvalidRequest, StillBusy, Unavailable
 from quire.core.media import MediaItem
 from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
@@ -30,6 +30,7 @@ from quire.observe.metrics import Metrics
 from quire.serving.admission import Admission
 from quire.serving.board import Board
 from quire.serving.child_process import ChildProcess
+from quire.serving.client import EngineClient
 from quire.serving.engine_calls import EngineCalls
 from quire.serving.fleet import Fleet
 from quire.serving.journal import Entry
@@ -341,6 +342,37 @@ class AsyncLLM:
         finally:
             generation.cancel()
         return generation.pooled()
+
+    async def sleep(self, level: int = 1) -> None:
+        """Have every engine give its memory back; the next request wakes up the engine it goes to.
+
+        Level 1 keeps weights in host memory, or in the file they are mapped from; 2 drops them. Prefixes are forgotten
+        unless they are on a disk. Raises StillBusy while requests are live.
+        """
+        if level not in (1, 2):
+            raise InvalidRequest(f"level is {level}; it must be 1 or 2.", field="level")
+        live = len(self.fleet.dispatcher.journal)
+        if live:
+            raise StillBusy(f"{live} requests are live; engines sleep when there are none")
+        answers = await asyncio.gather(*(self.engine_calls.sleep(client, level) for client in self._ready()))
+        problem = next((answer.problem for answer in answers if answer.problem is not None), None)
+        if problem is not None:
+            raise StillBusy(f"not every engine sleeps: {problem}")
+
+    async def wake_up(self) -> None:
+        """Have every engine ready for requests before one comes."""
+        await asyncio.gather(*(self.engine_calls.wake_up(client) for client in self._ready()))
+
+    async def is_sleeping(self) -> bool:
+        """Whether all engines are asleep, as they last reported."""
+        return self.fleet.is_asleep
+
+    def _ready(self) -> list[EngineClient]:
+        """Engines that answer now."""
+        ready = self.fleet.supervisor.ready()
+        if not ready:
+            raise Unavailable("no engine is ready", retry_after=self.fleet.supervisor.retry_after())
+        return ready
 
     async def unused(self, adapter: AdapterRef) -> None:
         """Until no live request uses an adapter."""

@@ -109,6 +109,7 @@ class BeamGeneration:
             deadline=self._left(),
             cache_salt=self._params.cache_salt,
             use_prefix_cache=self._params.use_prefix_cache,
+            retain_prefix=self._params.retain_prefix,
         )
         return self._open_step(f"{self._request_id}-beam-{self._step}", [(each, None) for each in prompts], step)
 

@@ -14,7 +14,7 @@ from quire.serving.shares import replica_share
 @asynccontextmanager
 async def begun_engines(server: ServerConfig) -> AsyncIterator[list[ChildProcess]]:
     """A process for each engine that runs on this host, by number; those that nobody took are ended."""
-    count = server.replicas if server.engines == "process" else 0
+    count = server.num_local_engines if server.engines == "process" else 0
     begun = [ChildProcess() for _ in range(count)]
     try:
         for number, process in enumerate(begun):

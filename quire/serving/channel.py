@@ -1,7 +1,9 @@
 """Channel: an engine's end of the way to its client. What it says is the same over sockets and inside a process."""
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import zmq
@@ -20,6 +22,10 @@ class Channel(ABC):
     def send(self, message: FromEngine) -> None:
         """Never waits."""
 
+    @abstractmethod
+    def wake(self) -> None:
+        """From any thread: `receive` is to return, if with nothing."""
+
 
 class SocketChannel(Channel):
     """Two sockets, for an engine in a process of its own."""
@@ -27,10 +33,19 @@ class SocketChannel(Channel):
     def __init__(self, inbox: zmq.SyncSocket, outbox: zmq.SyncSocket) -> None:
         self._inbox = inbox
         self._outbox = outbox
+        self._bell, self._ring = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._poller = zmq.Poller()
+        self._poller.register(inbox, zmq.POLLIN)
+        self._poller.register(self._bell.fileno(), zmq.POLLIN)
 
     def receive(self, timeout_ms: int) -> list[ToEngine]:
         messages: list[ToEngine] = []
-        if not self._inbox.poll(timeout_ms):
+        ready = dict(self._poller.poll(timeout_ms))
+        if self._bell.fileno() in ready:
+            self._bell.recv(4096)
+        if self._inbox not in ready:
             return messages
         while True:
             try:
@@ -41,23 +56,30 @@ class SocketChannel(Channel):
     def send(self, message: FromEngine) -> None:
         self._outbox.send(encode(message))
 
+    def wake(self) -> None:
+        with suppress(BlockingIOError):  # it rings already
+            self._ring.send(b"!")
+
 
 class QueueChannel(Channel):
     """A queue each way, for an engine in a thread of its client's process."""
 
     def __init__(self, deliver: Callable[[FromEngine], None]) -> None:
         """`deliver` is called in the engine's thread."""
-        self.inbox: SimpleQueue[ToEngine] = SimpleQueue()
+        self.inbox: SimpleQueue[ToEngine | None] = SimpleQueue()
         self._deliver = deliver
 
     def receive(self, timeout_ms: int) -> list[ToEngine]:
-        messages: list[ToEngine] = []
+        found: list[ToEngine | None] = []
         try:
-            messages.append(self.inbox.get(timeout=timeout_ms / 1000) if timeout_ms else self.inbox.get_nowait())
+            found.append(self.inbox.get(timeout=timeout_ms / 1000) if timeout_ms else self.inbox.get_nowait())
             while True:
-                messages.append(self.inbox.get_nowait())
+                found.append(self.inbox.get_nowait())
         except Empty:
-            return messages
+            return [message for message in found if message is not None]
 
     def send(self, message: FromEngine) -> None:
         self._deliver(message)
+
+    def wake(self) -> None:
+        self.inbox.put(None)

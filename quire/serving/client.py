@@ -4,6 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 
+from quire.config.server import EngineRole
 from quire.core.stats import EngineStats
 from quire.serving.messages import FromEngine, Report, Started, StartFailed, ToEngine
 from quire.serving.supervised import Supervised
@@ -20,6 +21,16 @@ class EngineClient(Supervised):
         """None while it takes no requests."""
         self.stats = EngineStats()
         self._on_message = on_message
+
+    @property
+    def role(self) -> EngineRole:
+        """What it is for; of one that is not ready nobody knows."""
+        return "both" if self.started is None else self.started.role
+
+    @property
+    def kv_address(self) -> str:
+        """Where other engines get KV from it; nothing where they cannot."""
+        return "" if self.started is None else self.started.kv_address
 
     @abstractmethod
     def send(self, message: ToEngine) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from quire.config.server import RoutingStrategy
 from quire.core.errors import QuireError, RequestFailed
+from quire.core.request import Request
 from quire.core.status import Status
 from quire.serving.board import Board
 from quire.serving.client import EngineClient
 from quire.serving.journal import Entry, Journal
-from quire.serving.messages import End, Hold, Report, Resume, Submit, ToEngine
+from quire.serving.messages import End, Hold, Pull, Report, Resume, Submit, ToEngine
+from quire.serving.placement import Placement, first_token_only
 from quire.serving.quarantine import Quarantine
-from quire.serving.routing import Routing
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Dispatcher:
         """`ready` names the engines that take requests now; `strategy` chooses between them."""
         self.journal = Journal(board)
         self._ready = ready
-        self._routing = Routing(strategy)
+        self._placement = Placement(strategy)
         self._quarantine = Quarantine()
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -90,17 +91,25 @@ class Dispatcher:
                 entry.listener.prompt_news(prompt)
         for news in report.sequences:
             entry = self.journal.get(news.request_id)
-            if entry is not None and entry.take(news):
+            if entry is None:
+                continue
+            told = entry.without_end_of_prefill(news) if entry.is_prefill else news
+            if entry.take(told):
                 self.journal.begin(entry)
-                entry.listener.news(news)
+                entry.listener.news(told)
                 self._forget_if_over(entry)
+                if entry.is_prefilled and not entry.is_over:
+                    self._hand_over(entry)
         if self._quarantine.is_on and self._quarantine.cleared():
             self.engine_ready()
 
     def engine_lost(self, client: EngineClient) -> None:
         """Its requests go on elsewhere, from where they stand."""
         orphans = self.journal.on_client(client)
-        self._routing.forget(client.number)
+        self._placement.forget(client)
+        for entry in self.journal.entries():
+            if entry.decoder is client:
+                entry.decoder = None
         for entry in orphans:
             entry.losses += 1
             entry.moves += 1
@@ -120,10 +129,35 @@ class Dispatcher:
         ready = self._ready()
         if not ready or self._quarantine.keeps_waiting(entry):
             return
-        chosen = self._routing.choose(entry.request, [client.number for client in ready], self.journal)
-        entry.client = next(client for client in ready if client.number == chosen)
+        placed = self._placement.place(entry, ready, self.journal)
+        entry.decoder, entry.is_prefill = placed.decoder, placed.decoder is not None
+        entry.prefilled.clear()
+        if placed.holder is not None:
+            placed.client.send(Pull(entry.to_submit(), placed.holder.kv_address))
+        request = entry.to_submit()
+        self._give(entry, placed.client, first_token_only(request) if entry.is_prefill else request)
+        if placed.decoder is not None:
+            placed.decoder.send(Pull(request, placed.client.kv_address, is_computing=True))
+
+    def _hand_over(self, entry: Entry) -> None:
+        """The prompt is computed: the engine that was chosen goes on, or, where that is lost, another one."""
+        source, decoder = entry.client, entry.decoder
+        entry.decoder, entry.is_prefill = None, False
+        entry.handovers += 1
+        if decoder is None:
+            ready = self._ready()
+            if not ready:
+                entry.client = None
+                return
+            decoder = self._placement.choose_decoder(entry.request, ready, self.journal)
+            if source is not None and source is not decoder and source.kv_address and decoder.kv_address:
+                decoder.send(Pull(entry.to_submit(), source.kv_address, is_computing=True))
+        self._give(entry, decoder, entry.to_submit())
+
+    def _give(self, entry: Entry, client: EngineClient, request: Request) -> None:
+        entry.client = client
         # an age, not a clock: the engine may run on another host
-        self._send(entry, Submit(entry.to_submit(), time.monotonic() - entry.request.arrival))
+        self._send(entry, Submit(request, time.monotonic() - entry.request.arrival))
         if entry.is_held:
             self._send(entry, Hold(entry.request.id))
 

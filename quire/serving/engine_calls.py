@@ -1,4 +1,4 @@
-"""EngineCalls: questions to an engine that have one answer: its blocks, a check of its books, a profile."""
+"""EngineCalls: questions to an engine that have one answer: its blocks, a check of its books, a profile, sleep."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,10 @@ from quire.serving.messages import (
     FromEngine,
     Profile,
     Profiled,
+    Sleep,
+    Slept,
     ToEngine,
+    WakeUp,
 )
 
 
@@ -50,6 +53,18 @@ class EngineCalls:
                 client.send(EndProfile(path))
         answer = await asked
         assert isinstance(answer, Profiled)
+        return answer
+
+    async def sleep(self, client: EngineClient, level: int) -> Slept:
+        """Have an engine give its memory back."""
+        answer = await self._ask(client, Sleep(level), Slept)
+        assert isinstance(answer, Slept)
+        return answer
+
+    async def wake_up(self, client: EngineClient) -> Slept:
+        """Have an engine take its memory again; answered when it has."""
+        answer = await self._ask(client, WakeUp(), Slept)
+        assert isinstance(answer, Slept)
         return answer
 
     def answered(self, client: EngineClient, answer: FromEngine) -> None:

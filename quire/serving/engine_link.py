@@ -5,21 +5,18 @@ keeps strangers out; over networks where others can listen or interfere, use TLS
 """
 
 import asyncio
-import hmac
-import secrets
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from quire.core.errors import ConfigError
+from quire.core.shared_secret import NUMBER_BYTES, PROOF_BYTES, fresh_number, proof, proves
 from quire.serving.link import Link, LinkRefused
 
 LEAST_SECRET = 16
 """Characters a secret must have: it is all that keeps strangers from the engine."""
 _GREETING = b"quire-engine-1\n"
-_NUMBER = 32
-_PROOF = 32
 _HANDSHAKE_SECONDS = 10.0
 
 
@@ -78,19 +75,19 @@ async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = N
             context = ssl.create_default_context(cafile=ca_file) if address.scheme == "tls" else None
             reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         try:
-            theirs = (await reader.readexactly(len(_GREETING) + _NUMBER)).removeprefix(_GREETING)
-            if len(theirs) != _NUMBER:
+            theirs = (await reader.readexactly(len(_GREETING) + NUMBER_BYTES)).removeprefix(_GREETING)
+            if len(theirs) != NUMBER_BYTES:
                 raise LinkRefused(f"what answers at {address} is no engine of quire, or of another version")
-            ours = secrets.token_bytes(_NUMBER)
-            writer.write(ours + _proof(secret, b"front", theirs, ours))
-            proof = await reader.readexactly(_PROOF)
+            ours = fresh_number()
+            writer.write(ours + proof(secret, b"front", theirs, ours))
+            answer = await reader.readexactly(PROOF_BYTES)
         except asyncio.IncompleteReadError:
             writer.close()
             raise LinkRefused(f"the engine at {address} closed the connection; is its secret another one?") from None
         except BaseException:
             writer.close()
             raise
-        if not hmac.compare_digest(proof, _proof(secret, b"engine", ours, theirs)):
+        if not proves(answer, secret, b"engine", ours, theirs):
             writer.close()
             raise LinkRefused(f"what answers at {address} does not know the secret")
     return Link(reader, writer)
@@ -99,15 +96,11 @@ async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = N
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Link:
     """Have whoever connected prove that it may; raises LinkRefused, IncompleteReadError or TimeoutError."""
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
-        ours = secrets.token_bytes(_NUMBER)
+        ours = fresh_number()
         writer.write(_GREETING + ours)
-        answer = await reader.readexactly(_NUMBER + _PROOF)
-        theirs, proof = answer[:_NUMBER], answer[_NUMBER:]
-        if not hmac.compare_digest(proof, _proof(secret, b"front", ours, theirs)):
+        answer = await reader.readexactly(NUMBER_BYTES + PROOF_BYTES)
+        theirs, given = answer[:NUMBER_BYTES], answer[NUMBER_BYTES:]
+        if not proves(given, secret, b"front", ours, theirs):
             raise LinkRefused("a front that does not know the secret was turned away")
-        writer.write(_proof(secret, b"engine", theirs, ours))
+        writer.write(proof(secret, b"engine", theirs, ours))
     return Link(reader, writer)
-
-
-def _proof(secret: bytes, who: bytes, first: bytes, second: bytes) -> bytes:
-    return hmac.digest(secret, who + first + second, "sha256")

@@ -34,10 +34,13 @@ from quire.serving.messages import (
     Refused,
     Report,
     Resume,
+    Sleep,
+    Slept,
     Started,
     StartFailed,
     Submit,
     ToEngine,
+    WakeUp,
     decode_to_engine,
     encode,
 )
@@ -47,7 +50,13 @@ _TELL_EVERY = 1.0
 """Seconds between signs of life to fronts while the engine starts."""
 _MOST_UNSENT = 64 << 20
 """Bytes that may wait for a front that does not read; it is cut off then, and goes on elsewhere."""
-_ANSWERS: dict[type, type] = {AskBlocks: Blocks, AskCheck: Checked, Profile: Profiled}
+_ANSWERS: dict[type, type] = {
+    AskBlocks: Blocks,
+    AskCheck: Checked,
+    Profile: Profiled,
+    Sleep: Slept,
+    WakeUp: Slept,
+}
 _log = logging.getLogger(__name__)
 
 
@@ -89,7 +98,7 @@ class EngineServer:
         self._fronts: list[_Front] = []
         self._live: set[str] = set()
         """Ids of all fronts' requests."""
-        self._asked: dict[type, deque[_Front]] = {answer: deque() for answer in _ANSWERS.values()}
+        self._asked: dict[type, deque[_Front]] = {answer: deque() for answer in set(_ANSWERS.values())}
         self._first: asyncio.Future[Started] | None = None
         self._server: asyncio.Server | None = None
         self._beat: asyncio.Task[None] | None = None

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from quire.config.engine import EngineConfig
+from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError, RequestFailed, Unavailable
 from quire.core.stats import EngineStats
 from quire.observe.metrics import Metrics
@@ -48,6 +49,7 @@ class Fleet:
         self._on_other = on_other
         self._on_report = on_report
         self._on_lost = on_lost
+        _refuse_what_is_for_engines(config.server)
         self._local = ProcessEngines(config, seed, tenant_weights, begun)
         server = config.server
         self._addresses = [EngineAddress.read(each) for each in server.engine_addresses()]
@@ -68,6 +70,12 @@ class Fleet:
     def folder(self) -> str:
         """Where profiles may be written; only this user reaches it."""
         return self._local.folder
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether there are engines and all sleep, as they last reported."""
+        ready = self.supervisor.ready()
+        return bool(ready) and all(client.stats.sleep_level for client in ready)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -159,6 +167,18 @@ class Fleet:
         if server.engines == "inline":
             return InlineClient(self._local.settings(number), self._take)
         return self._local.client(number, self._take)
+
+
+def _refuse_what_is_for_engines(server: ServerConfig) -> None:
+    if server.role != "both":
+        raise ConfigError(
+            f"--role is {server.role}, but it is for quire engine; quire serve takes --prefill-engines and "
+            "--decode-engines."
+        )
+    if server.kv_transfer and server.engine_addresses():
+        raise ConfigError("--kv-transfer is for whoever starts the engines; give it to quire engine.")
+    if server.kv_transfer and server.num_engines == 1:
+        raise ConfigError("--kv-transfer is between engines, and there is one; give --replicas, or leave it out.")
 
 
 def _phases(started: Started) -> str:

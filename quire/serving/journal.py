@@ -8,6 +8,7 @@ import msgspec
 
 from quire.core.errors import QuireError
 from quire.core.request import Emitted, Request
+from quire.core.status import Status
 from quire.serving.board import Board, Figure
 from quire.serving.client import EngineClient
 from quire.serving.messages import PromptNews, Refused, SequenceNews
@@ -54,13 +55,21 @@ class Entry:
     """Tokens that it is expected to cost in all."""
     has_begun: bool = False
     """Whether it has got a token."""
+    is_prefill: bool = False
+    """Whether its engine computes the prompt and the next token only."""
+    decoder: EngineClient | None = None
+    """The engine that is to go on after that; None once it is lost."""
+    prefilled: set[int] = field(default_factory=set)
+    """Sequences that have got that token."""
+    handovers: int = 0
+    """Times another engine has gone on with it by plan."""
 
     def __post_init__(self) -> None:
         self.emitted = {index: [] for index in range(self.request.params.num_sequences)}
 
     def to_submit(self) -> Request:
         """The request as an engine must take it: new, or from where it stands."""
-        if not self.moves:
+        if not self.moves and not self.handovers:
             return self.request
         resume = tuple(Emitted(index, tuple(tokens)) for index, tokens in self.emitted.items())
         return msgspec.structs.replace(self.request, resume=resume)
@@ -75,6 +84,18 @@ class Entry:
         else:
             self.emitted[news.index].extend(news.tokens)
         return True
+
+    def without_end_of_prefill(self, news: SequenceNews) -> SequenceNews:
+        """What a prefill engine says of a sequence, with the end that was its own taken out."""
+        if news.status is not Status.LENGTH:
+            return news
+        self.prefilled.add(news.index)
+        return msgspec.structs.replace(news, status=None)
+
+    @property
+    def is_prefilled(self) -> bool:
+        """Whether all its sequences may go on elsewhere."""
+        return self.is_prefill and self.prefilled.issuperset(self.emitted)
 
     @property
     def replica(self) -> int:
@@ -150,5 +171,8 @@ class Journal:
         """Tokens of the requests that each engine has: prompts, and what it has answered so far."""
         loads: Counter[int] = Counter()
         for entry in self._entries.values():
-            loads[entry.replica] += len(entry.request.prompt.tokens) + entry.num_emitted
+            tokens = len(entry.request.prompt.tokens) + entry.num_emitted
+            loads[entry.replica] += tokens
+            if entry.decoder is not None:
+                loads[entry.decoder.number] += tokens
         return loads

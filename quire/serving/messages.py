@@ -6,6 +6,7 @@ Times are ages in seconds, never clocks: the two may run on different hosts.
 import msgspec
 
 from quire.config.engine import EngineConfig
+from quire.config.server import EngineRole
 from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.pooling import Rows
 from quire.core.request import Request
@@ -54,6 +55,16 @@ class Weights(_Message, frozen=True):
     of_tenants: dict[str, float]
 
 
+class Pull(_Message, frozen=True):
+    """Fetch KV of a request's prompt from another engine: the request comes here later, and finds it."""
+
+    request: Request
+    source: str
+    """Address at which that engine sends KV."""
+    is_computing: bool = False
+    """Whether that engine computes this very request now; else it has computed the same prefix before."""
+
+
 class AskBlocks(_Message, frozen=True):
     """Tell the state of every KV block."""
 
@@ -75,11 +86,23 @@ class EndProfile(_Message, frozen=True):
     path: str
 
 
+class Sleep(_Message, frozen=True):
+    """Give memory back until a request comes; level 1 or 2."""
+
+    level: int
+
+
+class WakeUp(_Message, frozen=True):
+    """Be ready for requests before one comes."""
+
+
 class Close(_Message, frozen=True):
     """End the process."""
 
 
-ToEngine = Submit | End | Hold | Resume | Weights | AskBlocks | AskCheck | Profile | EndProfile | Close
+ToEngine = (
+    Submit | End | Hold | Resume | Weights | Pull | AskBlocks | AskCheck | Profile | EndProfile | Sleep | WakeUp | Close
+)
 
 
 # -- engine to front -------------------------------------------------------------------------------------------
@@ -98,6 +121,9 @@ class Started(_Message, frozen=True):
     """Where the start-up time went."""
     pid: int = 0
     """Of the engine's process, on its host."""
+    role: EngineRole = "both"
+    kv_address: str = ""
+    """Where it sends KV to other engines; nothing: it does not."""
 
 
 class StartFailed(_Message, frozen=True):
@@ -183,7 +209,15 @@ class Profiled(_Message, frozen=True):
     problem: str | None = None
 
 
-FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled
+class Slept(_Message, frozen=True):
+    """The engine sleeps at this level now, or at 0 is awake."""
+
+    level: int
+    problem: str | None = None
+    """Why it does not sleep, where it was asked to."""
+
+
+FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled | Slept
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
@@ -199,6 +233,11 @@ class ChildSettings(msgspec.Struct, frozen=True):
     tenant_weights: dict[str, float] = {}
     memory_share: float = 1.0
     """Of its device's memory: less than 1 where several engines share the device."""
+    role: EngineRole = "both"
+    kv_listen: str = ""
+    """Where it is to send KV from; nothing: it sends and fetches none."""
+    kv_secret: bytes = b""
+    """What engines that exchange KV share."""
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:

@@ -2,8 +2,10 @@
 
 import math
 import time
+from typing import Any
 
 from quire.core.stats import EngineStats
+from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.kvcache.invariants import check
 from quire.observe.memory import resident_bytes
@@ -18,8 +20,9 @@ _MEASURE_EVERY = 1.0
 class Probe:
     """Reads what an engine's parts count, and never disturbs them."""
 
-    def __init__(self, loop: EngineLoop) -> None:
+    def __init__(self, loop: EngineLoop, exchange: KVExchange | None = None) -> None:
         self._loop = loop
+        self._exchange = exchange
         self._told = 0.0
         self._waste = 0.0
         self._device = (0, 0)
@@ -62,11 +65,35 @@ class Probe:
             total_drafts=scheduler.drafts.drafts,
             total_draft_tokens=scheduler.drafts.tokens,
             total_accepted_tokens=scheduler.drafts.accepted,
+            total_evictions=kv.stats.evictions,
+            total_host_evictions=kv.host.num_evicted,
+            sleep_level=self._loop.sleep_level,
+            total_wakes=self._loop.num_wakes,
+            wake_seconds=self._loop.wake_seconds,
             **self._adapters(),
+            **self._disk(),
+            **self._transfers(),
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
+
+    def _disk(self) -> dict[str, int]:
+        disk = self._loop.disk
+        if disk is None:
+            return {}
+        pool, stats = disk.tier.pool, disk.tier.stats
+        return {
+            "disk_blocks": pool.num_blocks,
+            "used_disk_blocks": pool.num_cached + pool.num_used,
+            "disk_block_bytes": disk.block_bytes,
+            "total_disk_evictions": stats.evictions,
+            "total_disk_hits": stats.hits,
+            "total_disk_reads": stats.reads,
+            "total_disk_writes": stats.writes,
+            "total_disk_corrupt": stats.corrupt,
+            "foreign_disk_files": stats.foreign,
+        }
 
     def _adapters(self) -> dict[str, int]:
         room = self._loop.scheduler.adapters
@@ -79,6 +106,24 @@ class Probe:
             "total_adapter_hits": room.stats.hits,
             "total_adapter_loads": room.stats.loads,
             "total_adapter_evictions": room.stats.evictions,
+        }
+
+    def _transfers(self) -> dict[str, Any]:
+        if self._exchange is None:
+            return {}
+        sent, received, counts = self._exchange.sender.counts, self._exchange.fetcher.counts, self._exchange.counts
+        return {
+            "fetching": self._exchange.num_fetching,
+            "total_kv_sent_blocks": sent.blocks,
+            "total_kv_sent_bytes": sent.bytes,
+            "total_kv_sent_seconds": sent.seconds,
+            "total_kv_received_blocks": received.blocks,
+            "total_kv_received_bytes": received.bytes,
+            "total_kv_received_seconds": received.seconds,
+            "total_kv_refused": sent.refused + received.refused,
+            "total_kv_corrupt": received.corrupt,
+            "total_kv_declined": counts.declined,
+            "total_kv_given_up": counts.given_up,
         }
 
 

@@ -1,8 +1,10 @@
 """ProcessEngines: makes the engines of this host: sockets in a folder of theirs, a share of the machine for each."""
 
+import secrets
 import shutil
 import tempfile
 
+import msgspec
 import zmq.asyncio
 
 from quire.config.engine import EngineConfig
@@ -23,8 +25,13 @@ class ProcessEngines:
         seed: int,
         tenant_weights: dict[str, float] | None = None,
         begun: list[ChildProcess] | None = None,
+        kv_listen: str | None = None,
+        kv_secret: bytes | None = None,
     ) -> None:
-        """`begun` are processes for the first engines, by number; whoever began them ends those that it still holds."""
+        """`begun` are processes for the first engines, by number; whoever began them ends those that it still holds.
+
+        `kv_listen` is where engines send KV from, where that is not to this host alone, `kv_secret` what they share.
+        """
         locate(config.model.model, config.model.revision)  # downloads are the parent's: a child that waits looks stuck
         self.folder = tempfile.mkdtemp(prefix="quire-")
         """Of sockets and profiles; its mode is 0700, so nobody else reaches them."""
@@ -35,15 +42,28 @@ class ProcessEngines:
         self._context = zmq.asyncio.Context()
         self._begun = [] if begun is None else begun
         self._made = 0
+        self._kv_listen = kv_listen
+        self._kv_secret = kv_secret or secrets.token_bytes(32)
 
     def settings(self, number: int) -> ChildSettings:
         """Of engine `number` of the server's replicas."""
         self._made += 1
         address = f"ipc://{self.folder}/{self._made}"
-        share = replica_share(number, self._config.server.replicas)
-        return ChildSettings(
-            self._config, self._seed, f"{address}.in", f"{address}.out", number, self.tenant_weights, share.memory
+        server = self._config.server
+        settings = ChildSettings(
+            self._config,
+            self._seed,
+            f"{address}.in",
+            f"{address}.out",
+            number,
+            self.tenant_weights,
+            replica_share(number, server.num_local_engines).memory,
+            server.role_of(number),
         )
+        if not server.exchanges_kv:
+            return settings
+        listen = self._kv_listen or f"unix://{self.folder}/{self._made}.kv"
+        return msgspec.structs.replace(settings, kv_listen=listen, kv_secret=self._kv_secret)
 
     def client(self, number: int, on_message: OnMessage) -> ProcessClient:
         """The next process of engine `number`."""
@@ -53,7 +73,7 @@ class ProcessEngines:
             on_message,
             process=self._begun.pop(0) if self._begun else ChildProcess(),
             step_timeout=self._config.server.step_timeout,
-            environment=replica_share(number, self._config.server.replicas).environment,
+            environment=replica_share(number, self._config.server.num_local_engines).environment,
         )
 
     def close(self) -> None:

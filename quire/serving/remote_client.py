@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
+from quire.kvcache.transfer.wire import with_host
 from quire.serving.client import EngineClient, OnMessage
 from quire.serving.engine_link import EngineAddress, connect
 from quire.serving.link import Link, LinkRefused
@@ -33,6 +34,11 @@ class RemoteClient(EngineClient):
     @property
     def pid(self) -> int:
         return self.started.pid if self.started is not None and self.address.scheme == "unix" else 0
+
+    @property
+    def kv_address(self) -> str:
+        told = super().kv_address
+        return with_host(told, self.address.host) if told else ""
 
     async def start(self) -> None:
         try:

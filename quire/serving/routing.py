@@ -45,12 +45,12 @@ class Routing:
         load = loads.loads()
         if self._strategy == "least-loaded":
             return min(replicas, key=lambda replica: (load.get(replica, 0.0), replica))
-        names, adapter = _chunk_names(request), request.prompt.adapter
+        names, adapter = chunk_names(request), request.prompt.adapter
 
         def cost(replica: int) -> float:
             """A cached token of the prompt saves as much as a token less of load."""
             has_adapter = adapter is not None and adapter.key in self._adapters.get(replica, ())
-            return load.get(replica, 0.0) - self._cached(replica, names) - (ADAPTER_TOKENS if has_adapter else 0)
+            return load.get(replica, 0.0) - self.num_cached(replica, names) - (ADAPTER_TOKENS if has_adapter else 0)
 
         chosen = min(replicas, key=lambda replica: (cost(replica), replica))
         self._remember(chosen, names)
@@ -58,12 +58,8 @@ class Routing:
             self._remember_adapter(chosen, adapter.key)
         return chosen
 
-    def forget(self, replica: int) -> None:
-        """Its cache is gone."""
-        self._seen.pop(replica, None)
-        self._adapters.pop(replica, None)
-
-    def _cached(self, replica: int, names: list[int]) -> int:
+    def num_cached(self, replica: int, names: list[int]) -> int:
+        """Tokens of a prompt that an engine was given before, and may still have, by the names of its chunks."""
         seen = self._seen.get(replica, OrderedDict())
         count = 0
         for name in names:
@@ -71,6 +67,11 @@ class Routing:
                 break
             count += 1
         return count * CHUNK
+
+    def forget(self, replica: int) -> None:
+        """Its cache is gone."""
+        self._seen.pop(replica, None)
+        self._adapters.pop(replica, None)
 
     def _remember_adapter(self, replica: int, key: str) -> None:
         seen = self._adapters.setdefault(replica, OrderedDict())
@@ -88,7 +89,7 @@ class Routing:
             seen.popitem(last=False)
 
 
-def _chunk_names(request: Request) -> list[int]:
+def chunk_names(request: Request) -> list[int]:
     """A name for every whole chunk of the prompt and all before it. A collision costs only time."""
     names: list[int] = []
     tokens = request.prompt.tokens

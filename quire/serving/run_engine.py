@@ -30,7 +30,8 @@ async def _serve(config: EngineConfig, listen: str) -> int:
     tls = tls_context(config.server) if address.scheme == "tls" else None
     if address.scheme == "tls" and tls is None:
         raise ConfigError("a tls:// address needs --ssl-certfile and --ssl-keyfile")
-    engines = ProcessEngines(config, engine_seed(secret))
+    kv_listen = None if address.scheme == "unix" else str(EngineAddress(address.scheme, address.host, 0))
+    engines = ProcessEngines(config, engine_seed(secret), kv_listen=kv_listen, kv_secret=secret)
     server = EngineServer(
         lambda on_message: engines.client(0, on_message),
         address,

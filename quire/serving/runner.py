@@ -1,17 +1,22 @@
 """Runner: the loop of an engine's process. Messages in, steps, one report out."""
 
 import os
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from quire.core.errors import QuireError, RequestTooLarge
 from quire.core.sequence import Sequence
+from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
+from quire.engine.start_exchange import start_exchange
+from quire.executor.base import SleepLevel
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
@@ -28,17 +33,22 @@ from quire.serving.messages import (
     Hold,
     Profile,
     PromptNews,
+    Pull,
     Refused,
     Report,
     Resume,
     SequenceNews,
+    Sleep,
+    Slept,
     Started,
     Submit,
     ToEngine,
+    WakeUp,
     Weights,
 )
 from quire.serving.probe import Probe, check_books
 from quire.serving.profiler import StepProfiler
+from quire.serving.tls import tls_context
 from quire.text.labels import only_pools
 
 SLOW_READER = "reader"
@@ -48,8 +58,22 @@ _IDLE_MS = 1000
 _HEARING_SECONDS = 0.004
 """What taking in messages may take between two steps of running streams: a prompt of 16,000 tokens takes one or two
 milliseconds."""
+_COPYING_MS = 5
+"""An idle engine looks this often at what it writes to disk."""
 _HELD_MS = 50
 """Deadlines of requests that are all held are looked at this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naps:
+    """When an engine sleeps by itself, and how deeply."""
+
+    after: float | None = None
+    """Seconds without requests; None: never."""
+    level: SleepLevel = 1
+
+
+NO_NAPS = Naps()
 
 
 class Runner:
@@ -60,11 +84,19 @@ class Runner:
         loop: EngineLoop,
         started: Started,
         channel: Channel,
+        exchange: KVExchange | None = None,
+        naps: Naps = NO_NAPS,
     ) -> None:
+        """`exchange` is its way to the KV of other engines, where it has one; `naps` say when it sleeps by itself."""
         self.started = started
+        self._exchange = exchange
+        self._naps = naps
+        self._busy_at = time.monotonic()
+        self._warmed_up = 0
+        """How often it had woken up when it was last warm."""
         self._loop = loop
         self._channel = channel
-        self._probe = Probe(loop)
+        self._probe = Probe(loop, exchange)
         self._profiler = StepProfiler()
         self._accepted: list[str] = []
         self._refused: list[Refused] = []
@@ -78,10 +110,13 @@ class Runner:
             Hold: self._hold,
             Resume: self._resume,
             Weights: self._weigh,
+            Pull: self._pull,
             AskBlocks: self._ask_blocks,
             AskCheck: self._ask_check,
             Profile: self._profile,
             EndProfile: self._end_profile,
+            Sleep: self._sleep,
+            WakeUp: self._wake_up,
             Close: self._close,
         }
 
@@ -90,14 +125,22 @@ class Runner:
         self._report(StepUpdate([], []), [])  # what there is, before there is anything to do
         while not self._closing:
             self._hear()
+            self._exchange_kv()
             update, ended = StepUpdate([], []), list[Sequence]()
             if self._loop.has_work:
                 with self._profiler:
                     update, ended = self._loop.step()
                 self._tell_of_profile()
+                self._busy_at = time.monotonic()
+                self._exchange_kv(ended)
             elif not self._is_warm:
                 self._is_warm = not self._loop.warm_up()
+            else:
+                self._loop.tend()
+                self._sleep_if_idle()
             self._report(update, ended)
+        if self._exchange is not None:
+            self._exchange.close()
         self._loop.close()  # workers in processes of their own end before this one does
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -120,7 +163,9 @@ class Runner:
             return 0  # the loop itself waits, for a moment at a time
         if self._loop.has_work:
             return _HELD_MS
-        return _IDLE_MS if self._is_warm else 0
+        if not self._is_warm:
+            return 0
+        return _COPYING_MS if self._loop.is_copying else _IDLE_MS
 
     def _submit(self, message: Submit) -> None:
         request = msgspec.structs.replace(message.request, arrival=time.monotonic() - message.age)
@@ -128,6 +173,7 @@ class Runner:
             if request.pooling is None and not self.started.generates:
                 raise QuireError("the model reads texts and generates none")
             self._loop.add(request)
+            self._note_waking()
         except QuireError as error:
             too_large = isinstance(error, RequestTooLarge)
             self._refused.append(Refused(request.id, str(error), getattr(error, "field", None), too_large))
@@ -144,6 +190,15 @@ class Runner:
 
     def _resume(self, message: Resume) -> None:
         self._loop.holds.resume(message.request_id, SLOW_READER)
+
+    def _pull(self, message: Pull) -> None:
+        if self._exchange is not None:
+            self._exchange.pull(message.request, message.source, message.is_computing)
+
+    def _exchange_kv(self, ended: list[Sequence] | None = None) -> None:
+        if self._exchange is not None:
+            self._exchange.ended(ended or ())
+            self._exchange.advance(self._loop.figures)
 
     def _weigh(self, message: Weights) -> None:
         self._loop.scheduler.weigh_tenants(message.of_tenants)
@@ -166,6 +221,37 @@ class Runner:
         done = self._profiler.finished()
         if done is not None:
             self._send(done)
+
+    def _sleep(self, message: Sleep) -> None:
+        live = len(self._loop.scheduler.live_requests)
+        if live:
+            self._send(Slept(self._loop.sleep_level, f"{live} requests are live"))
+            return
+        self._loop.sleep(2 if message.level == 2 else 1)
+        self._tell_of_sleep()
+
+    def _wake_up(self, message: WakeUp) -> None:
+        self._loop.wake_up()
+        self._note_waking()
+        self._tell_of_sleep()
+
+    def _tell_of_sleep(self) -> None:
+        self._send(Report(self._probe.stats()))  # whoever asks about sleep next is to hear of it
+        self._send(Slept(self._loop.sleep_level))
+
+    def _note_waking(self) -> None:
+        """Who wakes up has work soon, and graphs to capture when it has none."""
+        if self._loop.num_wakes != self._warmed_up:
+            self._warmed_up, self._is_warm = self._loop.num_wakes, False
+            self._busy_at = time.monotonic()
+
+    def _sleep_if_idle(self) -> None:
+        naps = self._naps
+        if naps.after is None or self._loop.sleep_level or self._loop.is_copying:
+            return
+        if time.monotonic() - self._busy_at >= naps.after:
+            self._loop.sleep(naps.level)
+            self._send(Report(self._probe.stats()))
 
     def _close(self, message: Close) -> None:
         self._closing = True
@@ -222,6 +308,17 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         memory_share=settings.memory_share,
         clock=clock,
     )
+    exchange = None
+    if settings.kv_listen:
+        exchange = start_exchange(
+            started,
+            path,
+            settings.kv_listen,
+            settings.kv_secret,
+            channel.wake,
+            _kv_tls(settings),
+            asked.server.engine_ca_file,
+        )
     limits = started.resolved.limits
     told = Started(
         limits.max_model_len,
@@ -231,5 +328,12 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
         generates=not only_pools(started.facts),
         pid=os.getpid(),
         seconds=list(clock.parts),
+        role=settings.role,
+        kv_address="" if exchange is None else exchange.sender.address,
     )
-    return Runner(started.loop, told, channel)
+    naps = Naps(asked.server.sleep_after, 2 if asked.server.sleep_level == 2 else 1)
+    return Runner(started.loop, told, channel, exchange, naps)
+
+
+def _kv_tls(settings: ChildSettings) -> ssl.SSLContext | None:
+    return tls_context(settings.config.server) if settings.kv_listen.startswith("tls:") else None

@@ -1,12 +1,14 @@
 """How long a step takes on a device that is not at hand: its bytes and its operations, whichever takes longer.
 
-The weights are read once a step, the KV of every context once, and every token multiplies with every weight. What
-is not modelled: communication between devices, kernels that miss the device's reached speeds. Of experts a step reads
-those that its tokens choose, evenly and each for itself.
+The weights are read once a step, the KV of every context once, and every token multiplies with every weight. Of experts
+a step reads those that its tokens choose, evenly and each for itself. The ranks of a tensor parallel model add up what
+every mixer and every MLP gives, one after the other with the rest. What is not modelled: kernels that miss the device's
+reached speeds.
 """
 
 from dataclasses import dataclass
 
+from quire.config.dtypes import dtype_bytes
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
@@ -41,13 +43,17 @@ class ModelWork:
     """Of the weights, those of experts."""
     chosen_share: float = 1.0
     """Of the experts, those of one token."""
+    num_layers: int = 0
+    hidden_size: int = 0
 
     @classmethod
     def of(cls, model: ModelFacts) -> "ModelWork":
         spec = model.spec
         attended = sum(layer.attention.attended for layer in spec.layers)
         windows = spec.windows if any(spec.windows) else ()
-        return cls(model.name, model.num_active_parameters, attended, windows, *_expert_shares(model))
+        shares = _expert_shares(model)
+        size = (len(spec.layers), spec.hidden_size)
+        return cls(model.name, model.num_active_parameters, attended, windows, *shares, *size)
 
 
 def _expert_shares(model: ModelFacts) -> tuple[float, float]:
@@ -75,6 +81,9 @@ class CostModel:
         self._pair_operations = 4 * model.attended / num_devices
         self._windows = model.windows
         self._expert_share, self._chosen_share = model.expert_share, model.chosen_share
+        self._num_devices, self._link = num_devices, device.link_of(num_devices)
+        self._sums = 2 * model.num_layers + 1  # the embedding's too
+        self._sum_bytes = model.hidden_size * dtype_bytes(resolved.dtype)
 
     @property
     def has_windows(self) -> bool:
@@ -97,7 +106,12 @@ class CostModel:
         idle = self._expert_share * (1 - self._chosen_share) ** work.num_tokens
         read = self._weight_bytes * (1 - idle) + (work.context + work.num_tokens) * self._token_bytes
         operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
-        return device.step_overhead + moved + max(read / device.bandwidth, operations / device.flops)
+        computed = max(read / device.bandwidth, operations / device.flops)
+        return device.step_overhead + moved + computed + self.collective_seconds(work.num_tokens)
+
+    def collective_seconds(self, num_tokens: int) -> float:
+        """What a step of so many tokens spends on all-reduces."""
+        return self._sums * self._link.all_reduce_seconds(num_tokens * self._sum_bytes, self._num_devices)
 
     def tokens_per_second(self, batch: int, context: int) -> float:
         """How fast a replica answers with `batch` sequences of `context` tokens each."""

@@ -16,6 +16,9 @@ _RANGE = re.compile(r"(\d+)(?:\s*[:-]\s*(\d+))?")
 class Lengths(Protocol):
     """Draws lengths in tokens, at least 1."""
 
+    @property
+    def mean(self) -> float: ...
+
     def draw(self, random: Random) -> int: ...
 
 
@@ -25,6 +28,10 @@ class Between:
 
     low: int
     high: int
+
+    @property
+    def mean(self) -> float:
+        return (self.low + self.high) / 2
 
     def draw(self, random: Random) -> int:
         return self.low if self.low == self.high else random.randint(self.low, self.high)

@@ -41,6 +41,8 @@ class TenantMetrics(msgspec.Struct):
     queue: Histogram = msgspec.field(default_factory=Histogram)
     total: Histogram = msgspec.field(default_factory=Histogram)
     """Seconds from arrival to the end of the request."""
+    tpot: Histogram = msgspec.field(default_factory=Histogram)
+    """Seconds a token after an answer's first, on average over the answer."""
     contended_service: float = 0.0
     """Tokens computed and sampled for it while it and another tenant had requests waiting."""
     contended_time: float = 0.0
@@ -53,12 +55,13 @@ class TenantMetrics(msgspec.Struct):
         self.ttft.merge(other.ttft)
         self.queue.merge(other.queue)
         self.total.merge(other.total)
+        self.tpot.merge(other.tpot)
         self.contended_service += other.contended_service
         self.contended_time += other.contended_time
 
 
 COUNTS = (
-    *("steps", "step_tokens", "input_tokens", "output_tokens", "computed_tokens", "dropped_beams"),
+    *("steps", "step_tokens", "input_tokens", "output_tokens", "computed_tokens", "dropped_beams", "good"),
     *("busy", "running", "waiting", "preempted_recompute", "preempted_swap", "paused"),
     *("prefix_queries", "prefix_hits", "prefix_tokens_asked", "prefix_tokens_saved", "prefix_evictions"),
 )
@@ -79,6 +82,8 @@ class Metrics(msgspec.Struct):
     computed_tokens: int = 0
     """Prompt tokens that were computed: those of the prefix cache were not, those of preempted sequences were again."""
     dropped_beams: int = 0
+    good: int = 0
+    """Requests that met the latency goals, where there are any."""
     busy: float = 0.0
     """Seconds of steps."""
     running: float = 0.0

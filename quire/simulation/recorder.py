@@ -11,6 +11,7 @@ from quire.core.sequence import Sequence
 from quire.core.status import FINISH_REASONS, Status
 from quire.scheduler.scheduler import Scheduler
 from quire.simulation.fairness import Contention
+from quire.simulation.goals import LatencyGoals
 from quire.simulation.metrics import Metrics, TenantMetrics
 from quire.simulation.timeline import Bin
 from quire.simulation.workload import SimulatedRequest
@@ -22,7 +23,7 @@ SAMPLE_SHARE = 16
 class LiveRequest:
     """A request that has not ended."""
 
-    __slots__ = ("arrival", "has_token", "input_tokens", "open", "queued", "tenant", "tenant_name")
+    __slots__ = ("arrival", "first_token", "input_tokens", "longest", "open", "queued", "tenant", "tenant_name")
 
     def __init__(self, request: SimulatedRequest, tenant: TenantMetrics) -> None:
         self.arrival = request.arrival
@@ -32,7 +33,10 @@ class LiveRequest:
         self.open = 0
         """Sequences that have not ended."""
         self.queued = True
-        self.has_token = False
+        self.first_token: float | None = None
+        """When it came."""
+        self.longest = 0
+        """Tokens of its longest answer."""
 
 
 class Stream:
@@ -64,8 +68,9 @@ class StepRecord:
 class Recorder:
     """Watches one replica."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, goals: LatencyGoals | None = None) -> None:
         self.metrics = Metrics()
+        self._goals = goals
         self._scheduler = scheduler
         self._contention = Contention(self.metrics)
         self._streams: dict[tuple[str, int], Stream] = {}
@@ -112,6 +117,7 @@ class Recorder:
                 metrics.reasons[reason] = metrics.reasons.get(reason, 0) + 1
             live = stream.request
             live.tenant.output_tokens += seq.num_output
+            live.longest = max(live.longest, seq.num_output)
             live.open -= 1
             if not live.open:
                 self._request_ended(live, now)
@@ -123,6 +129,11 @@ class Recorder:
         self.metrics.input_tokens += live.input_tokens
         live.tenant.ended += 1
         live.tenant.total.add(now - live.arrival)
+        if live.first_token is not None:
+            ttft, after = live.first_token - live.arrival, now - live.first_token
+            if live.longest > 1:
+                live.tenant.tpot.add(after / (live.longest - 1))
+            self.metrics.good += self._goals is not None and self._goals.are_met(ttft, after, live.longest)
 
     def _leaves_queue(self, live: LiveRequest, now: float) -> None:
         if live.queued:
@@ -173,8 +184,8 @@ class Recorder:
             live = stream.request
             if last_token is not None:
                 itl.add(end - last_token)
-            elif not live.has_token:
-                live.has_token = True
+            elif live.first_token is None:
+                live.first_token = end
                 live.tenant.ttft.add(end - live.arrival)
         if num_tokens:
             itl.add(record.gap, num_tokens)

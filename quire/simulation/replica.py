@@ -14,6 +14,7 @@ from quire.engine.assemble import make_scheduler
 from quire.simulation.beams import BeamSearch
 from quire.simulation.cost import CostModel, ModelWork
 from quire.simulation.device import SimulatedDevice
+from quire.simulation.goals import LatencyGoals
 from quire.simulation.metrics import Metrics
 from quire.simulation.recorder import Recorder, StepRecord
 from quire.simulation.workload import RequestMaker, SimulatedRequest
@@ -34,6 +35,8 @@ class ReplicaSetup(msgspec.Struct, frozen=True):
     async_steps: bool = True
     """Plan the next step before the result of the last is read."""
     tenant_weights: dict[str, float] = {}
+    goals: LatencyGoals | None = None
+    """What requests are counted as good by."""
 
 
 class Replica:
@@ -44,7 +47,7 @@ class Replica:
         self._lengths: dict[str, int] = {}
         kv, cost = setup.resolved.kv, CostModel(setup.model, setup.device, setup.resolved, setup.num_devices)
         self._device = SimulatedDevice(cost, self._lengths, kv.block_size, kv.num_blocks)
-        self._recorder = Recorder(self.scheduler)
+        self._recorder = Recorder(self.scheduler, setup.goals)
         self._maker = RequestMaker()
         self._beams: dict[str, BeamSearch] = {}
         self._async = setup.async_steps

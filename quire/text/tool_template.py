@@ -24,7 +24,7 @@ To call a function, answer with its name and arguments as a JSON object between 
 <tool_call>
 {"name": <name of the function>, "arguments": <object with the arguments>}
 </tool_call>
-What it returns then comes between <tool_response> tags. If no function helps, answer in words.
+You are then told what it returned. If no function helps, answer in words.
 {%- elif calls -%}
 {%- for call in calls %}
 
@@ -35,13 +35,13 @@ What it returns then comes between <tool_response> tags. If no function helps, a
 {%- else -%}
 {%- for result in results %}
 
-<tool_response>
+The function returned:
 {{ result }}
-</tool_response>
 {%- endfor %}
 {%- endif -%}
 """
-"""In the format of Hermes, which most models have seen."""
+"""Calls are in the format of Hermes, which most models have seen. Results are in words: small models say tags again
+instead of answering."""
 # All turns are rendered at once: each is a line of JSON. `tools`, `calls` and `results` are what the template reads.
 _EACH = (
     "{%- for turn in turns -%}{%- set tools, calls, results = turn -%}{%- set text -%}",

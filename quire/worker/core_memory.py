@@ -14,6 +14,7 @@ from quire.config.resolved import KVLayout, StepLimits
 from quire.core.plan import Admission, Move, TableDelta
 from quire.kvcache.storage_shape import StorageShape
 from quire.ops.cpu.recording import paged_cache
+from quire.ops.host_pages import give_back
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.row_shape import RowShape
 
@@ -69,6 +70,31 @@ class CoreMemory:
         """Whole blocks, one after the other."""
         for move in copies:
             self._planes[:, move.target] = self._planes[:, move.source]
+
+    def give_back(self) -> None:
+        """Take no memory for blocks until they are used again; what they held is lost."""
+        give_back(self.kv.ctypes.data, self.kv.nbytes)
+
+    @property
+    def block_bytes(self) -> int:
+        return int(self._planes.shape[0] * self._planes.shape[2])
+
+    def buffer(self, count: int) -> memoryview:
+        """As `BlockBytes` has it, and so are those below."""
+        return memoryview(bytearray(count * self.block_bytes))
+
+    def read(self, blocks: Sequence[int], into: memoryview) -> None:
+        target = np.frombuffer(into, dtype=np.uint8).reshape(len(blocks), *self._planes[:, 0].shape)
+        for copied, block in zip(target, blocks, strict=True):
+            copied[:] = self._planes[:, block]
+
+    def fence(self) -> None:
+        """Steps are over when they return."""
+
+    def write(self, blocks: Sequence[int], data: memoryview, behind: object) -> None:
+        source = np.frombuffer(data, dtype=np.uint8).reshape(len(blocks), *self._planes[:, 0].shape)
+        for copied, block in zip(source, blocks, strict=True):
+            self._planes[:, block] = copied
 
     def admit(self, admission: Admission) -> None:
         """Fill a row from scratch."""

@@ -54,6 +54,7 @@ class CoreModel:
     def __init__(self, record: CoreRecord, file: PackedFile, memory: CoreMemory, machine: "_core.Machine") -> None:
         """Raises LookupError where the file lacks a matrix."""
         self._record = record
+        self._file = file
         self._machine = machine
         weights = [_aligned(weight) for weight in record.weights]
         addresses = [weight.ctypes.data for weight in weights]
@@ -68,6 +69,10 @@ class CoreModel:
         self._head = link(record.head, linked, owners)
         self._words = matrices[record.words]
         self._ropes = [(_aligned(rope.frequencies), rope.factor) for rope in record.ropes]
+
+    def give_back_pages(self) -> None:
+        """Take no memory for matrices until they are used again."""
+        self._file.give_back_pages()
 
     def hidden(self, step: CoreStep, prompts: range) -> Floats:
         """Hidden states [tokens, hidden] after the last norm; `prompts` are the tokens of prompts."""

@@ -13,9 +13,12 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
+from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
+from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.sampling.core_sampler import CoreSampler, can_draw
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
@@ -66,6 +69,11 @@ class CoreWorker:
         self._whole: Worker | None = None
         self._importing: Future[None] | None = None
 
+    @property
+    def block_bytes(self) -> BlockBytes:
+        """The same memory whichever worker runs."""
+        return self._memory
+
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""
         if self._whole is None and not all(_can_run(admission) for admission in plan.admitted):
@@ -89,6 +97,24 @@ class CoreWorker:
             self._run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[1], num_sampling=1))
             self._run(StepPlan(step=0, released=[0]))
         return False
+
+    def sleep(self) -> None:
+        """Give blocks back, and the pages of weights, which lie in a file: they come when they are used again."""
+        if self._whole is not None:
+            self._whole.sleep()
+        self._memory.give_back()
+        self._model.give_back_pages()
+
+    def wake_up(self) -> None:
+        """Have the weights mapped before a request waits for them."""
+        if self._whole is not None:
+            self._whole.wake_up()
+        self._is_warm = False
+        self.warm_up()
+
+    def carried_blocks(self) -> CarriedBlocks:
+        """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""
+        return HostBlocks(self._memory.kv, self._layout)
 
     def reset(self) -> None:
         """Forget every row."""

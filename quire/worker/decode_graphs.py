@@ -138,6 +138,13 @@ class DecodeGraphs:
         if len(self._captured) < self._most_graphs:
             self._graph(place)
 
+    def clear(self) -> None:
+        """Forget every graph: what they read and write is about to lie elsewhere."""
+        torch.cuda.synchronize(self._device)
+        self._captured.clear()
+        self._too_large.clear()
+        self._pool = self._logits = None
+
     def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> Drawn:
         logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
         if before_drawing is not None:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quire.config.devices import DEVICES
+from quire.config.devices import DEVICES, dtypes_of
 from quire.config.facts import DeviceFacts
 from quire.ops.cpu import native
 
@@ -75,8 +75,9 @@ def device_facts(device: "torch.device") -> DeviceFacts:
 
     properties = torch.cuda.get_device_properties(device)
     like = _resembling(properties.name)
-    capable = ("float32", "float16", "bfloat16") if properties.major >= 8 else ("float32", "float16")
-    facts = _facts(like, properties.name, properties.total_memory, _host_memory(), capable)
+    # AMD's numbers of generations are others, and its fp8 is another format
+    dtypes = dtypes_of((8, 0) if torch.version.hip else (properties.major, properties.minor))
+    facts = _facts(like, properties.name, properties.total_memory, _host_memory(), dtypes)
     return replace(facts, free_bytes=torch.cuda.mem_get_info(device)[0])
 
 
@@ -98,14 +99,4 @@ def _resembling(name: str) -> DeviceFacts:
 
 
 def _facts(like: DeviceFacts, name: str, memory: int, host_memory: int, dtypes: tuple[str, ...]) -> DeviceFacts:
-    return DeviceFacts(
-        name=name,
-        kind=like.kind,
-        memory_bytes=memory,
-        bandwidth=like.bandwidth,
-        flops=like.flops,
-        host_bandwidth=like.host_bandwidth,
-        host_memory_bytes=host_memory,
-        step_overhead=like.step_overhead,
-        dtypes=dtypes,
-    )
+    return replace(like, name=name, memory_bytes=memory, host_memory_bytes=host_memory, dtypes=dtypes)

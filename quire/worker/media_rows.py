@@ -67,6 +67,10 @@ class MediaRows:
     def reset(self) -> None:
         self._rows.clear()
 
+    def forget(self) -> None:
+        """Give up what is kept of media: it is encoded again when it is needed again."""
+        self._cache.clear()
+
     def needs(self, plan: StepPlan, computed: Sequence[int]) -> bool:
         """Whether some of the step's tokens stand for media; `computed` counts the step's own."""
         return bool(self._rows) and next(self._slices(plan, computed), None) is not None

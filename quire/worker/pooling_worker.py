@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from quire.config.resolved import StepLimits
+from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
+from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.models.language_model import LanguageModel
@@ -15,6 +18,7 @@ from quire.ops.upload import towards_host
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.readouts import PooledStep, Readouts
 from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.sleeping_weights import SleepingWeights
 from quire.worker.whole_sequences import Packed, WholeSequences
 
 if TYPE_CHECKING:
@@ -26,12 +30,16 @@ class PoolingWorker:
 
     adapters: "AdapterStore | None" = None
     """It has none."""
+    block_bytes: BlockBytes | None = None
+    """It keeps no KV."""
 
     def __init__(self, model: LanguageModel, limits: StepLimits, kv_dtype: torch.dtype, device: torch.device) -> None:
         """`kv_dtype` is that of the keys and values that a decoder looks back at within a step."""
         self._is_classifier = model.spec.classifier is not None
         self._body = WholeSequences(model, kv_dtype, limits.max_num_batched_tokens, device)
         self._device = device
+        self._model = model
+        self._asleep: SleepingWeights | None = None
         self._admitted: dict[int, Admission] = {}
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
 
@@ -54,6 +62,22 @@ class PoolingWorker:
     def warm_up(self) -> bool:
         """There is nothing to warm up."""
         return False
+
+    def carried_blocks(self) -> CarriedBlocks:
+        raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
+
+    @torch.inference_mode()
+    def sleep(self) -> None:
+        """Weights to host memory, where they are not there already."""
+        if self._device.type == "cuda":
+            self._asleep = SleepingWeights([self._model])
+            free_cached_memory(self._device)
+
+    @torch.inference_mode()
+    def wake_up(self) -> None:
+        if self._asleep is not None:
+            self._asleep.wake_up()
+            self._asleep = None
 
     @torch.inference_mode()
     def reset(self) -> None:

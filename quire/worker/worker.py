@@ -5,10 +5,12 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
+from quire.core.block_bytes import BlockBytes
+from quire.core.carried_blocks import CarriedBlocks
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -55,6 +57,7 @@ from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
+from quire.worker.sleeping_weights import SleepingWeights
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
@@ -155,21 +158,21 @@ class Worker:
         rows = limits.max_num_seqs + 1
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
+        self._packed = None if core is None else core.cache
+        self._modules: list[nn.Module] = [model] if draft is None else [model, draft.model]
+        self._asleep: SleepingWeights | None = None
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
-        self._warmup: Iterator[object] = iter(())
-        if self._graphs is not None:
-            may_share = self._prefix_tiles is not None
-            self._warmup = warmup_steps(
-                *(self.start, self._graphs, layout),
-                may_share_prefix=may_share,
-                keeps_latents=self._keeps_latents,
-                drafts=draft_lengths(limits.num_drafts)[1:],
-                has_adapters=adapters is not None,
-            )
+        self._layout = layout
+        self._warmup = self._warmup_steps()
         for admission in () if memory is None else memory.admitted.values():
             self._admit_to_sampling(admission)  # none has media: the core alone takes no such prompt
+
+    @property
+    def block_bytes(self) -> BlockBytes:
+        """Of its KV blocks."""
+        return self._storage
 
     @property
     def weight_bytes(self) -> int:
@@ -234,6 +237,39 @@ class Worker:
             self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
 
+    def carried_blocks(self) -> CarriedBlocks:
+        """Its KV blocks, for whoever carries them elsewhere."""
+        return self._storage.carried_blocks()
+
+    @torch.inference_mode()
+    def sleep(self) -> None:
+        """Give the device's memory back while no row is admitted: weights to host memory, where they are not there
+        already or in a file, KV and captured graphs dropped."""
+        if isinstance(self._model, LanguageModel):
+            self._model.gate.wait_for_all()  # weights may still be on their way
+        if self._graphs is not None:
+            self._graphs.clear()
+        if self._media is not None:
+            self._media.forget()
+        for storage in self._storages():
+            storage.give_back()
+        if self._device.type == "cuda":
+            self._asleep = SleepingWeights(self._modules)
+        elif self._packed is not None:
+            self._packed.give_back_pages()
+        free_cached_memory(self._device)
+
+    @torch.inference_mode()
+    def wake_up(self) -> None:
+        """Graphs are captured again as they are used, or while there is nothing to do: weights and KV have other
+        addresses now."""
+        if self._asleep is not None:
+            self._asleep.wake_up()
+            self._asleep = None
+        for storage in self._storages():
+            storage.take_back()
+        self._warmup = self._warmup_steps()
+
     @torch.inference_mode()
     def reset(self) -> None:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
@@ -250,6 +286,20 @@ class Worker:
             self._prefix_tiles.clear()
         free_cached_memory(self._device)
         torch.ones(1, device=self._device).item()
+
+    def _storages(self) -> list[KVStorage]:
+        return [self._storage, *([] if self._drafting is None else self._drafting.storages())]
+
+    def _warmup_steps(self) -> Iterator[object]:
+        if self._graphs is None:
+            return iter(())
+        return warmup_steps(
+            *(self.start, self._graphs, self._layout),
+            may_share_prefix=self._prefix_tiles is not None,
+            keeps_latents=self._keeps_latents,
+            drafts=draft_lengths(self._limits.num_drafts)[1:],
+            has_adapters=self.adapters is not None,
+        )
 
     def _unread_drafts(self, plan: StepPlan, rows: Tensor | None) -> UnreadDrafts | None:
         """What the step will say of drafts; `rows` sample, where the host may be told what they have ready."""

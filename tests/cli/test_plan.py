@@ -151,3 +151,38 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], llama: str, arguments: li
     captured = capsys.readouterr()
     assert captured.out == ""
     assert expected in captured.err
+
+
+def test_find_proposes_a_layout_with_reasons(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.simulation.layouts._FEWEST", 30)
+    monkeypatch.setattr("quire.simulation.layouts._MOST", 30)
+    asked = ["plan", "llama-70b", "--max-model-len", "4096", "--find", "--gpus", "2xh200", "--tpot", "40"]
+    asked += ["--input-tokens", "128", "--output-tokens", "32"]
+    assert main(asked) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "llama-70b on 2 x h200: --tensor-parallel-size 2 --replicas 1 serves" in page
+    assert "TP 1 x 2: the model does not fit" in page
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["proposed"] == found["layouts"][1]
+    assert found["goals_ms"] == {"ttft": 500.0, "tpot": 40.0}
+    assert main([*asked[:-6], "--tpot", "1"]) == 1
+    assert "No layout of llama-70b on 2 x h200" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--find", "--gpus", "8"], "--gpus is '8', but it must be a number from 1 to 1024, an x and a device"),
+        (["--find", "--gpus", "0xh100"], "--gpus is '0xh100'"),
+        (["--find", "--gpus", "8xh1000"], "h1000"),
+        (["--ttft", "20"], "--ttft has no effect without --find"),
+        (["--find", "--tensor-parallel-size", "2"], "--tensor-parallel-size has no effect with --find"),
+        (["--find", "--tpot", "0"], "--tpot is 0.0"),
+    ],
+)
+def test_what_find_does_not_take(capsys: pytest.CaptureFixture[str], given: list[str], said: str) -> None:
+    assert main(["plan", "llama-8b", *given]) != 0
+    assert said in capsys.readouterr().err

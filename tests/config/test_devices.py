@@ -2,7 +2,7 @@
 
 import pytest
 
-from quire.config.devices import DEVICES, find_device
+from quire.config.devices import DEVICES, dtypes_of, find_device
 from quire.core.errors import ConfigError
 
 
@@ -34,3 +34,11 @@ def test_presets_are_sane() -> None:
         assert device.name == name
         assert device.memory_bytes > 2**33
         assert min(device.bandwidth, device.flops, device.host_bandwidth, device.step_overhead) > 0
+
+
+def test_what_generations_of_gpus_compute_in() -> None:
+    assert "bfloat16" not in dtypes_of((7, 5))
+    assert dtypes_of((8, 6)) == DEVICES["a10g"].dtypes == DEVICES["a100-80gb"].dtypes
+    assert dtypes_of((8, 9)) == DEVICES["l4"].dtypes
+    assert dtypes_of((9, 0)) == dtypes_of((10, 0)) == DEVICES["h100"].dtypes
+    assert "float8_e4m3fn" in dtypes_of((9, 0)), "else --kv-cache-dtype fp8 is refused"

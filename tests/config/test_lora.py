@@ -20,15 +20,49 @@ def test_modules_are_names_and_paths() -> None:
         LoraConfig(lora_dir="/x")
 
 
+def test_names_and_paths_as_json() -> None:
+    one, two = '{"name": "a", "path": "/x y"}', '{"name": "b", "path": "/y", "base_model_name": "m"}'
+    for between in (" ", ", ", ","):
+        config = LoraConfig(enable_lora=True, lora_modules=one + between + two)
+        assert config.modules == {"a": "/x y", "b": "/y"}
+        assert config.base_models == ("m",)
+    for wrong in (
+        '{"name": "a"}',
+        '{"name": "a", "path": 5}',
+        '{"name": "a", "path": "/x", "rank": "8"}',
+        "{",
+        one + "a",
+    ):
+        with pytest.raises(ConfigError, match="lora-modules"):
+            LoraConfig(enable_lora=True, lora_modules=wrong)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"model": "m"}, {"model": "hub/m"}, {"served_model_name": "n,m"}, {"served_model_name": "*"}]
+)
+def test_an_adapter_of_the_model(settings: dict[str, str]) -> None:
+    modules = '{"name": "a", "path": "/x", "base_model_name": "m"}'
+    EngineConfig.from_flat(enable_lora=True, lora_modules=modules, **settings)
+    with pytest.raises(ConfigError, match="an adapter for 'other'"):
+        EngineConfig.from_flat(enable_lora=True, lora_modules=modules.replace('"m"', '"other"'), model="m")
+
+
 def test_bounds() -> None:
     for wrong in (
         {"max_loras": 0},
         {"max_lora_rank": 257},
         {"max_loras": 8, "max_cpu_loras": 4},
+        {"max_cpu_loras": 0},
         {"lora_targets": "all"},
     ):
         with pytest.raises(ConfigError):
             LoraConfig(enable_lora=True, **wrong)  # type: ignore[arg-type]
+
+
+def test_fewer_on_the_host_than_there_usually_are_in_a_step() -> None:
+    assert LoraConfig(enable_lora=True).in_one_step == 8
+    few = LoraConfig(enable_lora=True, max_cpu_loras=2)
+    assert (few.in_one_step, few.on_host) == (2, 2)
 
 
 def test_pages_come_out_of_the_room_for_kv() -> None:

@@ -1,6 +1,8 @@
 """The server's settings: lists in one text, and a key that shows up nowhere."""
 
 import dataclasses
+import re
+from typing import Any
 
 import pytest
 
@@ -59,3 +61,26 @@ def test_replicas_beside_engines_of_another_kind_are_refused(engines: str) -> No
 def test_every_address_is_an_engine() -> None:
     assert ServerConfig(engines="tcp://a:1, tcp://b:2").engine_addresses() == ("tcp://a:1", "tcp://b:2")
     assert ServerConfig(replicas=3).num_engines == 3
+
+
+def test_roles_come_together_and_say_how_many_engines_there_are() -> None:
+    config = ServerConfig(prefill_engines=2, decode_engines=1)
+    assert (config.num_engines, config.num_local_engines, config.exchanges_kv) == (3, 3, True)
+    assert [config.role_of(number) for number in range(3)] == ["prefill", "prefill", "decode"]
+    assert not ServerConfig(replicas=2).exchanges_kv
+    assert ServerConfig(role="decode").exchanges_kv
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"prefill_engines": 2}, "--prefill-engines is 2, but --decode-engines is 0"),
+        ({"decode_engines": 1}, "--decode-engines is 1, but --prefill-engines is 0"),
+        ({"prefill_engines": -1, "decode_engines": 1}, "--prefill-engines is -1"),
+        ({"prefill_engines": 1, "decode_engines": 1, "replicas": 2}, "--replicas is 2"),
+        ({"prefill_engines": 1, "decode_engines": 1, "engines": "tcp://a:1"}, "quire engine --role"),
+    ],
+)
+def test_roles_that_contradict_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        ServerConfig(**given)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import torch
 
 from quire import LLM, SamplingParams, StructuredOutput
 from tests.engine.test_structured_output import PET
@@ -25,6 +26,17 @@ def test_structured_output(llm: LLM) -> None:
     for output in (outputs[0], outputs[2]):
         jsonschema.validate(json.loads(output.outputs[0].text), PET)
     assert len(outputs[1].outputs[0].token_ids) == 20
+
+
+def test_ranks_sleep_and_wake_up(llm: LLM) -> None:
+    greedy = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
+    [wanted] = llm.generate(["hello"], greedy, use_tqdm=False)
+    for level in (1, 2):
+        llm.sleep(level)
+        assert llm._started.loop.executor.device_memory() == (0, 0) or torch.cuda.is_available()
+        [output] = llm.generate(["hello"], greedy, use_tqdm=False)
+        assert output.outputs[0].token_ids == wanted.outputs[0].token_ids
+    llm.sleep(2)  # and closes asleep
 
 
 @pytest.mark.slow

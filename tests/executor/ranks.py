@@ -116,7 +116,7 @@ class RankRunner:
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),
             ]
-            return ProcessExecutor(first, processes)
+            return ProcessExecutor(first, processes, self.resolved.kv)
 
     def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
         """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""

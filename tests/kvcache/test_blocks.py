@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from quire.kvcache.blocks import NULL_BLOCK, BlockPool
+from quire.kvcache.blocks import NULL_BLOCK, RETAINED_TURNS, BlockPool
 
 
 def make_pool(num_blocks: int) -> tuple[BlockPool, list[int]]:
@@ -97,3 +97,57 @@ class PoolModel(RuleBasedStateMachine):
 
 
 TestPoolModel = PoolModel.TestCase
+
+
+def cached_pool(num_blocks: int, evicted: list[int]) -> BlockPool:
+    """All blocks named and free, the first to be evicted first."""
+    pool = BlockPool(num_blocks, evicted.append)
+    for block in pool.allocate(num_blocks):
+        pool.name(block)
+        pool.release([block])
+    return pool
+
+
+def test_retained_blocks_go_after_all_others():
+    evicted: list[int] = []
+    pool = cached_pool(8, evicted)
+    pool.retain(1)
+    pool.retain(2)
+    pool.retain(3)  # one too many: a quarter may be retained
+    pool.check()
+    assert [pool.is_retained(block) for block in (1, 2, 3)] == [True, True, False]
+    pool.acquire(2)
+    pool.release([2])
+    pool.allocate(8)
+    assert evicted == [3, 4, 5, 6, 7, 8, 1, 2]
+    pool.check()
+    assert not pool.is_retained(1)
+
+
+def test_retained_blocks_that_nobody_uses_go_in_the_end():
+    evicted: list[int] = []
+    pool = cached_pool(8, evicted)
+    pool.retain(1)
+    pool.retain(2)
+    for turn in range(RETAINED_TURNS * 8 + 1):
+        if turn == 16:
+            pool.touch(1)  # someone used it
+        [block] = pool.allocate()
+        pool.name(block)
+        pool.release([block])
+        pool.check()
+    assert evicted.count(2) == 1
+    assert 1 not in evicted
+
+
+def test_only_what_has_a_name_is_retained():
+    pool = BlockPool(8, lambda block: None)
+    [block] = pool.allocate()
+    pool.retain(block)
+    assert not pool.is_retained(block)
+    pool.name(block)
+    pool.retain(block)
+    pool.unname(block)
+    assert not pool.is_retained(block)
+    pool.release([block])
+    pool.check()

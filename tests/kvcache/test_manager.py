@@ -306,3 +306,24 @@ def test_most_blocks_is_bounded_by_the_window():
     book = Book(groups=(KVGroup((0,), window=8),))
     assert book.kv.most_blocks(1000, chunk=4) == 4 + 1
     assert Book().kv.most_blocks(1000, chunk=4) == 250 + 1
+
+
+def test_a_prompt_that_is_to_be_retained_outlives_others():
+    for retain in (False, True):
+        book = Book(num_blocks=16)
+        wanted = book.compute(book.open(range(9), retain_prefix=retain))
+        book.kv.release(wanted)
+        book.next_step()
+        for start in range(100, 1000, 100):
+            book.kv.release(book.compute(book.open(range(start, start + 12))))
+            book.next_step()
+        assert book.open(range(9)).num_computed == (8 if retain else 0)
+
+
+def test_a_hit_retains_what_it_found():
+    book = Book(num_blocks=16)
+    book.kv.release(book.compute(book.open(range(9))))
+    book.next_step()
+    book.kv.release(book.open(range(9), retain_prefix=True))
+    assert [book.kv.device.pool.is_retained(block) for block in (1, 2)] == [True, True]
+    check(book.kv)

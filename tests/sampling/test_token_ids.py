@@ -19,7 +19,7 @@ from quire.sampling.token_ids import LONGEST_BAD_WORD, MAX_BAD_WORD_TOKENS, chec
 )
 def test_field_and_bound_are_named(field: str, params: dict[str, Any]) -> None:
     check_token_ids(SamplingParams(**params), 51)
-    with pytest.raises(InvalidRequest, match=f"{field} names token id 50; the model's ids are 0 to 49") as caught:
+    with pytest.raises(InvalidRequest, match=f"{field} names token id 50; the model has 50, 0 to 49") as caught:
         check_token_ids(SamplingParams(**params), 50)
     assert caught.value.field == field
 

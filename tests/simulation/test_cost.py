@@ -6,6 +6,7 @@ import pytest
 
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
+from quire.config.links import INFINIBAND_NDR, NVLINK_4
 from quire.config.resolve import resolve
 from quire.models.loading.header import config_facts
 from quire.simulation.cost import CostModel, ModelWork, StepWork
@@ -55,7 +56,18 @@ def test_tensor_parallel_shares_the_operations() -> None:
     resolved = make_setup().resolved
     work = StepWork(num_tokens=10**6)
     alone, shared = CostModel(MODEL, DEVICE, resolved), CostModel(MODEL, DEVICE, resolved, num_devices=4)
-    assert alone.seconds(work) - 1e-3 == pytest.approx(4 * (shared.seconds(work) - 1e-3))
+    in_common = 1e-3 + shared.collective_seconds(work.num_tokens)
+    assert alone.seconds(work) - 1e-3 == pytest.approx(4 * (shared.seconds(work) - in_common))
+    assert alone.collective_seconds(work.num_tokens) == 0
+
+
+def test_ranks_add_up_twice_a_layer_and_once_for_the_embedding() -> None:
+    cost = CostModel(ModelWork.of(SHAPES["llama-70b"]), H200, make_setup().resolved, num_devices=8)
+    sent = 2 * 7 / 8 * 64 * 8192 * 2 / NVLINK_4.bandwidth
+    assert cost.collective_seconds(64) == pytest.approx((2 * 80 + 1) * (NVLINK_4.latency + sent))
+    wider = CostModel(ModelWork.of(SHAPES["llama-70b"]), H200, make_setup().resolved, num_devices=16)
+    sent = 2 * 15 / 16 * 64 * 8192 * 2 / INFINIBAND_NDR.bandwidth
+    assert wider.collective_seconds(64) == pytest.approx((2 * 80 + 1) * (INFINIBAND_NDR.latency + sent)), "two hosts"
 
 
 def test_windows_limit_what_is_read() -> None:
@@ -82,7 +94,9 @@ def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
 
 
 def test_work_of_a_model_is_what_its_spec_says() -> None:
-    assert ModelWork.of(LLAMA_3_8B) == ModelWork("Meta-Llama-3-8B", 8_030_261_248, 32 * 32 * 128)
+    assert ModelWork.of(LLAMA_3_8B) == ModelWork(
+        "Meta-Llama-3-8B", 8_030_261_248, 32 * 32 * 128, num_layers=32, hidden_size=4096
+    )
     latent = ModelWork.of(SHAPES["deepseek-v2-lite"])
     assert 4 * latent.attended == 27 * 16 * 2 * (576 + 512), "a product with latents as keys, and one as values"
     assert ModelWork.of(with_windows(TINY, (8, None, 8, None))).windows == (8, None, 8, None)

@@ -73,7 +73,7 @@ def test_a_template_with_a_place_for_tools_shows_them_itself(template_pool: Temp
 def test_the_built_in_one_is_read_as_it_is_written(template_pool: TemplatePool) -> None:
     text = render(template_pool, PLAIN, [USER, ASKED, RESULT], [TOOL, TOOL], text=BUILT_IN)
     assert '\n{"name": "now", "arguments": {"zone": "CET\u2028é"}}\n</tool_call>\n[user]' in text
-    assert "[user]<tool_response>\nnoon\n</tool_response>\n" in text
+    assert "[user]The function returned:\nnoon\n" in text
     assert text.count('{"type": "function"') == 2
     assert choose_calls("auto", BUILT_IN) is CALL_FORMATS["hermes"]
 

@@ -166,7 +166,7 @@ def test_on_a_gpu(name: str, tmp_path: Path) -> None:
     """Graphs, two steps in flight, and sums whose order does not depend on the batch."""
     path = make_text_model(tmp_path / "model").path
     methods = {"ngram": NGRAM, "suffix": SUFFIX, "draft_model": {"method": "draft_model", "model": str(path)}}
-    settings = {"dtype": "float32", "cpu_threads": None, "block_size": 16, "max_num_seqs": 8, "batch_invariant": True}
+    settings = {"dtype": "bfloat16", "cpu_threads": None, "block_size": 16, "max_num_seqs": 8, "batch_invariant": True}
     plain = run(start(path, None, **settings), requests(PARAMS, length=60))
     loop = start(path, methods[name], **settings)
     assert run(loop, requests(PARAMS, length=60)) == plain

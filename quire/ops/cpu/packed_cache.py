@@ -41,6 +41,8 @@ class PackedCache:
         self.file = file
         """All of them, if an earlier start has packed them."""
         self._writer = writer
+        self._written = writer
+        """The same, also once all of it is on the disk."""
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._lacks_some = False
@@ -49,6 +51,12 @@ class PackedCache:
     def record_path(self) -> Path:
         """Where a record of the model that these matrices belong to is kept; it goes when they go."""
         return self._path.with_suffix(_RECORD_SUFFIX)
+
+    def give_back_pages(self) -> None:
+        """Take no memory for what lies in a file until it is used again; what does not stays."""
+        for mapped in (self.file, self._written):
+            if mapped is not None:
+                mapped.give_back_pages()
 
     def matrix(self, name: str, form: MatrixForm, pack: Callable[[], Bytes]) -> Bytes:
         """The packed bytes of a matrix; `pack` is called only if the cache does not have them."""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.host_pages import give_back
 
 UNFINISHED = ".partial"
 
@@ -69,6 +70,10 @@ class PackedFile:
         # private and writable, since torch takes no other memory without a warning; nothing writes to it
         self._bytes: Bytes = np.frombuffer(mapping, dtype=np.uint8)
 
+    def give_back_pages(self) -> None:
+        """Take no memory until a matrix is used again; the system may keep what it has read for others."""
+        give_back(self._bytes.ctypes.data, self._bytes.nbytes)
+
     def matrix(self, name: str, form: MatrixForm) -> Bytes | None:
         """The bytes of a matrix, when the file has one of this name and form."""
         entry = self._matrices.get(name)
@@ -97,6 +102,12 @@ class PackedFileWriter:
         self._matrices: dict[str, _Entry] = {}
         self._end = _DATA_START
         self._segment = _Segment(0, 0, np.empty(0, dtype=np.uint8))
+        self._mapped: list[Bytes] = []
+
+    def give_back_pages(self) -> None:
+        """Of what was handed out, once it is written: it is read from the file again when it is used."""
+        for mapped in self._mapped:
+            give_back(mapped.ctypes.data, mapped.nbytes)
 
     def append(self, name: str, form: MatrixForm, data: Bytes) -> Bytes:
         """Write a matrix, and return its bytes as they lie in the file. An OSError means that the file is done for."""
@@ -135,6 +146,7 @@ class PackedFileWriter:
             os.ftruncate(self._descriptor, end)  # takes no room before it is written
             mapping = mmap(self._descriptor, end - start, access=ACCESS_COPY, offset=start)
             self._segment = _Segment(start, end, np.frombuffer(mapping, dtype=np.uint8))
+            self._mapped.append(self._segment.data)
         if offset + size > self._most_bytes:
             raise OSError(f"it would take more than {self._most_bytes >> 20} MiB, half of what is free on the disk")
         return offset

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.expert_gemm_choices import Tile
+from quire.ops.triton.expert_gemm_choices import Strip, Tile
 from quire.ops.triton.expert_stack import GROUP, ExpertStack, expanded, first_column
 from quire.ops.triton.gated_activation import _gated
 from quire.ops.triton.overlap import overlap, wait_for_inputs
@@ -31,7 +31,7 @@ def multiply_up(
     size, hidden = up.rows // (2 * experts), x.shape[1]
     inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)
     settings: dict[str, Any] = {"first_up": experts * size, "activation": activation, "top_k": ids.shape[1]}
-    _launch(tile, (inner, x, ids, weights, tiles, *up, size, hidden), settings)
+    _launch(tile.block_rows, tile.up, (inner, x, ids, weights, tiles, *up, size, hidden), settings)
     return inner
 
 
@@ -39,21 +39,21 @@ def multiply_down(tile: Tile, inner: Tensor, ids: Tensor, tiles: Tensor, down: E
     """Each pair's expert's output: [pairs, hidden]."""
     outputs = torch.empty((ids.numel(), hidden), dtype=inner.dtype, device=inner.device)
     settings = {"first_up": 0, "activation": "", "top_k": 1}
-    _launch(tile, (outputs, inner, ids, None, tiles, *down, hidden, inner.shape[1]), settings)
+    _launch(tile.block_rows, tile.down, (outputs, inner, ids, None, tiles, *down, hidden, inner.shape[1]), settings)
     return outputs
 
 
-def _launch(tile: Tile, arguments: tuple[Any, ...], settings: dict[str, Any]) -> None:
+def _launch(block_rows: int, strip: Strip, arguments: tuple[Any, ...], settings: dict[str, Any]) -> None:
     result, x, _, _, tiles, _, _, _, out_size, in_size = arguments
-    grid = (triton.cdiv(out_size, tile.block_out) * (tiles.numel() // tile.block_rows),)
+    grid = (triton.cdiv(out_size, strip.block_out) * (tiles.numel() // block_rows),)
     settings |= {
-        "block_rows": tile.block_rows,
-        "block_out": tile.block_out,
-        "block_in": tile.block_in,
-        "whole_blocks": in_size % tile.block_in == 0,
+        "block_rows": block_rows,
+        "block_out": strip.block_out,
+        "block_in": strip.block_in,
+        "whole_blocks": in_size % strip.block_in == 0,
         "widen": not result.is_cuda,  # the interpreter holds bfloat16 as integers, and would multiply those
-        "stages": tile.num_stages,
-        "num_warps": tile.num_warps,
+        "stages": strip.num_stages,
+        "num_warps": strip.num_warps,
         **overlap(x),
     }
     launch_staged(_multiply, grid, arguments, settings, "stages")
@@ -87,37 +87,26 @@ def _load_x(
 
 
 @triton.jit
-def _rows_at(weight_at, scales_at, row, in_size):
-    """Where the weights of outputs begin, and their scales."""
-    if scales_at is None:
-        weight_rows, scale_rows = weight_at + row[None, :] * in_size, None
-    else:
-        weight_rows = weight_at + row[None, :] * (in_size // 2)
-        scale_rows = scales_at + row[None, :] * (in_size // GROUP)
-    return weight_rows, scale_rows
-
-
-@triton.jit
 def _add_product(
-    total, x, x_later, weight_rows, scale_rows, start, in_size,
+    total, x, x_later, weight_at, scales_at, row, start, in_size,
     block_in: tl.constexpr, whole_blocks: tl.constexpr, widen: tl.constexpr,
 ):  # fmt: skip
-    """`total` with the product of x and the inputs from `start` on, of one column of outputs a pointer.
+    """`total` with the product of x and the inputs from `start` on of the outputs whose weights are at `row`.
 
     Where weights are packed, x has the inputs in the lower bits of bytes and `x_later` those in their upper bits.
     """
-    if scale_rows is None:
+    if scales_at is None:
         inputs = start + tl.arange(0, block_in)[:, None]
-        weights = _load_where(weight_rows + inputs, inputs < in_size, whole_blocks)
+        weights = _load_where(weight_at + row[None, :] * in_size + inputs, inputs < in_size, whole_blocks)
         if widen:
             weights = weights.to(tl.float32)
         total = tl.dot(x, weights, total, input_precision="ieee")
     else:
         place = (start // 2 + tl.arange(0, block_in // 2))[:, None]
         within = place < in_size // 2
-        codes = _load_where(weight_rows + place, within, whole_blocks)
+        codes = _load_where(weight_at + row[None, :] * (in_size // 2) + place, within, whole_blocks)
         half: tl.constexpr = GROUP // 2
-        scales = _load_where(scale_rows + place // half, within, whole_blocks)
+        scales = _load_where(scales_at + row[None, :] * (in_size // GROUP) + place // half, within, whole_blocks)
         total = tl.dot(x, expanded(codes & 15, scales, x.dtype), total, input_precision="ieee")
         total = tl.dot(x_later, expanded(codes >> 4, scales, x.dtype), total, input_precision="ieee")
     return total
@@ -162,8 +151,6 @@ def _multiply(
     output = tl.program_id(0) % blocks * block_out + tl.arange(0, block_out)
     # past the last output its weights are read again, and no store takes the result
     row = expert * out_size + tl.minimum(output, out_size - 1)
-    weight_rows, scale_rows = _rows_at(weight_at, scales_at, row, in_size)
-    up_rows, up_scales = _rows_at(weight_at, scales_at, row + first_up, in_size)
     x_rows = x_at + (tl.maximum(pair, 0) // top_k).to(tl.int64)[:, None] * in_size
 
     total = tl.zeros([block_rows, block_out], tl.float32)
@@ -172,11 +159,14 @@ def _multiply(
         x, x_later = _load_x(
             x_rows, is_row, start, in_size, scales_at is not None, block_in, whole_blocks, widen
         )  # fmt: skip
-        total = _add_product(total, x, x_later, weight_rows, scale_rows, start, in_size, block_in, whole_blocks, widen)
+        total = _add_product(
+            total, x, x_later, weight_at, scales_at, row, start, in_size, block_in, whole_blocks, widen
+        )  # fmt: skip
         if first_up:
             total_up = _add_product(
-                total_up, x, x_later, up_rows, up_scales, start, in_size, block_in, whole_blocks, widen
-            )
+                total_up, x, x_later, weight_at, scales_at, row + first_up, start, in_size,
+                block_in, whole_blocks, widen,
+            )  # fmt: skip
 
     if weights_at is not None:
         share = tl.load(weights_at + pair, mask=is_row, other=0.0)[:, None]

@@ -9,15 +9,23 @@ from quire.ops.triton.expert_stack import GROUP, ExpertStack, expanded, first_co
 from quire.ops.triton.gated_activation import _gated
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 
-_BLOCK_OUT, _BLOCK_IN = 8, 512
+_NUMBERS = 8192
+"""Weights that a program has under way at a time; fewer would not keep the memory busy."""
+_OUTPUTS = 8
+"""Of a program, of one expert. Sums over several experts have half as many, for there would be too few programs."""
 _STAGES = 3
+
+
+def _inputs(rows: int, in_size: int) -> int:
+    """How many a program reads at a time of so many rows."""
+    return int(min(_NUMBERS // rows, triton.next_power_of_2(in_size)))
 
 
 def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, experts: int, activation: str) -> Tensor:
     """activation(gate(x)) * up(x) of each pair: [pairs, size]; `weights` are those of inputs."""
     size, hidden = up.rows // (2 * experts), x.shape[1]
     inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)
-    _up[(triton.cdiv(size, _BLOCK_OUT), ids.numel())](
+    _up[(triton.cdiv(size, _OUTPUTS), ids.numel())](
         inner,
         x,
         ids,
@@ -28,8 +36,8 @@ def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, ex
         size=size,
         hidden=hidden,
         activation=activation,
-        block_out=_BLOCK_OUT,
-        block_in=min(_BLOCK_IN, triton.next_power_of_2(hidden)),
+        block_out=_OUTPUTS,
+        block_in=_inputs(2 * _OUTPUTS, hidden),
         stages=_STAGES,
         num_warps=4,
         **overlap(x),
@@ -42,17 +50,20 @@ def down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: ExpertS
     tokens, top_k = ids.shape
     size = inner.shape[1]
     y = torch.empty((tokens, hidden), dtype=inner.dtype, device=inner.device)
-    _down[(triton.cdiv(hidden, _BLOCK_OUT), tokens)](
+    places = triton.next_power_of_2(top_k)
+    block_out = _OUTPUTS if places <= 2 else _OUTPUTS // 2
+    _down[(triton.cdiv(hidden, block_out), tokens)](
         y,
         inner,
         ids,
         weights,
         *down,
         top_k=top_k,
+        places=places,
         size=size,
         hidden=hidden,
-        block_out=_BLOCK_OUT,
-        block_in=min(_BLOCK_IN, triton.next_power_of_2(size)),
+        block_out=block_out,
+        block_in=_inputs(places * block_out, size),
         stages=_STAGES,
         num_warps=4,
         **overlap(inner),
@@ -61,34 +72,38 @@ def down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: ExpertS
 
 
 @triton.jit
-def _product(
-    x_at, weight_at, scales_at, row, in_size: tl.constexpr, block_in: tl.constexpr, stages: tl.constexpr
+def _products(
+    x_at, weight_at, scales_at, row, is_row, in_size: tl.constexpr, block_in: tl.constexpr, stages: tl.constexpr
 ):  # fmt: skip
-    """Of x and each of the rows, in float32. row: int64 [outputs]."""
+    """Of each row with its x, in float32. row: int64 [rows], x_at: pointers [rows], or [1] where all have the same.
+
+    All rows are read in one loop: one that ends after a few turns would leave the memory idle before the next.
+    """
     if scales_at is None:
         rows_at = weight_at + row[:, None] * in_size
         total = tl.zeros([row.shape[0], block_in], tl.float32)
         for start in tl.range(0, in_size, block_in, num_stages=stages):
-            inputs = start + tl.arange(0, block_in)
+            inputs = (start + tl.arange(0, block_in))[None, :]
             within = inputs < in_size
-            x = tl.load(x_at + inputs, mask=within, other=0.0).to(tl.float32)
-            rows = tl.load(rows_at + inputs[None, :], mask=within[None, :], other=0.0, eviction_policy="evict_first")
-            total += rows.to(tl.float32) * x[None, :]
+            x = tl.load(x_at[:, None] + inputs, mask=within, other=0.0).to(tl.float32)
+            rows = tl.load(rows_at + inputs, mask=is_row[:, None] & within, other=0.0, eviction_policy="evict_first")
+            total += rows.to(tl.float32) * x
     else:
         half: tl.constexpr = GROUP // 2
         rows_at = weight_at + row[:, None] * (in_size // 2)
         scale_rows = scales_at + row[:, None] * (in_size // GROUP)
         total = tl.zeros([row.shape[0], block_in // 2], tl.float32)
         for start in tl.range(0, in_size // 2, block_in // 2, num_stages=stages):
-            place = start + tl.arange(0, block_in // 2)
+            place = (start + tl.arange(0, block_in // 2))[None, :]
             within = place < in_size // 2
             column = first_column(place)
-            x = tl.load(x_at + column, mask=within, other=0.0).to(tl.float32)
-            x_later = tl.load(x_at + column + half, mask=within, other=0.0).to(tl.float32)
-            codes = tl.load(rows_at + place[None, :], mask=within[None, :], other=0, eviction_policy="evict_first")
-            scales = tl.load(scale_rows + (place // half)[None, :], mask=within[None, :], other=0.0)
-            total += expanded(codes & 15, scales, tl.float32) * x[None, :]
-            total += expanded(codes >> 4, scales, tl.float32) * x_later[None, :]
+            x = tl.load(x_at[:, None] + column, mask=within, other=0.0).to(tl.float32)
+            x_later = tl.load(x_at[:, None] + column + half, mask=within, other=0.0).to(tl.float32)
+            mask = is_row[:, None] & within
+            codes = tl.load(rows_at + place, mask=mask, other=0, eviction_policy="evict_first")
+            scales = tl.load(scale_rows + place // half, mask=mask, other=0.0)
+            total += expanded(codes & 15, scales, tl.float32) * x
+            total += expanded(codes >> 4, scales, tl.float32) * x_later
     return tl.sum(total, axis=1)
 
 
@@ -114,19 +129,22 @@ def _up(
     """inner[pair, out] = activation(gate · x) * (up · x); rows of ups begin at `first_up`."""
     wait_for_inputs(overlapped, early=False)
     pair = tl.program_id(1)
-    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
+    index = tl.arange(0, 2 * block_out)  # gates, then ups
+    output = tl.program_id(0) * block_out + index % block_out
     expert = tl.load(ids_at + pair)
     # past the last output its weights are read again, and no store takes the result
-    row = expert * size + tl.minimum(output, size - 1)
-    x_row = x_at + (pair // top_k) * hidden
-    gate = _product(x_row, up_at, scales_at, row, hidden, block_in, stages)
-    up = _product(x_row, up_at, scales_at, row + first_up, hidden, block_in, stages)
+    row = expert * size + tl.minimum(output, size - 1) + index // block_out * first_up
+    x_at += (pair // top_k) * hidden + tl.arange(0, 1)
+    both = _products(x_at, up_at, scales_at, row, index >= 0, hidden, block_in, stages)
     if weights_at is not None:
-        share = tl.load(weights_at + pair)
-        gate, up = gate * share, up * share
+        both *= tl.load(weights_at + pair)
     if bias_at is not None:
-        gate += tl.load(bias_at + row).to(tl.float32)
-        up += tl.load(bias_at + row + first_up).to(tl.float32)
+        both += tl.load(bias_at + row).to(tl.float32)
+    both = tl.reshape(both, [2, block_out])
+    is_gate = tl.arange(0, 2)[:, None] == 0
+    gate = tl.sum(tl.where(is_gate, both, 0.0), axis=0)
+    up = tl.sum(tl.where(is_gate, 0.0, both), axis=0)
+    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
     kind: tl.constexpr = inner_at.dtype.element_ty
     gated = _gated(gate.to(kind), up.to(kind), activation, kind)
     tl.store(inner_at + pair * size + output, gated.to(kind), mask=output < size)
@@ -142,6 +160,7 @@ def _down(
     scales_at,
     bias_at,
     top_k: tl.constexpr,
+    places: tl.constexpr,  # top_k, made a power of two
     size: tl.constexpr,
     hidden: tl.constexpr,
     block_out: tl.constexpr,
@@ -152,15 +171,23 @@ def _down(
     """y[token, out] = Σ weight * (down · inner) over the token's experts, each rounded first."""
     wait_for_inputs(overlapped, early=False)
     token = tl.program_id(1)
-    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
+    index = tl.arange(0, places * block_out)  # outputs of the first expert, of the next …
+    rank = index // block_out
+    is_row = rank < top_k
+    pair = token * top_k + tl.minimum(rank, top_k - 1)
+    output = tl.program_id(0) * block_out + index % block_out
+    row = tl.load(ids_at + pair) * hidden + tl.minimum(output, hidden - 1)
+    product = _products(inner_at + pair * size, down_at, scales_at, row, is_row, size, block_in, stages)
+    if bias_at is not None:
+        product += tl.load(bias_at + row).to(tl.float32)
     kind: tl.constexpr = y_at.dtype.element_ty
+    product = product.to(kind).to(tl.float32)
+    if weights_at is not None:
+        product *= tl.load(weights_at + pair)
+    product = tl.reshape(product, [places, block_out])
+    ranks = tl.arange(0, places)[:, None]
     total = tl.zeros([block_out], tl.float32)
-    for rank in range(top_k):
-        pair = token * top_k + rank
-        row = tl.load(ids_at + pair) * hidden + tl.minimum(output, hidden - 1)
-        product = _product(inner_at + pair * size, down_at, scales_at, row, size, block_in, stages)
-        if bias_at is not None:
-            product += tl.load(bias_at + row).to(tl.float32)
-        product = product.to(kind).to(tl.float32)
-        total += product * tl.load(weights_at + pair) if weights_at is not None else product
+    for each in tl.static_range(top_k):  # in the order of the token's experts
+        total += tl.sum(tl.where(ranks == each, product, 0.0), axis=0)
+    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
     tl.store(y_at + token * hidden + output, total.to(kind), mask=output < hidden)

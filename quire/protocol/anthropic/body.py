@@ -2,10 +2,12 @@
 
 What changes an answer is honoured or refused.
 
-`cache_control` needs nothing done for it: every prefix is cached, wherever a client marks one.
+Every prefix is cached, wherever a client marks one with `cache_control`; a `ttl` of an hour makes it outlive others.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
@@ -85,10 +87,21 @@ def read_messages_body(values: object, ignored: Ignored | None = None) -> Messag
             max_tokens=most,
             stop=_stop_sequences(body),
             structured=read_output_format(body),
+            retain_prefix=_wants_an_hour(object_of(values)),
         ),
         stream=body.flag("stream"),
         labels={} if user is None else {"metadata.user_id": user},
     )
+
+
+def _wants_an_hour(body: Mapping[str, Any]) -> bool:
+    """Whether something in it is to be cached for longer than usual."""
+    system, tools, messages = (body.get(name) for name in ("system", "tools", "messages"))
+    contents = [message.get("content") for message in messages or () if isinstance(message, dict)]
+    lists = [each for each in (system, tools, messages, *contents) if isinstance(each, list)]
+    marked = [body, *(part for parts in lists for part in parts if isinstance(part, dict))]
+    controls = (each.get("cache_control") for each in marked)
+    return any(control.get("ttl") == "1h" for control in controls if isinstance(control, dict))
 
 
 def read_count_body(values: object, ignored: Ignored | None = None) -> Conversation:

@@ -57,7 +57,7 @@ def read_text(inside: Fields, given: object, where: str, *, may_be_empty: bool) 
 
 
 def check_cache_control(inside: Fields, where: str) -> None:
-    """Of `inside`; it needs nothing done, for every prefix is cached."""
+    """Of `inside`; every prefix is cached, and how long one is wanted is asked of the whole body."""
     given = inside.object("cache_control")
     if given is None:
         return

@@ -90,10 +90,10 @@ class ChatAnswer:
         """What a delta adds to the content."""
         return "".join(part.text for part in self.parts(delta.index, delta) if part.kind == "content")
 
-    def last(self, index: int, delta: Delta) -> Body:
-        """The chunk that ends a message."""
+    def ended(self, index: int, delta: Delta, chunks: list[Body]) -> list[Body]:
+        """The last chunks of a message: the end stands in one of its own, as in OpenAI's streams."""
         end = _end(delta, called=self._called if index in self._has_calls else None)
-        return self.chunk({"index": index, "delta": {}, "logprobs": None, **end})
+        return [*chunks, self.chunk({"index": index, "delta": {}, "logprobs": None, **end})]
 
     def parts(self, index: int, delta: Delta) -> list[Part]:
         """What a delta adds to its message."""
@@ -176,9 +176,13 @@ class CompletionAnswer:
     def plain_text(self, delta: Delta) -> str:
         return delta.text
 
-    def last(self, index: int, delta: Delta) -> Body:
-        """The chunk that ends an answer."""
-        return self.chunk({"index": index, "text": "", "logprobs": None, **self._end(delta)})
+    def ended(self, index: int, delta: Delta, chunks: list[Body]) -> list[Body]:
+        """The last chunks of an answer: the end stands beside the last text, as in vLLM, where there is any."""
+        end = self._end(delta)
+        if not chunks:
+            return [self.chunk({"index": index, "text": "", "logprobs": None, **end})]
+        *before, last = chunks
+        return [*before, last | {"choices": [last["choices"][0] | end]}]
 
     def _choice(self, index: int, place: int, output: RequestOutput, sequence: CompletionOutput) -> Body:
         only_prompt = self._options.prompt_only

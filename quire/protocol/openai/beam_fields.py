@@ -16,7 +16,8 @@ BEAM_FIELDS: dict[str, Schema] = {
 }
 _KEPT = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "ignore_eos", "logprobs"}
-    | {"detokenize", "skip_special_tokens", "shown_tokens", "priority", "deadline", "cache_salt", "use_prefix_cache"}
+    | {"detokenize", "skip_special_tokens", "shown_tokens", "priority", "deadline"}
+    | {"cache_salt", "use_prefix_cache", "retain_prefix"}
 )
 """Parameters that mean something to a search, or nothing where no token is drawn."""
 

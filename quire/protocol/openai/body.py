@@ -20,7 +20,7 @@ from quire.protocol.openai.legacy_calls import LEGACY_FIELDS, read_legacy_tools
 from quire.protocol.openai.messages import MESSAGES, read_messages
 from quire.protocol.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
 from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
-from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_params
+from quire.protocol.openai.sampling_fields import LOGIT_BIAS, RETENTION, RETENTION_FIELD, SAMPLING, read_params
 from quire.protocol.openai.schema import Schema, either, flag, items, only, whole, words
 from quire.protocol.openai.structured_fields import STRUCTURED, read_structured
 from quire.protocol.openai.structured_fields import UNSUPPORTED as UNSUPPORTED_STRUCTURED
@@ -45,6 +45,7 @@ _SIDES = ("left", "right")
 _BOTH: dict[str, Schema] = {
     **SAMPLING,
     "logit_bias": LOGIT_BIAS,
+    RETENTION: RETENTION_FIELD,
     **STRUCTURED,
     **OPTIONS,
     "truncate_prompt_tokens": TRUNCATE,

@@ -38,13 +38,13 @@ class OpenAIWriter(Writer):
 
     def piece(self, delta: Delta) -> list[Event]:
         index, options = delta.prompt * self._n + delta.index, self._options
-        events: list[Event] = []
+        chunks: list[Body] = []
         if not options.prompt_only:
             self._written += len(delta.token_ids)
-            events += [self._event(chunk) for chunk in self._answer.pieces(index, delta)]
+            chunks = self._answer.pieces(index, delta)
         if delta.finish_reason is not None:
-            events.append(self._event(self._answer.last(index, delta)))
-        return events
+            chunks = self._answer.ended(index, delta, chunks)
+        return [self._event(chunk) for chunk in chunks]
 
     def plain_text(self, delta: Delta) -> str:
         return self._answer.plain_text(delta)

@@ -40,7 +40,7 @@ class LogprobWriter:
         for token, here in zip(tokens, found, strict=True):
             names.append(self._name(token))
             values.append(None if here is None else _finite(here[token].logprob))
-            tops.append(None if here is None else self._named(here))
+            tops.append(None if here is None else self._named(token, here))
             offsets.append(start)
             start += self._length(token, skip_special)
         return {"tokens": names, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
@@ -54,10 +54,11 @@ class LogprobWriter:
         name = f"token_id:{token}" if self._as_ids else data.decode(errors="replace")
         return {"token": name, "logprob": _finite(here[token].logprob), "bytes": list(data)}
 
-    def _named(self, here: PositionLogprobs) -> dict[str, float]:
+    def _named(self, chosen: int, here: PositionLogprobs) -> dict[str, float]:
+        """The token that stands there first, as vLLM has it, then the likeliest."""
         named: dict[str, float] = {}
-        for token in _by_likelihood(here):
-            named.setdefault(self._name(token), _finite(here[token].logprob))  # of two that read alike, the likelier
+        for token in (chosen, *_by_likelihood(here)):
+            named.setdefault(self._name(token), _finite(here[token].logprob))  # of others that read alike, the likelier
         return named
 
     def _name(self, token: int) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import (
     MAX_ALLOWED_TOKEN_IDS,
     MAX_BAD_WORD_LENGTH,
@@ -65,9 +66,20 @@ LOGIT_BIAS: Schema = {
 }
 
 
+RETENTION = "prompt_cache_retention"
+_LONG = "24h"
+_RETENTIONS = (None, "in_memory", "in-memory")
+RETENTION_FIELD = text(
+    MAX_NAME_LENGTH, description="24h: the prompt's cached prefix outlives others; in_memory is as without it."
+)
+
+
 def read_params(body: Fields, **more: Any) -> SamplingParams:
     """All of `SAMPLING` and logit_bias out of a body, and `more` that means something else in every API."""
     given = body.present(*SAMPLING) | more
+    if body.present(RETENTION):
+        given["retain_prefix"] = body.text(RETENTION, longest=MAX_NAME_LENGTH) == _LONG
+        body.hint(RETENTION, *_RETENTIONS, _LONG)
     if given.get("prompt_logprobs") == -1:
         given["prompt_logprobs"] = MAX_LOGPROBS
     if given.get("logprob_token_ids") and given.get("logprobs"):
@@ -82,9 +94,11 @@ def _logit_bias(body: Fields) -> dict[int, float] | None:
         return None
     if len(given) > MAX_LOGIT_BIAS:
         raise refuse("logit_bias", f"an object of {len(given)}", f"an object of at most {MAX_LOGIT_BIAS} token ids")
+    wrong = [token[:20] for token in given if not (token.isascii() and token.isdigit() and len(token) <= 10)]
+    if wrong:
+        named = ", ".join(map(repr, wrong[:10]))
+        raise InvalidRequest(f"logit_bias names {named}; it must name token ids, in digits", field="logit_bias")
     for token, bias in given.items():
-        if not (token.isascii() and token.isdigit() and len(token) <= 10):
-            raise refuse(f"logit_bias[{token[:20]}]", token, "a token id in digits")
         if isinstance(bias, int) and abs(bias) > 100:
             raise refuse(f"logit_bias[{token}]", bias, "a number from -100 to 100")
     return {int(token): bias for token, bias in given.items()}

@@ -147,7 +147,6 @@ def _top_logprobs(body: Fields, included: bool) -> int | None:
 
 def _check_what_is_fixed(body: Fields) -> None:
     body.only("background", False)
-    body.hint("prompt_cache_retention", "in_memory")
     body.text("service_tier", longest=LONGEST_IDENTIFIER)
     body.hint("service_tier", *TIERS)
     read_stream_options(body, ("include_obfuscation",))

@@ -5,7 +5,7 @@ from quire.core.sampling_params import MAX_LOGPROBS
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL, OPTIONS
 from quire.protocol.openai.paging import page_schema
-from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING
+from quire.protocol.openai.sampling_fields import LOGIT_BIAS, RETENTION, RETENTION_FIELD, SAMPLING
 from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, whole, words
 from quire.protocol.responses.body import INCLUDED, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
 from quire.protocol.responses.call_items import CALL_ITEMS, LONGEST_ITEM_ID
@@ -40,7 +40,7 @@ def create_body() -> Schema:
         **TOOL_FIELDS,
         "service_tier": OPTIONS["service_tier"],
         "prompt_cache_key": text(LONGEST_IDENTIFIER, description="Needs nothing done: requests go to their prefix."),
-        "prompt_cache_retention": {"type": ["string", "null"]},
+        RETENTION: RETENTION_FIELD,
         **IDENTIFIERS,
         **{name: SAMPLING[name] for name in SAMPLING_FIELDS},
         "logit_bias": LOGIT_BIAS,

@@ -65,6 +65,7 @@ _ENGINE = _object(
     {
         "replica": _COUNT,
         "state": _TEXT,
+        "sleep_level": _COUNT | {"description": "0 while it is awake."},
         "pid": _COUNT,
         "restarts": _COUNT,
         "running": _COUNT,
@@ -120,6 +121,8 @@ STATS = _object(
                 "waste": _NUMBER,
                 "host_blocks": _COUNT,
                 "used_host_blocks": _COUNT,
+                "disk_blocks": _COUNT,
+                "used_disk_blocks": _COUNT,
                 "prefix_hit_rate": _MAYBE,
             }
         ),

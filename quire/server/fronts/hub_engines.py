@@ -27,7 +27,7 @@ class HubEngines:
         self.folder = Path(self._processes.folder)
         """Of sockets and of what fronts share; only this user reaches it."""
         (self.folder / _SECRET).write_text(secret, encoding="ascii")
-        count = config.server.replicas if config.server.engines == "process" else 0
+        count = config.server.num_local_engines if config.server.engines == "process" else 0
         self._servers = [
             EngineServer(
                 partial(self._processes.client, number),
@@ -46,7 +46,16 @@ class HubEngines:
         if self._servers:
             addresses = ",".join(str(each.address) for each in self._servers)
             secret_file = str(self.folder / _SECRET)
-            server = replace(server, engines=addresses, replicas=1, engine_secret_file=secret_file)
+            server = replace(
+                server,
+                engines=addresses,
+                replicas=1,
+                prefill_engines=0,
+                decode_engines=0,
+                kv_transfer=False,
+                engine_secret_file=secret_file,
+                sleep_after=None,  # the engines sleep by themselves
+            )
         return replace(self._config, server=server)
 
     async def start(self) -> None:

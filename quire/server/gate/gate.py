@@ -30,7 +30,7 @@ from quire.serving.validated import HEADER as SCHEMA_HEADER
 
 _OPEN = ("/health", "/ready", "/ping")
 _DEBUG = "/debug"
-_ADMIN = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
+_ADMIN = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep", "/wake_up", "/is_sleeping")
 """What else only admins may do."""
 _DEADLINE = b"x-request-deadline"
 _LONGEST_DEADLINE = 24 * 3600.0

@@ -88,13 +88,12 @@ class Listener:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await _first(work, self._aborted.wait())
-        finished = work.done()
-        if not finished:
-            if not self._aborted.is_set():
-                _log.warning("%d requests took longer than --drain-timeout %s s", self._drain.running, timeout)
-            work.cancel()
+        finished, aborted = self._drain.running == 0, self._aborted.is_set()
+        if not finished and not aborted:
+            _log.warning("%d requests took longer than --drain-timeout %s s", self._drain.running, timeout)
+        work.cancel()
         await self._leave(serving, now=not finished)
-        return DRAINED if finished else CUT_OFF
+        return CUT_OFF if aborted and not finished else DRAINED  # who sets a limit wants it kept
 
     async def _leave(self, serving: "asyncio.Task[None]", *, now: bool) -> None:
         """Close what is open; `now` does not wait for answers to be sent."""

@@ -1,7 +1,7 @@
 """Every route that vLLM has and OpenAI has not."""
 
 from quire.server.operation import Operation
-from quire.server.vllm import about, batch_chat, generate, generative_scoring, invocations, lora
+from quire.server.vllm import about, batch_chat, generate, generative_scoring, invocations, lora, sleep
 
 OPERATIONS: tuple[Operation, ...] = (
     *batch_chat.OPERATIONS,
@@ -10,4 +10,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *invocations.OPERATIONS,
     *about.OPERATIONS,
     *lora.OPERATIONS,
+    *sleep.OPERATIONS,
 )

@@ -82,6 +82,9 @@ class DraftModelProposer(Proposer):
         self._missed = [0] * limits.max_num_seqs
         """By row: how many tokens before the one to be computed next it has not seen."""
 
+    def storages(self) -> list[KVStorage]:
+        return [self._storage]
+
     def move(self, plan: StepPlan) -> None:
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
 

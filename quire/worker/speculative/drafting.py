@@ -10,6 +10,7 @@ from torch import Tensor
 from quire.config.resolved import StepLimits
 from quire.config.speculation import Speculation
 from quire.core.plan import Admission, StepPlan
+from quire.kvcache.storage import KVStorage
 from quire.ops.functional import Attend, paged_attention
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
@@ -62,6 +63,10 @@ class Drafting:
         self._last_position = limits.max_model_len - 1
         self._is_read_first = device.type == "cpu"
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
+
+    def storages(self) -> list[KVStorage]:
+        """Of KV that is not the large model's."""
+        return self._proposer.storages()
 
     def admit(self, admission: Admission) -> None:
         self._proposer.admit(admission)

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
+from quire.kvcache.storage import KVStorage
 from quire.sampling.mode import SamplingMode
 
 
@@ -16,6 +17,10 @@ class Proposer:
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
         and one more. `mode` is how they sample."""
+
+    def storages(self) -> list[KVStorage]:
+        """Of KV of its own."""
+        return []
 
     def admit(self, admission: Admission) -> None:
         """A row has another sequence."""

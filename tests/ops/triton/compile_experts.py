@@ -11,7 +11,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from quire.ops.triton.expert_gemm import _add, _multiply
-from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Tile
+from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile
 from quire.ops.triton.expert_gemv import _down, _up
 from quire.ops.triton.expert_tiles import _count, _place
 from quire.ops.triton.route_tokens import _route
@@ -47,36 +47,44 @@ def shared_memory(
 
 
 def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
-    common = {"block_rows": tile.block_rows, "block_out": tile.block_out, "block_in": tile.block_in, "overlapped": True}
-    common |= {"stages": tile.num_stages, "widen": False, "whole_blocks": True}
-    up = common | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
-    down = common | {"first_up": 0, "activation": "", "top_k": 1}
+    up = _settings(tile, tile.up) | {"first_up": 128 * 768, "activation": "silu", "top_k": 8}
+    down = _settings(tile, tile.down) | {"first_up": 0, "activation": "", "top_k": 1}
     plain, packed = {"scales_at": None, "bias_at": None, "weights_at": None}, {"weights_at": None}
     rest = up | {"whole_blocks": False}
     forms = {"up": up | plain, "down": down | plain, "rest": rest | plain, "weighed": up | PLAIN}
     found = {
-        f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, tile.num_warps, dtype)
+        f"{dtype} {tile.block_rows} {name}": shared_memory(_multiply, given, _warps(tile, name), dtype)
         for name, given in forms.items()
     }
     clamped = {"activation": "clamped_swiglu"}
     forms = {"up": up | packed | clamped, "down": down | packed, "rest": rest | packed | clamped}
     return found | {
-        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(_multiply, given, tile.num_warps, dtype, PACKED)
+        f"{dtype} {tile.block_rows} {name} in MXFP4": shared_memory(_multiply, given, _warps(tile, name), dtype, PACKED)
         for name, given in forms.items()
     }
+
+
+def _settings(tile: Tile, strip: Strip) -> dict[str, Any]:
+    blocks = {"block_rows": tile.block_rows, "block_out": strip.block_out, "block_in": strip.block_in}
+    return blocks | {"stages": strip.num_stages, "widen": False, "whole_blocks": True, "overlapped": True}
+
+
+def _warps(tile: Tile, form: str) -> int:
+    return (tile.down if form == "down" else tile.up).num_warps
 
 
 def main() -> None:
     found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
     found |= of_tile(_IN_32_BITS, "fp32")
     pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
+    summed = MODEL | {"places": 8, "block_out": 4, "block_in": 256, "stages": 3}
     found["up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu", "weights_at": None})
     found["weighed up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu"})
-    found["down of a pair"] = shared_memory(_down, pair | PLAIN)
+    found["down of a pair"] = shared_memory(_down, summed | PLAIN)
     clamped = {"activation": "clamped_swiglu", "weights_at": None}
     found["up of a pair in MXFP4"] = shared_memory(_up, pair | clamped, types=PACKED)
-    found["down of a pair in MXFP4"] = shared_memory(_down, pair, types=PACKED)
-    found["unweighed down of a pair"] = shared_memory(_down, pair | PLAIN | {"weights_at": None})
+    found["down of a pair in MXFP4"] = shared_memory(_down, summed, types=PACKED)
+    found["unweighed down of a pair"] = shared_memory(_down, summed | PLAIN | {"weights_at": None})
     found["sum"] = shared_memory(_add, {"top_k": 8, "hidden": 2048, "block": 1024, "overlapped": True})
     found["count"] = shared_memory(_count, {"block": 256, "overlapped": True})
     for experts, top_k in ((8, 2), (60, 4), (256, 8)):

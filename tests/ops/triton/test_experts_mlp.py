@@ -203,6 +203,7 @@ def test_equal_scores_and_groups() -> None:
     assert torch.equal(route_tokens(logits, None, grouped)[0], reference_route(logits, None, grouped)[0])
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.gpu
 @pytest.mark.parametrize("tokens", [1, 4, 64, 4096])
 def test_nothing_waits_and_graphs_hold_it(tokens: int) -> None:

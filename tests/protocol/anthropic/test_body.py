@@ -54,6 +54,21 @@ def test_everything_that_can_be_asked_for() -> None:
     assert params.stop == ("\n\n", "END")
     assert asked.stream
     assert asked.labels == {"metadata.user_id": "u-1"}
+    assert params.retain_prefix
+
+
+def test_an_hour_is_longer_than_usual_wherever_it_is_asked_for() -> None:
+    for ttl, retain in (("5m", False), ("1h", True)):
+        control = {"cache_control": {"type": "ephemeral", "ttl": ttl}}
+        text = {"type": "text", "text": "Hello", **control}
+        tool = {"name": "f", "input_schema": {"type": "object"}, **control}
+        for marked in (
+            control,
+            {"system": [text]},
+            {"tools": [tool]},
+            {"messages": [{"role": "user", "content": [text]}]},
+        ):
+            assert read_messages_body(body(**marked)).params.retain_prefix == retain
 
 
 def test_turns_of_one_role_are_joined_and_the_last_of_the_assistant_is_a_prefill() -> None:

@@ -39,6 +39,9 @@ def test_plain_completion() -> None:
         ({"logit_bias": {"5": -100}}, {"logit_bias": {5: -100}}),
         ({"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}, {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}),
         ({"max_tokens": 7}, {"max_tokens": 7}),
+        ({"prompt_cache_retention": "24h"}, {"retain_prefix": True}),
+        ({"prompt_cache_retention": "in_memory"}, {}),
+        ({"prompt_cache_retention": None}, {}),
         ({"temperature": None, "stop": None, "stream": False}, {}),
     ],
 )

@@ -240,7 +240,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("top_logprobs", {"top_logprobs": 1000}, "from 0"),
     ("truncation", {"truncation": "middle"}, "one of auto"),
     ("service_tier", {"service_tier": "flex"}, "auto or default"),
-    ("prompt_cache_retention", {"prompt_cache_retention": "24h"}, "in_memory"),
+    ("prompt_cache_retention", {"prompt_cache_retention": "1y"}, "24h"),
     ("stream_options", {"stream_options": {}}, "unless stream"),
     ("stream_options", {"stream": True, "stream_options": {"include_obfuscation": True}}, "false"),
     ("max_output_tokens", {"max_output_tokens": 0}, "from 1"),
@@ -265,7 +265,7 @@ def test_hints_are_taken_and_named() -> None:
     hints = {
         "client_metadata": {"x": "y"},
         "service_tier": "priority",
-        "prompt_cache_retention": "24h",
+        "prompt_cache_retention": "1y",
         "max_tool_calls": 3,
         "context_management": [{"type": "compaction"}],
     }

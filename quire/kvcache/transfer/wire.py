@@ -1,0 +1,269 @@
+"""What engines say to each other about KV: typed msgpack in frames, with the bytes of blocks behind some of them.
+
+Both sides prove that they know the shared secret before anything else is read.
+"""
+
+import socket
+import ssl
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from quire.core.errors import ConfigError, QuireError
+from quire.core.shared_secret import NUMBER_BYTES, PROOF_BYTES, fresh_number, proof, proves
+from quire.kvcache.transfer.format import KVFormat
+
+HANDSHAKE_SECONDS = 10.0
+_GREETING = b"quire-kv-1\n"
+_LENGTH = struct.Struct("<I")
+_MOST_BYTES = 64 << 20
+"""Of one message without blocks; the names of a million tokens take two million."""
+_MOST_VIEWS = 1024
+"""Pieces of memory that the system sends in one call (IOV_MAX)."""
+
+
+class TransferRefused(QuireError):
+    """The other side is not who it should be, or its KV is of no use."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+class Hello(_Message, frozen=True):
+    """Said by whoever fetches, after the proofs."""
+
+    format: KVFormat
+
+
+class Welcome(_Message, frozen=True):
+    """The formats agree. Over a unix socket a file descriptor comes with it: memory that both sides map."""
+
+    slot_bytes: int = 0
+    num_slots: int = 0
+    """Of that memory; 0: bytes of blocks follow the messages that tell of them."""
+
+
+class Unwelcome(_Message, frozen=True):
+    """They do not."""
+
+    why: str
+
+
+class Want(_Message, frozen=True):
+    """Send the blocks of these names, as far as they are there."""
+
+    number: int
+    groups: list[int]
+    names: list[bytes]
+    until: str = ""
+    """A request that computes them: those that are not there yet are sent as they come, until it is over."""
+
+
+class Enough(_Message, frozen=True):
+    """What has not been sent of a want is not needed any more."""
+
+    number: int
+
+
+class Taken(_Message, frozen=True):
+    """A slot of the shared memory may be used again."""
+
+    slot: int
+
+
+class Pieces(_Message, frozen=True):
+    """Some blocks of a want. Their bytes are in a slot of the shared memory, or follow."""
+
+    number: int
+    places: list[int]
+    """In the order of the want's names."""
+    checksums: list[int]
+    slot: int = -1
+
+
+class Done(_Message, frozen=True):
+    """No more comes of a want."""
+
+    number: int
+
+
+ToSender = Hello | Want | Enough | Taken
+ToFetcher = Welcome | Unwelcome | Pieces | Done
+_TO_SENDER: msgspec.msgpack.Decoder[ToSender] = msgspec.msgpack.Decoder(ToSender)
+_TO_FETCHER: msgspec.msgpack.Decoder[ToFetcher] = msgspec.msgpack.Decoder(ToFetcher)
+
+
+def frame(message: ToSender | ToFetcher) -> bytes:
+    data = msgspec.msgpack.encode(message)
+    return _LENGTH.pack(len(data)) + data
+
+
+def receive_to_sender(connection: socket.socket) -> ToSender:
+    """Raises OSError or EOFError at the end of the connection, DecodeError where it cannot be read."""
+    return _TO_SENDER.decode(_receive(connection))
+
+
+def receive_to_fetcher(connection: socket.socket) -> ToFetcher:
+    return _TO_FETCHER.decode(_receive(connection))
+
+
+def receive_welcome(connection: socket.socket) -> tuple[ToFetcher, int | None]:
+    """The first word of the sender, and the descriptor that came with it, if one did."""
+    if connection.family != socket.AF_UNIX:
+        return receive_to_fetcher(connection), None
+    head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 1)
+    if not head:
+        raise EOFError
+    head += receive_bytes(connection, _LENGTH.size - len(head)) if len(head) < _LENGTH.size else b""
+    (size,) = _LENGTH.unpack(head)
+    return _TO_FETCHER.decode(receive_bytes(connection, size)), descriptors[0] if descriptors else None
+
+
+def send_welcome(connection: socket.socket, message: Welcome, descriptor: int | None) -> None:
+    if descriptor is None:
+        connection.sendall(frame(message))
+        return
+    data = frame(message)
+    sent = socket.send_fds(connection, [data], [descriptor])
+    connection.sendall(data[sent:])
+
+
+def send_views(connection: socket.socket, views: Sequence[memoryview]) -> None:
+    """Send memory from where it lies, in order."""
+    if isinstance(connection, ssl.SSLSocket):
+        for view in views:
+            connection.sendall(view)
+        return
+    left = [view for view in views if view.nbytes]
+    first = 0
+    while first < len(left):
+        sent = connection.sendmsg(left[first : first + _MOST_VIEWS])
+        while first < len(left) and sent >= left[first].nbytes:
+            sent -= left[first].nbytes
+            first += 1
+        if sent:
+            left[first] = left[first].cast("B")[sent:]
+
+
+def receive_into(connection: socket.socket, target: memoryview) -> None:
+    """Fill all of it."""
+    while target.nbytes:
+        count = connection.recv_into(target)
+        if not count:
+            raise EOFError
+        target = target[count:]
+
+
+def receive_bytes(connection: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    receive_into(connection, memoryview(data))
+    return bytes(data)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    (size,) = _LENGTH.unpack(receive_bytes(connection, _LENGTH.size))
+    if size > _MOST_BYTES:
+        raise TransferRefused(f"a message of {size} bytes is more than {_MOST_BYTES}")
+    return receive_bytes(connection, size)
+
+
+# -- who speaks ------------------------------------------------------------------------------------------------
+
+
+def listen(address: str) -> tuple[socket.socket, str]:
+    """A socket that listens at unix:///path or at tcp://host:port, and its address; port 0 picks a free one."""
+    parts = urlsplit(address)
+    if parts.scheme == "unix":
+        Path(parts.path).unlink(missing_ok=True)
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(parts.path)
+    else:
+        server = socket.create_server((parts.hostname or "", parts.port or 0), family=_family(parts.hostname))
+        address = with_port(address, server.getsockname()[1])
+    server.listen()
+    return server, address
+
+
+def connect(address: str, secret: bytes, ca_file: str | None = None) -> socket.socket:
+    """Reach whoever sends KV at an address, and have it prove who it is; raises TransferRefused."""
+    parts = urlsplit(address)
+    try:
+        connection = _unix(parts.path) if parts.scheme == "unix" else _tcp(parts, ca_file)
+    except OSError as error:
+        raise TransferRefused(f"{address} cannot be reached: {error.strerror or error}") from None
+    try:
+        theirs = receive_bytes(connection, len(_GREETING) + NUMBER_BYTES).removeprefix(_GREETING)
+        if len(theirs) != NUMBER_BYTES:
+            raise TransferRefused(f"what answers at {address} sends no KV of quire, or of another version")
+        ours = fresh_number()
+        connection.sendall(ours + proof(secret, b"fetcher", theirs, ours))
+        if not proves(receive_bytes(connection, PROOF_BYTES), secret, b"sender", ours, theirs):
+            raise TransferRefused(f"what answers at {address} does not know the secret")
+    except (EOFError, OSError):
+        connection.close()
+        raise TransferRefused(f"{address} closed the connection; is its secret another one?") from None
+    except TransferRefused:
+        connection.close()
+        raise
+    return connection
+
+
+def accept(connection: socket.socket, secret: bytes) -> None:
+    """Have whoever connected prove that it may; raises TransferRefused, EOFError or OSError."""
+    ours = fresh_number()
+    connection.sendall(_GREETING + ours)
+    answer = receive_bytes(connection, NUMBER_BYTES + PROOF_BYTES)
+    theirs, given = answer[:NUMBER_BYTES], answer[NUMBER_BYTES:]
+    if not proves(given, secret, b"fetcher", ours, theirs):
+        raise TransferRefused("an engine that does not know the secret was turned away")
+    connection.sendall(proof(secret, b"sender", theirs, ours))
+
+
+def _unix(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(HANDSHAKE_SECONDS)
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _tcp(parts: SplitResult, ca_file: str | None) -> socket.socket:
+    connection = socket.create_connection((parts.hostname or "", parts.port or 0), HANDSHAKE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if parts.scheme != "tls":
+        return connection
+    try:
+        return ssl.create_default_context(cafile=ca_file).wrap_socket(connection, server_hostname=parts.hostname)
+    except OSError:
+        connection.close()
+        raise
+
+
+def with_port(address: str, port: int) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{_bracketed(parts.hostname or '')}:{port}"
+
+
+def with_host(address: str, host: str) -> str:
+    """The address as others reach it: whoever listens on every address of its host cannot say by which it is known."""
+    parts = urlsplit(address)
+    if parts.scheme == "unix":
+        return address
+    if not host:
+        raise ConfigError(f"{address} has no host")
+    return f"{parts.scheme}://{_bracketed(host)}:{parts.port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _family(host: str | None) -> socket.AddressFamily:
+    return socket.AF_INET6 if host and ":" in host else socket.AF_INET

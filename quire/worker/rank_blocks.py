@@ -1,0 +1,119 @@
+"""The KV blocks of another rank's process: what the first rank asks for over a socket pair, and who answers there.
+
+Bytes go through memory that both map. A rank answers in a thread of its own, beside its steps.
+"""
+
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Condition, Lock
+from typing import Any
+
+import msgspec
+
+from quire.config.resolved import KVLayout
+from quire.core.carried_blocks import CarriedBlocks
+from quire.kvcache.transfer.ranked_blocks import RankedBlocks
+from quire.kvcache.transfer.shared_slots import SharedSlots
+from quire.kvcache.transfer.wire import receive_bytes
+
+_SLOT_BLOCKS = 8
+_DONE = b"."
+
+
+class _Ask(msgspec.Struct, frozen=True):
+    """Copy these blocks to the shared memory, or from there once a step has been begun."""
+
+    blocks: list[int]
+    is_write: bool
+    after_step: int = 0
+
+
+_decode = msgspec.msgpack.Decoder(_Ask).decode
+
+
+class StepsBegun:
+    """The last step that a rank's own thread has given to its device, for others to wait for."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._changed = Condition()
+
+    def begun(self, step: int) -> None:
+        with self._changed:
+            self._step = step
+            self._changed.notify_all()
+
+    def wait_for(self, step: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._step >= step)
+
+
+class RankBlocks:
+    """Those of one other rank, seen from the first; a CarriedBlocks."""
+
+    def __init__(self, connection: socket.socket, block_bytes: int, last_step: Callable[[], int]) -> None:
+        """`last_step` is the number of the last step that ranks were told of."""
+        self.block_bytes = block_bytes
+        self._connection = connection
+        self._last_step = last_step
+        self._lock = Lock()
+        self._slots = SharedSlots(_SLOT_BLOCKS * block_bytes, 1)
+        assert self._slots.descriptor is not None
+        socket.send_fds(connection, [_DONE], [self._slots.descriptor])
+        self._slots.close_descriptor()
+
+    def lock(self, memory: memoryview) -> None:
+        """What is shared is locked by the rank."""
+
+    def fence(self) -> Any:
+        return self._last_step()
+
+    def views(self, block: int) -> list[memoryview] | None:
+        return None
+
+    def read(self, blocks: Sequence[int], target: memoryview) -> None:
+        with self._lock:
+            for start in range(0, len(blocks), _SLOT_BLOCKS):
+                some = list(blocks[start : start + _SLOT_BLOCKS])
+                self._ask(_Ask(some, is_write=False))
+                size = len(some) * self.block_bytes
+                target[start * self.block_bytes :][:size] = self._slots.whole[:size]
+
+    def write(self, blocks: Sequence[int], source: memoryview, fence: Any) -> None:
+        with self._lock:
+            for start in range(0, len(blocks), _SLOT_BLOCKS):
+                some = list(blocks[start : start + _SLOT_BLOCKS])
+                size = len(some) * self.block_bytes
+                self._slots.whole[:size] = source[start * self.block_bytes :][:size]
+                self._ask(_Ask(some, is_write=True, after_step=fence))
+
+    def _ask(self, asked: _Ask) -> None:
+        data = msgspec.msgpack.encode(asked)
+        self._connection.sendall(len(data).to_bytes(4, "little") + data)
+        receive_bytes(self._connection, len(_DONE))
+
+
+def ranked_blocks(parts: Sequence[CarriedBlocks], layout: KVLayout, num_heads: int) -> CarriedBlocks:
+    """Those of all ranks together, the first rank's first."""
+    return RankedBlocks(parts, layout, num_heads)
+
+
+def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, steps: StepsBegun) -> None:
+    """Answer for one rank until the connection ends; to be run beside its steps."""
+    with suppress(EOFError, OSError):
+        _, descriptors, _, _ = socket.recv_fds(connection, len(_DONE), 1)
+        if not descriptors:
+            return
+        slots = SharedSlots(_SLOT_BLOCKS * blocks.block_bytes, 1, descriptors[0])
+        slots.close_descriptor()
+        blocks.lock(slots.whole)
+        while True:
+            asked = _decode(receive_bytes(connection, int.from_bytes(receive_bytes(connection, 4), "little")))
+            memory = slots.whole[: len(asked.blocks) * blocks.block_bytes]
+            if asked.is_write:
+                steps.wait_for(asked.after_step)
+                blocks.write(asked.blocks, memory, blocks.fence())
+            else:
+                blocks.read(asked.blocks, memory)
+            connection.sendall(_DONE)
