@@ -5,6 +5,7 @@ import logging
 import math
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -89,7 +90,11 @@ def zeroed_on_touch(size: int) -> Tensor:
 
 def cuda_lock(address: int, size: int) -> bool:
     """Of the CUDA driver."""
-    return int(torch.cuda.cudart().cudaHostRegister(address, size, 0)) == 0  # type: ignore[no-untyped-call]
+    if int(torch.cuda.cudart().cudaHostRegister(address, size, 0)) == 0:  # type: ignore[no-untyped-call]
+        return True
+    with suppress(RuntimeError):  # the next kernel would report the driver's error as its own; this one takes it
+        torch.empty(1, device="cuda").fill_(0)
+    return False
 
 
 def cuda_unlock(address: int) -> object:

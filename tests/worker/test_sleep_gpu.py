@@ -31,7 +31,7 @@ def answers(llm: LLM) -> list[list[int]]:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_device_memory_is_given_back(model: Path, level: int) -> None:
-    llm = LLM(str(model), skip_tokenizer=True, gpu_memory_utilization=0.3, max_num_seqs=8)
+    llm = LLM(str(model), skip_tokenizer=True, gpu_memory_utilization=0.3, max_num_seqs=8, dtype="float32")
     llm.warm_up()
     wanted = answers(llm)
     device = torch.device("cuda")

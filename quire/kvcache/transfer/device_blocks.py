@@ -3,12 +3,14 @@
 import ctypes
 import math
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any
+from weakref import finalize
 
 import torch
 from torch import Tensor
 
-from quire.kvcache.swap import PAGE, cuda_lock
+from quire.kvcache.swap import PAGE, cuda_lock, cuda_unlock
 
 _STAGED_BLOCKS = 32
 """Blocks that lie together on the device on their way: the memory for them is in no plan."""
@@ -27,10 +29,12 @@ class DeviceBlocks:
         return pinned
 
     def lock(self, memory: memoryview) -> None:
-        """Whole pages, of which a mapping consists; other memory is copied as it is, which is slower."""
+        """Whole pages, of which a mapping consists, for as long as it is there; other memory is copied as it is, which
+        is slower."""
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        if address % PAGE == 0:
-            cuda_lock(address, memory.nbytes)
+        if isinstance(memory.obj, mmap) and address % PAGE == 0 and cuda_lock(address, memory.nbytes):
+            # the driver would take the next mapping at this address for this one
+            finalize(memory.obj, cuda_unlock, address)
 
     def fence(self) -> Any:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -14,11 +14,13 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
+from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.protocol.ignored import Ignored
+from quire.protocol.media_parts import split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -26,6 +28,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, exception_handlers
 from quire.server.gate.account import Account
+from quire.server.media_desk import EncodedPrompt
 from quire.server.openai import (
     chat,
     classify,
@@ -124,6 +127,15 @@ class FakeServing:
 
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    async def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+    ) -> EncodedPrompt:
+        _, sources = split_media(messages)
+        if sources:
+            raise InvalidRequest("the model reads no images", field=sources[0].field)
+        text = await self.render(messages, **options)
+        return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
 
     async def encode_all(self, prompts: Sequence[str | list[int]], add_special_tokens: bool = True) -> list[list[int]]:
         return [

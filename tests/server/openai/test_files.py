@@ -132,7 +132,7 @@ def test_a_file_is_gone_when_its_time_is_over(tmp_path: Path) -> None:
     ("fields", "param"),
     [
         ({"purpose": "fine-tune"}, "purpose"),
-        ({"purpose": "user_data"}, "purpose"),
+        ({"purpose": "assistants"}, "purpose"),
         ({"expires_after[seconds]": "3600"}, "expires_after"),
         ({"expires_after[anchor]": "created_at"}, "expires_after"),
         ({"expires_after[anchor]": "created_at", "expires_after[seconds]": "3599"}, "expires_after"),

@@ -16,11 +16,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
-from quire.core.errors import QuireError, RequestTooLarge
+from quire.core.errors import InvalidRequest, QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
 from quire.core.sampling_params import SamplingParams
 from quire.core.status import FinishReason
 from quire.protocol.ignored import Ignored
+from quire.protocol.media_parts import split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
@@ -29,6 +30,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.errors import UnknownModel, error_object, exception_handlers
 from quire.server.gate.account import Account
+from quire.server.media_desk import EncodedPrompt
 from quire.server.operation import Operation
 from quire.server.store.store import Store
 from quire.text.special_tokens import SpecialTokens
@@ -98,6 +100,15 @@ class FakeServing:
         if continue_final_message:
             return text.removesuffix("</>")
         return text + ("<assistant>" if add_generation_prompt else "")
+
+    async def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+    ) -> EncodedPrompt:
+        _, sources = split_media(messages)
+        if sources:
+            raise InvalidRequest("the model reads no images", field=sources[0].field)
+        text = await self.render(messages, **options)
+        return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
 
     async def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         assert not add_special_tokens
