@@ -175,7 +175,9 @@ def test_a_lost_peer_costs_only_the_computing(llama, tmp_path):
     there.close()
     until(lambda: "r" in here.ended, here)
     assert here.tokens["r"] == there.tokens["before"]
-    assert not here.loop.scheduler.kv.transit.held
+    until(
+        lambda: not here.loop.scheduler.kv.transit.held, here
+    )  # on a busy machine it may have gone on without waiting
     here.close()
 
 
