@@ -6,6 +6,7 @@ parent finds packages, and the next request starts another.
 
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -29,6 +30,11 @@ class ChildDied(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(f"status {code}")
         self.code = code
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """Of a processor, by its own timer, or of the parent's patience."""
+        return self.code in (-signal.SIGPROF, -signal.SIGKILL)
 
 
 class _Silent(Exception):

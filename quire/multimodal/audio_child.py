@@ -1,25 +1,19 @@
 """The process that reads strangers' files of sound: decoders written in C, with a limit on time, memory and seconds.
 
-One frame in, one frame out: four bytes of length and msgpack, as with chat templates. A file that ends the process
-costs its sender an answer, and the next file starts another.
+Frames are msgpack. A file that ends the process costs its sender an answer, and the next file starts another.
 """
 
 import os
-import resource
-import signal
-import struct
-import sys
-from typing import Any, BinaryIO
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; threads would count as memory
 
 import msgspec
 
+from quire.core.framed_answers import answer_frames
 from quire.multimodal.decode_audio import NotSound, open_sound
 from quire.multimodal.log_mel import SAMPLING_RATE, LogMel
 from quire.multimodal.resample import Resampler
-
-_LENGTH = struct.Struct("<I")
 
 
 def spectrogram_of(data: bytes, num_bins: int, most_seconds: float) -> dict[str, Any]:
@@ -46,29 +40,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"failure": f"cannot be read ({type(error).__name__})"}
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> None:
-    """Answer until the parent closes its end. A file that takes longer than `cpu_seconds` ends the process."""
-    while header := requests.read(_LENGTH.size):
-        request = msgspec.msgpack.decode(requests.read(_LENGTH.unpack(header)[0]))
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        data = msgspec.msgpack.encode(answer(request))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(_LENGTH.pack(len(data)) + data)
-        answers.flush()
-
-
-def main() -> None:
-    cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
-        resource.setrlimit(limit, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a parent that is gone wants no answer, and no traceback in its log
-    # decoders complain of broken files on standard error; they would fill the server's log at a stranger's will
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    serve(sys.stdin.buffer, sys.stdout.buffer, cpu_seconds)
+def answer_frame(frame: bytes) -> bytes:
+    return msgspec.msgpack.encode(answer(msgspec.msgpack.decode(frame)))
 
 
 if __name__ == "__main__":
-    main()
+    answer_frames(answer_frame)

@@ -1,16 +1,14 @@
 """AudioReader: from a file of sound to its spectrogram, in processes of their own that the kernel bounds."""
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
-from queue import LifoQueue
-from threading import Lock
 from typing import Any
 
 import msgspec
 
+from quire.core.child_pool import ChildPool
 from quire.core.errors import InvalidRequest
-from quire.core.framed_child import ChildDied, FramedChild
+from quire.core.framed_child import ChildDied
 from quire.multimodal.spectrogram import Spectrogram
 
 _CHILD = Path(__file__).with_name("audio_child.py")
@@ -35,17 +33,19 @@ class AudioReader:
 
     def __init__(self, limits: AudioLimits | None = None) -> None:
         self.limits = limits = limits or AudioLimits()
-        self._idle: LifoQueue[FramedChild] = LifoQueue()
-        self._closing = Lock()
-        arguments = (str(limits.cpu_seconds), str(limits.memory_bytes))
-        for _ in range(limits.at_once):
-            child = FramedChild(_CHILD, arguments, purpose="reads files of sound", wall_seconds=limits.wall_seconds)
-            self._idle.put(child)
+        self._children = ChildPool(
+            _CHILD,
+            size=limits.at_once,
+            purpose="reads files of sound",
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.memory_bytes,
+            wall_seconds=limits.wall_seconds,
+        )
 
     def read(self, data: bytes, num_bins: int, name: str = "the file") -> Spectrogram:
         """The spectrogram of a file's bytes; `name` is what errors call it. Raises InvalidRequest."""
         request = {"data": data, "num_bins": num_bins, "most_seconds": self.limits.most_seconds}
-        found: dict[str, Any] = msgspec.msgpack.decode(self._exchange(msgspec.msgpack.encode(request), name))
+        found = self._exchange(msgspec.msgpack.encode(request), name)
         if "failure" in found:
             raise InvalidRequest(f"{name} {found['failure']}", field="file")
         if found["seconds"] < _LEAST_SECONDS:
@@ -54,23 +54,15 @@ class AudioReader:
         return Spectrogram(found["values"], num_bins, found["seconds"])
 
     def close(self) -> None:
-        """End the processes, each after what it reads; the next use starts another."""
-        with self._closing:
-            children = [self._idle.get() for _ in range(self.limits.at_once)]
-            for child in children:
-                child.stop()
-                self._idle.put(child)
+        self._children.close()
 
-    def _exchange(self, frame: bytes, name: str) -> bytes:
-        child = self._idle.get()
+    def _exchange(self, frame: bytes, name: str) -> dict[str, Any]:
         try:
-            return child.exchange(frame)
+            return self._children.exchange(frame, msgspec.msgpack.decode)
         except ChildDied as died:
-            raise InvalidRequest(f"{name} {self._reason(died.code)}", field="file") from None
-        finally:
-            self._idle.put(child)
+            raise InvalidRequest(f"{name} {self._reason(died)}", field="file") from None
 
-    def _reason(self, code: int) -> str:
-        if code in (-signal.SIGPROF, -signal.SIGKILL):
+    def _reason(self, died: ChildDied) -> str:
+        if died.ran_out_of_time:
             return f"takes more than {self.limits.cpu_seconds:g} seconds to decode"
-        return f"ended the process that decodes it (status {code})"
+        return f"ended the process that decodes it (status {died.code})"

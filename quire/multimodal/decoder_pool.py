@@ -1,16 +1,14 @@
 """The parent's end of the processes that decode media: started when needed, killed when a file takes too long."""
 
-import signal
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from queue import LifoQueue
-from threading import Lock
 
 import msgspec
 
+from quire.core.child_pool import ChildPool
 from quire.core.errors import ConfigError
-from quire.core.framed_child import ChildDied, FramedChild
+from quire.core.framed_child import ChildDied
 from quire.multimodal.recipes import Cooked, Job, Spoiled
 
 _CHILD = Path(__file__).with_name("media_child.py")
@@ -37,6 +35,9 @@ class _Answer(msgspec.Struct):
     spoiled: Spoiled | None = None
 
 
+_READ = msgspec.msgpack.Decoder(_Answer).decode
+
+
 class DecoderPool:
     """Decodes in processes of their own, one for each thread that uses it at a time."""
 
@@ -44,41 +45,35 @@ class DecoderPool:
         self.limits = limits or DecoderLimits()
         if find_spec("PIL") is None:
             raise ConfigError("images need Pillow; install quire[media].")
-        # the one that was used last is used next: without a crowd the others are never started
-        self._idle: LifoQueue[FramedChild] = LifoQueue()
-        self._closing = Lock()
-        arguments = (str(self.limits.cpu_seconds), str(self.limits.memory_bytes))
-        for _ in range(SIZE):
-            self._idle.put(FramedChild(_CHILD, arguments, purpose="decodes media", wall_seconds=_WALL_SECONDS))
+        self._children = ChildPool(
+            _CHILD,
+            size=SIZE,
+            purpose="decodes media",
+            cpu_seconds=self.limits.cpu_seconds,
+            memory_bytes=self.limits.memory_bytes,
+            wall_seconds=_WALL_SECONDS,
+        )
 
     def cook(self, job: Job) -> Cooked:
         """Raises MediaFailed; waits while all children are busy."""
-        child = self._idle.get()
         try:
-            answer = msgspec.msgpack.decode(child.exchange(msgspec.msgpack.encode(job)), type=_Answer)
+            answer = self._children.exchange(msgspec.msgpack.encode(job), _READ)
         except ChildDied as died:
-            raise MediaFailed(self._reason(died.code)) from None
+            raise MediaFailed(self._reason(died)) from None
         except msgspec.DecodeError:
-            child.stop()
             raise MediaFailed("the process that decodes it answered with nonsense") from None
-        finally:
-            self._idle.put(child)
         if answer.cooked is None:
             raise MediaFailed("it cannot be decoded" if answer.spoiled is None else answer.spoiled.message)
         return _checked(answer.cooked)
 
     def close(self) -> None:
-        """End the children, each after what it decodes; the next use starts another."""
-        with self._closing:
-            children = [self._idle.get() for _ in range(SIZE)]
-            for child in children:
-                child.stop()
-                self._idle.put(child)
+        self._children.close()
 
-    def _reason(self, code: int) -> str:
-        if code in (-signal.SIGPROF, -signal.SIGKILL):
+    def _reason(self, died: ChildDied) -> str:
+        if died.ran_out_of_time:
             return f"decoding it takes more than {self.limits.cpu_seconds:g} seconds"
-        return f"it ends the process that decodes it (status {code}), {self.limits.memory_bytes:,} bytes being the most"
+        most = f"{self.limits.memory_bytes:,} bytes being the most"
+        return f"it ends the process that decodes it (status {died.code}), {most}"
 
 
 def _checked(cooked: Cooked) -> Cooked:

@@ -1,17 +1,15 @@
 """The parent's end of the processes that render chat templates: started when needed, killed when they take too long."""
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from queue import LifoQueue
-from threading import Lock
 from typing import Any
 
 import msgspec
 
+from quire.core.child_pool import ChildPool
 from quire.core.errors import InvalidRequest
-from quire.core.framed_child import ChildDied, FramedChild
+from quire.core.framed_child import ChildDied
 
 _CHILD = Path(__file__).with_name("template_child.py")
 SIZE = 4
@@ -46,12 +44,14 @@ class TemplatePool:
 
     def __init__(self, limits: TemplateLimits | None = None) -> None:
         self.limits = limits or TemplateLimits()
-        # the one that was used last is used next: without a crowd the others are never started
-        self._idle: LifoQueue[FramedChild] = LifoQueue()
-        self._closing = Lock()
-        arguments = (str(self.limits.cpu_seconds), str(self.limits.memory_bytes))
-        for _ in range(SIZE):
-            self._idle.put(FramedChild(_CHILD, arguments, purpose="renders chat templates", wall_seconds=_WALL_SECONDS))
+        self._children = ChildPool(
+            _CHILD,
+            size=SIZE,
+            purpose="renders chat templates",
+            cpu_seconds=self.limits.cpu_seconds,
+            memory_bytes=self.limits.memory_bytes,
+            wall_seconds=_WALL_SECONDS,
+        )
 
     def names(self, source: str) -> frozenset[str]:
         """The variables a template asks for; fails where it cannot be compiled."""
@@ -62,12 +62,7 @@ class TemplatePool:
         return str(self._ask(source, dict(variables))["text"])
 
     def close(self) -> None:
-        """End the children, each after what it renders; the next use starts another."""
-        with self._closing:
-            children = [self._idle.get() for _ in range(SIZE)]
-            for child in children:
-                child.stop()
-                self._idle.put(child)
+        self._children.close()
 
     def _ask(self, source: str, variables: dict[str, object] | None) -> dict[str, Any]:
         limits = self.limits
@@ -79,25 +74,22 @@ class TemplatePool:
             "variables": variables,
             "most_characters": limits.most_characters,
         }
-        answer: dict[str, Any] = msgspec.msgpack.decode(self._exchange(_encoded(request)))
+        answer = self._exchange(_encoded(request))
         if "failure" in answer:
             raise TemplateFailed(answer["failure"], answer["message"], answer["line"])
         return answer
 
-    def _exchange(self, frame: bytes) -> bytes:
-        """One request, one answer; waits while all children are busy."""
-        child = self._idle.get()
+    def _exchange(self, frame: bytes) -> dict[str, Any]:
         try:
-            return child.exchange(frame)
+            return self._children.exchange(frame, msgspec.msgpack.decode)
         except ChildDied as died:
-            raise TemplateFailed("limit", self._reason(died.code), None) from None
-        finally:
-            self._idle.put(child)
+            raise TemplateFailed("limit", self._reason(died), None) from None
 
-    def _reason(self, code: int) -> str:
-        if code in (-signal.SIGPROF, -signal.SIGKILL):
+    def _reason(self, died: ChildDied) -> str:
+        if died.ran_out_of_time:
             return f"it takes more than {self.limits.cpu_seconds:g} seconds"
-        return f"it ends the process that renders it (status {code}), {self.limits.memory_bytes:,} bytes being the most"
+        most = f"{self.limits.memory_bytes:,} bytes being the most"
+        return f"it ends the process that renders it (status {died.code}), {most}"
 
 
 def _encoded(request: dict[str, object]) -> bytes:

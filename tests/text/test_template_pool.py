@@ -74,7 +74,7 @@ def test_time_is_counted_for_each_rendering(pool: TemplatePool) -> None:
 
 def test_a_lost_process_is_replaced(pool: TemplatePool) -> None:
     assert pool.render("a", {}) == "a"
-    child = pool._idle.queue[-1].process
+    child = pool._children._idle.queue[-1].process
     assert child is not None
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
@@ -96,7 +96,7 @@ def test_more_threads_than_processes_take_turns(pool: TemplatePool) -> None:
 def test_a_slow_template_keeps_no_other_waiting() -> None:
     pool = TemplatePool(TemplateLimits(cpu_seconds=600))
     with ThreadPoolExecutor(1) as threads:
-        first = pool._idle.queue[-1]
+        first = pool._children._idle.queue[-1]
         slow = threads.submit(pool.render, BOMBS["loops in loops"], {})
         while first.process is None:
             time.sleep(0.001)
@@ -112,9 +112,9 @@ def test_one_thread_starts_one_process() -> None:
     pool = TemplatePool(LIMITS)
     for _ in range(3):
         pool.render("a", {})
-    assert sum(child.process is not None for child in pool._idle.queue) == 1
+    assert sum(child.process is not None for child in pool._children._idle.queue) == 1
     pool.close()
-    assert all(child.process is None for child in pool._idle.queue)
+    assert all(child.process is None for child in pool._children._idle.queue)
 
 
 def test_a_large_conversation_goes_through() -> None:
@@ -141,7 +141,8 @@ def test_the_child_ends_with_its_parent() -> None:
     """Also when the parent is killed, because its end of the pipe is closed then."""
     code = (
         "from quire.text.template_pool import TemplatePool\n"
-        "pool = TemplatePool(); pool.render('a', {}); print(pool._idle.queue[-1].process.pid, flush=True); input()"
+        "pool = TemplatePool(); pool.render('a', {})\n"
+        "print(pool._children._idle.queue[-1].process.pid, flush=True); input()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with parent:
@@ -167,7 +168,7 @@ def test_the_child_does_not_know_the_server_s_secrets(monkeypatch: pytest.Monkey
     monkeypatch.setenv("QUIRE_API_KEY", "secret")
     pool = TemplatePool(LIMITS)
     pool.render("a", {})
-    child = pool._idle.queue[-1].process
+    child = pool._children._idle.queue[-1].process
     assert child is not None
     with open(f"/proc/{child.pid}/environ", "rb") as file:
         assert b"secret" not in file.read()
