@@ -100,7 +100,14 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
     limits = StepLimits(
-        seqs, tokens, max_model_len, threshold, lookahead, asked.scheduler.num_drafts, outgrown, encoded
+        seqs,
+        tokens,
+        max_model_len,
+        threshold,
+        lookahead,
+        asked.scheduler.num_drafts,
+        recompute_beyond=outgrown,
+        max_encoded=encoded,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed

@@ -334,7 +334,7 @@ class Scheduler:
             seq = self._queue.peek(readouts=builder.readout_tokens_left > 0)
             if seq is None or (self.limits.whole_prompts and not self._fits_whole(builder, seq)):
                 break
-            if seq.request.source is not None and builder.num_encoded >= self.limits.max_encoded:
+            if seq.request.source is not None and builder.num_sources >= self.limits.max_encoded:
                 break  # an encoder takes as long as many decodes
             leader = followed.get(seq.id)
             if leader is None or not leader.is_ahead(builder):
@@ -420,7 +420,7 @@ class Scheduler:
         self._granting.chunk(builder, seq)
         self._granting.promise_rest(builder, seq)
         del builder.table_deltas[num_deltas:]  # the admission carries the whole table
-        builder.num_encoded += seq.request.source is not None
+        builder.num_sources += seq.request.source is not None
         builder.admitted.append(
             Admission(
                 row=seq.row,

@@ -53,7 +53,7 @@ class StepBuilder:
         self.num_drafts: list[int] = []
         """By sequence that samples, the decodes that come first; none: there are no drafts."""
         self.admitted: list[Admission] = []
-        self.num_encoded = 0
+        self.num_sources = 0
         """Of those, with media for the model's encoder."""
         self.table_deltas: list[TableDelta] = []
 
