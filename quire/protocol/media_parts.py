@@ -14,24 +14,20 @@ from quire.protocol.openai.schema import Schema, body
 
 LONGEST_URL = 1 << 28
 """Characters of a data URL; the body's own bound is less as a rule."""
+LONGEST_FILE_ID = 128
 _MEDIA = "media"
 _DETAILS = ("auto", "low", "high", "original")
 PART_KINDS: dict[str, MediaKind] = {"image_url": "image", "input_image": "image", "video_url": "video"}
 """OpenAI's types of parts; the second is the Responses API's."""
 _URL: Schema = {"type": "string", "maxLength": LONGEST_URL, "minLength": 1}
 _NESTED: Schema = {"anyOf": [_URL, body({"url": _URL, "detail": {"enum": list(_DETAILS)}}, required=("url",))]}
+_INPUT_IMAGE: dict[str, Schema] = {"type": {"const": "input_image"}, "detail": {"enum": list(_DETAILS)}}
+_FILE: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_FILE_ID}
 PART_SCHEMAS: tuple[Schema, ...] = (
     body({"type": {"const": "image_url"}, "image_url": _NESTED}, required=("type", "image_url")),
     body({"type": {"const": "video_url"}, "video_url": _NESTED}, required=("type", "video_url")),
-    body(
-        {
-            "type": {"const": "input_image"},
-            "image_url": _NESTED,
-            "file_id": {"type": "string", "minLength": 1},
-            "detail": {"enum": list(_DETAILS)},
-        },
-        required=("type",),
-    ),
+    body(_INPUT_IMAGE | {"image_url": _NESTED}, required=("type", "image_url")),
+    body(_INPUT_IMAGE | {"file_id": _FILE}, required=("type", "file_id")),
 )
 
 
@@ -64,7 +60,7 @@ def read_part(inside: Fields, given: Mapping[str, Any], where: str) -> dict[str,
     else:
         url = part.text(name, longest=LONGEST_URL)
     part.hint("detail", *_DETAILS)
-    file_id = part.text("file_id", longest=128)
+    file_id = part.text("file_id", longest=LONGEST_FILE_ID)
     if (url is None) == (file_id is None):
         raise refuse(
             where, "without a URL" if url is None else "with both", f"given a {name} or a file_id, and one of them"

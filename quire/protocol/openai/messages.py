@@ -22,6 +22,8 @@ _LONGEST_NAME = 256
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _WITHOUT_CONTENT = ("assistant", "tool", "function")
 """Who may say nothing: with null, and without the field."""
+_WITH_MEDIA = ("user", "tool")
+"""Who may send images beside text."""
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _FIELDS = (
     *("role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "cache_control"),
@@ -32,14 +34,11 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 _CALL_FIELDS = ("name", "arguments")
 
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
-_PARTS: Schema = {
-    "anyOf": [
-        body({"type": {"enum": list(_TEXT_PARTS)}, "text": _TEXT}, required=("type", "text")),
-        body({"type": {"const": "refusal"}, "refusal": _TEXT}, required=("type", "refusal")),
-        body({"type": {"const": "thinking"}, "thinking": _TEXT}, required=("type", "thinking")),
-        *PART_SCHEMAS,
-    ]
-}
+_SAID: tuple[Schema, ...] = (
+    body({"type": {"enum": list(_TEXT_PARTS)}, "text": _TEXT}, required=("type", "text")),
+    body({"type": {"const": "refusal"}, "refusal": _TEXT}, required=("type", "refusal")),
+    body({"type": {"const": "thinking"}, "thinking": _TEXT}, required=("type", "thinking")),
+)
 _FUNCTION: Schema = body(
     {
         "name": {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME},
@@ -55,7 +54,6 @@ _FUNCTION: Schema = body(
 _TOOL_CALL: Schema = body(
     {"id": text(_LONGEST_NAME), "type": {"const": "function"}, "function": _FUNCTION}, required=("function",)
 )
-_CONTENT: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _PARTS, "maxItems": MOST_PARTS}]}
 _ABOUT: dict[str, Schema] = {
     "name": text(_LONGEST_NAME),
     "tool_call_id": text(_LONGEST_NAME),
@@ -63,10 +61,14 @@ _ABOUT: dict[str, Schema] = {
     "refusal": text(LONGEST_CONTENT, description="What is said where content is null."),
     **{name: text(LONGEST_CONTENT) for name in _REASONING},
 }
-_SPEAKING: Schema = body(
-    {"role": {"enum": list(_ROLES)}, "content": _CONTENT, **_ABOUT},
-    required=("role", "content"),
-)
+
+
+def _speaking(roles: tuple[str, ...], *parts: Schema) -> Schema:
+    listed: Schema = {"type": "array", "items": {"anyOf": list(parts)}, "maxItems": MOST_PARTS}
+    fields: dict[str, Schema] = {"role": {"enum": list(roles)}, "content": {"anyOf": [_TEXT, listed]}, **_ABOUT}
+    return body(fields, required=("role", "content"))
+
+
 _SILENT: Schema = body(
     {
         "role": {"enum": list(_WITHOUT_CONTENT)},
@@ -78,7 +80,7 @@ _SILENT: Schema = body(
 )
 MESSAGES: Schema = {
     "type": "array",
-    "items": {"anyOf": [_SPEAKING, _SILENT]},
+    "items": {"anyOf": [_speaking(_ROLES, *_SAID), _speaking(_WITH_MEDIA, *_SAID, *PART_SCHEMAS), _SILENT]},
     "minItems": 1,
     "maxItems": MOST_MESSAGES,
 }
@@ -105,7 +107,7 @@ def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
     if content is None and role not in _WITHOUT_CONTENT:
         raise refuse(f"{where}.content", content, "text or a list of parts")
     said, thoughts = _content(message, content, f"{where}.content")
-    if isinstance(said, list) and role not in ("user", "tool"):
+    if isinstance(said, list) and role not in _WITH_MEDIA:
         raise refuse(f"{where}.content", content, f"text, for only users and tools send media, and not the {role}")
     refusal = message.text("refusal", longest=LONGEST_CONTENT)
     found: dict[str, Any] = {"role": role, "content": refusal if said is None else said}

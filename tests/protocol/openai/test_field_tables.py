@@ -141,8 +141,8 @@ def test_a_field_that_is_in_no_table_is_refused_by_a_strict_server(api: str) -> 
 
 
 def test_every_sampling_parameter_can_be_asked_for() -> None:
-    # under names of their own; always on; not built yet
-    ours = {"structured", "reasoning", "detokenize", "shown_tokens", "retain_prefix"}
+    # under names of their own; always on; of transcriptions
+    ours = {"structured", "reasoning", "detokenize", "shown_tokens", "retain_prefix", "speech"}
     for fields in (CHAT_FIELDS, COMPLETION_FIELDS):
         assert set(SamplingParams.__struct_fields__) - ours - {"best_of"} <= set(fields)
 
