@@ -102,6 +102,7 @@ def test_a_start_without_torch_sleeps_too(
     llm.close()
 
 
+@pytest.mark.slow  # beside thousands of other tests, what a process holds changes by more than what is measured
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"cpu_compute": "exact"}])
 def test_memory_of_kv_is_really_given_back(model: Path, level: int, settings: dict[str, object]) -> None:
