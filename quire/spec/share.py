@@ -1,7 +1,9 @@
 """Shares: what one rank of a tensor parallel model takes of a tensor. Plain numbers; `models/loading` cuts by them."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,13 @@ def even_share(whole: int, rank: int, ranks: int, grain: int = 1) -> range:
 
 def cut_parts(sizes: Sequence[int], taken: Sequence[range]) -> list[AxisShare]:
     """Parts of these sizes lie one after the other: what is taken of each, where `taken` are ranges over them all."""
-    shares: list[AxisShare] = []
-    first = 0
-    for size in sizes:
-        inside = (range(max(each.start, first), min(each.stop, first + size)) for each in taken)
-        ranges = tuple(range(each.start - first, each.stop - first) for each in inside if each)
-        shares.append(AxisShare(size, ranges))
-        first += size
-    return shares
+    ends = list(accumulate(sizes))
+    inside: list[list[range]] = [[] for _ in sizes]
+    for each in taken:  # many experts have as many parts, of which a range meets one or two
+        part = bisect_right(ends, each.start)
+        while part < len(sizes) and (first := ends[part] - sizes[part]) < each.stop:
+            found = range(max(each.start, first) - first, min(each.stop, ends[part]) - first)
+            if found:
+                inside[part].append(found)
+            part += 1
+    return [AxisShare(size, tuple(ranges)) for size, ranges in zip(sizes, inside, strict=True)]
