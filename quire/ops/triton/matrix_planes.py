@@ -66,6 +66,47 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
     }
 
 
+def pair_arguments(matrix: QuantizedMatrix, dtype: torch.dtype, *, moves_bytes: bool) -> dict[str, Any]:
+    """For kernels that make 16-bit numbers of codes of 4 bits, two at a time, whose type is x's."""
+    in_pairs = PLANES[matrix.codes] == (4, 0) and matrix.codes not in TABLES
+    by_instructions = in_pairs and moves_bytes
+    type_name = "bf16x2" if dtype == torch.bfloat16 else "f16x2"
+    first, second = (_of_a_half(dtype, half, matrix.less) if by_instructions else None for half in (0, 1))
+    return {
+        "in_pairs": in_pairs,
+        "first_half": first,
+        "second_half": second,
+        "multiply_add": f"fma.rn.{type_name} $0, $1, $2, $3;" if by_instructions else None,
+    }
+
+
+@cache
+def _of_a_half(dtype: torch.dtype, half: int, less: int) -> str:
+    """Of a word with four places, the even ones' codes to $0 and the odd ones' to $1, less a number.
+
+    A code becomes the lowest bits of a mantissa whose exponent makes them whole numbers: 128 + code in bfloat16,
+    1,024 + code in float16. What is too much is subtracted, exactly, by a product with 1.
+    """
+    is_bfloat = dtype == torch.bfloat16
+    raised = 128 if is_bfloat else 1024
+    one, magic, minus = (_twice(number, dtype) for number in (1.0, raised, -(raised + less)))
+    type_name = "bf16x2" if is_bfloat else "f16x2"
+    lines = ["{", ".reg .b32 t, one, minus;", f"mov.b32 one, {one};", f"mov.b32 minus, {minus};"]
+    for result, shift in (("$0", 4 * half), ("$1", 8 + 4 * half)):
+        lines += [
+            f"shr.b32 t, $2, {shift};",
+            f"lop3.b32 t, t, 0x000f000f, {magic}, 0xEA;",
+            f"fma.rn.{type_name} {result}, t, one, minus;",
+        ]
+    return "\n".join([*lines, "}"])
+
+
+def _twice(number: float, dtype: torch.dtype) -> str:
+    """The bits of two equal 16-bit numbers in a word."""
+    bits = int(torch.tensor(number, dtype=dtype).view(torch.int16)) & 0xFFFF
+    return f"0x{bits:04x}{bits:04x}"
+
+
 @cache
 def _knows_fp8(device: torch.device) -> bool:
     """Older GPUs cannot convert such numbers, so kernels put their bits together."""
@@ -215,10 +256,96 @@ def _moved(instruction: tl.constexpr, words, raised):
 
 
 @triton.jit
+def load_pairs(values_rows, start, end, block: tl.constexpr, whole_blocks: tl.constexpr):
+    """int16 [out, block / 2]: of `block` places from `start` with codes of 4 bits, two places each. Rows are pointers
+    to words [out, 1]."""
+    two = tl.max_contiguous(start // 2 + tl.arange(0, block // 2), 8)[None, :]
+    rows = values_rows.to(tl.pointer_type(tl.int16), bitcast=True)
+    return load_where(rows + two, None if whole_blocks else two * 2 < end, once=True)
+
+
+@triton.jit
+def codes_in_pairs(
+    data,
+    half: tl.constexpr,
+    instructions: tl.constexpr,
+    less: tl.constexpr,
+    block_out: tl.constexpr,
+    block: tl.constexpr,
+    dtype: tl.constexpr,
+):
+    """[out, block] of a 16-bit type: what `load_pairs` found in one half, less a number; no code is rounded.
+
+    Codes stay two a register all the way, which takes half the instructions of float32. Without instructions the
+    numbers are float32.
+    """
+    if instructions is None:
+        even = ((data >> (4 * half)) & 15).to(tl.float32) - less
+        odd = ((data >> (8 + 4 * half)) & 15).to(tl.float32) - less
+    elif dtype == tl.bfloat16:
+        even, odd = tl.inline_asm_elementwise(
+            instructions, "=r,=r,r", [data], dtype=(tl.bfloat16, tl.bfloat16), is_pure=True, pack=2
+        )
+    else:
+        even, odd = tl.inline_asm_elementwise(
+            instructions, "=r,=r,r", [data], dtype=(tl.float16, tl.float16), is_pure=True, pack=2
+        )
+    return tl.reshape(tl.join(even, odd), [block_out, block])
+
+
+@triton.jit
+def multiply_add_in_pairs(numbers, scales, added, instruction: tl.constexpr):
+    """numbers * scales + added, of a 16-bit type and rounded once; without an instruction, float32.
+
+    Scales and what is added are numbers, or [out, groups].
+    """
+    block_out: tl.constexpr = numbers.shape[0]
+    block: tl.constexpr = numbers.shape[1]
+    scales = spread(tl.full([1, 1], 0.0, tl.float32) + scales, block_out, block).to(numbers.dtype)
+    added = spread(tl.full([1, 1], 0.0, tl.float32) + added, block_out, block).to(numbers.dtype)
+    if instruction is None:
+        result = numbers * scales + added
+    else:
+        result = tl.inline_asm_elementwise(
+            instruction, "=r,r,r,r", [numbers, scales, added], dtype=numbers.dtype, is_pure=True, pack=2
+        )
+    return result
+
+
+@triton.jit
+def spread(numbers, block_out: tl.constexpr, block: tl.constexpr):
+    """[out, groups] to [out, block]: to every place that of its group. One for all stays one."""
+    if numbers.shape[1] > 1:
+        groups: tl.constexpr = numbers.shape[1]
+        wide = tl.broadcast_to(numbers[:, :, None], [block_out, groups, block // groups])
+        numbers = tl.reshape(wide, [block_out, block])
+    return numbers
+
+
+@triton.jit
 def group_scales(scales_at, super_scales_at, rows, groups, column, mask, group: tl.constexpr):
     """float32 [out, columns]: the scales (or minimums) of the groups that columns are in. `rows` is int64 [out, 1]."""
-    scales = load_where(scales_at + rows * groups + column // group, mask).to(tl.float32)
-    if super_scales_at is not None:
-        supers = tl.cdiv(groups * group, 256)
-        scales *= load_where(super_scales_at + rows * supers + column // 256, mask).to(tl.float32)
-    return scales
+    stored = load_group_numbers(scales_at, super_scales_at, rows, groups, column, mask, group)
+    return group_numbers(stored, super_scales_at)
+
+
+@triton.jit
+def load_group_numbers(at, super_at, rows, groups, column, mask, group: tl.constexpr):
+    """Scales (or zeros, or minimums) of groups as they are stored, and what they are multiplied by, where there is
+    such; or, where there is no such plane, numbers that nothing looks at."""
+    numbers = column
+    if at is not None:
+        numbers = load_where(at + rows * groups + column // group, mask)
+    supers = numbers
+    if super_at is not None:
+        supers = load_where(super_at + rows * tl.cdiv(groups * group, 256) + column // 256, mask)
+    return numbers, supers
+
+
+@triton.jit
+def group_numbers(stored, super_at):
+    """float32: what `load_group_numbers` loaded."""
+    numbers = stored[0].to(tl.float32)
+    if super_at is not None:
+        numbers *= stored[1].to(tl.float32)
+    return numbers
