@@ -16,9 +16,9 @@ from quire.core.quantized import PLANES
 from quire.ops.code_tables import TABLES
 from quire.ops.quantized_matrix import QuantizedMatrix
 
-RAISED = 0x43000000
-"""128 as a float32, whose third byte adds a code. An argument and no constant, so that compilers hold it in a register:
-as a constant they moved it there for every code."""
+RAISED = {4: 0x43000000, 8: 0x47000000}
+"""128 and 32,768 as float32, whose third and second byte add a code of so many bits. An argument and no constant, so
+that compilers hold it in a register: as a constant they moved it there for every code."""
 RUN = 8
 """Neighbouring places that a thread loads at once, all of one group: 16 bytes of x."""
 
@@ -39,7 +39,12 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
     low_bits, high_bits = PLANES[matrix.codes]
     values = matrix.values
     is_float = matrix.codes.startswith("fp8")
-    if low_bits < 8:
+    in_words = not is_float
+    # whole numbers of 8 bits are read as unsigned
+    too_much = (
+        0 if matrix.codes in TABLES or is_float else 128 if low_bits < 8 else 32768 + 128 * (values.dtype == torch.int8)
+    )
+    if in_words:
         values = values.view(torch.int32)
     elif is_float and values.is_cuda and not _knows_fp8(values.device):
         values = values.view(torch.uint8)
@@ -52,7 +57,7 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
         "super_scales_at": matrix.super_scales,
         "super_mins_at": matrix.super_mins,
         "table_at": table_of(matrix.codes, values.device) if matrix.codes in TABLES else None,
-        "raised": RAISED,
+        "raised": RAISED[8 if low_bits == 8 else 4],
         "values_stride": values.stride(0),
         "groups": matrix.scales.shape[1],
         "low_bits": low_bits,
@@ -60,7 +65,9 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
         "halves": halves_of(matrix),
         "chunk": 1 if low_bits == 8 else matrix.chunk,
         "group": matrix.group,
-        "less": matrix.less,
+        "too_much": too_much + matrix.less,
+        "in_words": in_words,
+        "signed": matrix.values.dtype == torch.int8,
         "moves_bytes": values.is_cuda and torch.version.hip is None,
         "bits_of": matrix.codes if is_float and values.dtype == torch.uint8 else "",
     }
@@ -173,19 +180,21 @@ def load_codes(
     low_bits: tl.constexpr,
     high_bits: tl.constexpr,
     chunk: tl.constexpr,
+    in_words: tl.constexpr,
     whole_blocks: tl.constexpr,
 ):
-    """Of `block` places from `start`: bytes where codes are such, else words of four places, from both planes (or
-    twice from `values`). Rows are pointers [out, 1]."""
+    """Of `block` places from `start`: float8 numbers, else words of four places, from both planes (or twice from
+    `values`). Rows are pointers [out, 1]."""
     # a thread loads 8 places at once, as it does of x
-    if low_bits == 8:
+    if not in_words:
         place = tl.max_contiguous(start + tl.arange(0, block), 8)[None, :]
         data = load_where(values_rows + place, None if whole_blocks else place < end, once=True)
         high = data
     else:
         fours = tl.max_contiguous(start // 4 + tl.arange(0, block // 4), 2)
         mask = None if whole_blocks else (fours * 4 < end)[None, :]
-        data = load_where(values_rows + _word_of(fours, low_bits, chunk)[None, :], mask, once=True)
+        word = fours if low_bits == 8 else _word_of(fours, low_bits, chunk)
+        data = load_where(values_rows + word[None, :], mask, once=True)
         high = data
         if high_bits > 0:
             high = load_where(high_rows + _word_of(fours, high_bits, chunk)[None, :], mask, once=True)
@@ -204,18 +213,27 @@ def codes_of(
     low_bits: tl.constexpr,
     high_bits: tl.constexpr,
     chunk: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
 ):
-    """float32 [out, block]: the codes of one half of a tile, whole numbers of fewer than 8 bits raised by 128."""
-    if low_bits < 8:
+    """float32 [out, block]: the codes of one half of a tile, whole numbers raised as `too_much` says."""
+    if in_words:
         # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
         fours = tl.arange(0, block // 4)[None, :]
-        words = _fields(data, fours, half, low_bits, chunk)
+        words = _fields(data, fours, half, low_bits, chunk) if low_bits < 8 else data
+        if signed:
+            words = words ^ -0x7F7F7F80  # 0x80808080 of an int32
         if high_bits > 0:
             words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
-        evens = tl.join(_byte(words, 0, table_at, raised, moves_bytes), _byte(words, 2, table_at, raised, moves_bytes))
-        odds = tl.join(_byte(words, 1, table_at, raised, moves_bytes), _byte(words, 3, table_at, raised, moves_bytes))
+        at = 1 if low_bits == 8 else 2  # which byte of the result is the code
+        evens = tl.join(
+            _byte(words, 0, at, table_at, raised, moves_bytes), _byte(words, 2, at, table_at, raised, moves_bytes)
+        )
+        odds = tl.join(
+            _byte(words, 1, at, table_at, raised, moves_bytes), _byte(words, 3, at, table_at, raised, moves_bytes)
+        )
         codes = tl.reshape(tl.join(evens, odds), [block_out, block])
     elif bits_of == "fp8_e4m3":
         # an exponent of 4 bits in place of 8: 120 too low; the smallest numbers keep their meaning as well
@@ -229,30 +247,23 @@ def codes_of(
 
 
 @triton.jit
-def _byte(words, number: tl.constexpr, table_at, raised, moves_bytes: tl.constexpr):
-    """One byte of each word as a float, raised by 128; or what stands in the table.
+def _byte(words, number: tl.constexpr, at: tl.constexpr, table_at, raised, moves_bytes: tl.constexpr):
+    """One byte of each word as a float, raised; or what stands in the table.
 
-    A code becomes the upper bits of a mantissa, which takes no conversion: one instruction moves its byte there, and
-    three bytes of 128.
+    A code becomes bits of a mantissa, which takes no conversion: one instruction moves its byte there, and three bytes
+    of what it is raised by.
     """
     if table_at is not None:
         codes = tl.load(table_at + ((words >> (8 * number)) & 15))
     elif not moves_bytes:
-        codes = ((((words >> (8 * number)) & 127) << 16) | raised).to(tl.float32, bitcast=True)
-    elif number == 0:
-        codes = _moved("prmt.b32 $0, $1, $2, 0x7054;", words, raised)
-    elif number == 1:
-        codes = _moved("prmt.b32 $0, $1, $2, 0x7154;", words, raised)
-    elif number == 2:
-        codes = _moved("prmt.b32 $0, $1, $2, 0x7254;", words, raised)
+        codes = ((((words >> (8 * number)) & 255) << (8 * at)) | raised).to(tl.float32, bitcast=True)
     else:
-        codes = _moved("prmt.b32 $0, $1, $2, 0x7354;", words, raised)
+        # where each byte of the result is taken from, the lowest in the lowest four bits
+        selector = 0x7404 + 0x10 * number if at == 1 else 0x7054 + 0x100 * number
+        codes = tl.inline_asm_elementwise(
+            "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [words, raised, selector], tl.float32, is_pure=True, pack=1
+        )
     return codes
-
-
-@triton.jit
-def _moved(instruction: tl.constexpr, words, raised):
-    return tl.inline_asm_elementwise(instruction, "=r,r,r", [words, raised], tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit

@@ -98,7 +98,9 @@ def _multiply_on_cuda_cores(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     one_scale: tl.constexpr,
@@ -123,7 +125,6 @@ def _multiply_on_cuda_cores(
     high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     needs_sum: tl.constexpr = too_much > 0 or zeros_at is not None or mins_at is not None
     both_halves: tl.constexpr = group >= chunk  # have one scale
     wait_for_inputs(overlapped, early=False)
@@ -132,7 +133,9 @@ def _multiply_on_cuda_cores(
     for _ in tl.static_range(known_rows):
         totals += (tl.zeros([block_out, block // run], tl.float32),)  # type: ignore[assignment]
     for start in tl.range(begin, end, block, num_stages=stages):
-        data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
+        data, high = load_codes(
+            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, in_words, whole_blocks
+        )
         place = start + tl.arange(0, block)
         within = None if whole_blocks else place < end
         first = (start + tl.arange(0, block // run) * run)[:, None]
@@ -140,7 +143,20 @@ def _multiply_on_cuda_cores(
         codes, scale, zero, minimum = (), (), (), ()
         for half in tl.static_range(halves):
             some = codes_of(
-                data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+                data,
+                high,
+                table_at,
+                raised,
+                half,
+                block_out,
+                block,
+                low_bits,
+                high_bits,
+                chunk,
+                in_words,
+                signed,
+                bits_of,
+                moves_bytes,
             )
             codes += (some,)  # type: ignore[assignment]
             column = columns_of(first, 0 if both_halves else half, halves, chunk)

@@ -48,7 +48,9 @@ def multiply_on_tensor_cores(  # noqa: PLR0915 (a kernel is one function)
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     in_pairs: tl.constexpr,
@@ -78,7 +80,6 @@ def multiply_on_tensor_cores(  # noqa: PLR0915 (a kernel is one function)
     is_row = (row < rows)[None, :]
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None and not in_pairs else less
     # where a block lies in one group, its sums are scaled, else its weights: and those of many rows, since registers
     # do not hold a block's sums beside all others
     scales_sums: tl.constexpr = one_scale or (group % (block * halves) == 0 and mins_at is None and block_rows < 128)
@@ -108,7 +109,9 @@ def multiply_on_tensor_cores(  # noqa: PLR0915 (a kernel is one function)
             data = load_pairs(values_rows, start, end, block, whole_blocks)
             high = data
         else:
-            data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
+            data, high = load_codes(
+                values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, in_words, whole_blocks
+            )
         place = start + tl.arange(0, block)
         x_mask = is_row if whole_blocks else is_row & (place < end)[:, None]
         part = total if one_scale or not scales_sums else tl.zeros([block_out, block_rows], tl.float32)
@@ -119,13 +122,19 @@ def multiply_on_tensor_cores(  # noqa: PLR0915 (a kernel is one function)
             minimum = group_numbers(stored[2], super_mins_at)
             if in_pairs:
                 weights = codes_in_pairs(
-                    data, half, second_half if half else first_half, less, block_out, block, x_at.dtype.element_ty
+                    data,
+                    half,
+                    second_half if half else first_half,
+                    too_much - 128,
+                    block_out,
+                    block,
+                    x_at.dtype.element_ty,
                 )
                 weights = _scaled_in_pairs(weights, scale, zero, minimum, zeros_at, mins_at, scales_sums, multiply_add)
             else:
                 weights = codes_of(
-                    data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of,
-                    moves_bytes,
+                    data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk,
+                    in_words, signed, bits_of, moves_bytes,
                 )  # fmt: skip
                 weights = _scaled(weights, scale, zero, minimum, too_much, zeros_at, mins_at, scales_sums)
             column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), 8), 8)
