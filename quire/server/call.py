@@ -51,9 +51,9 @@ def check_logprobs(call: Call, most: int) -> None:
     params = call.params
     asked = {listed: params.logprobs, "prompt_logprobs": params.prompt_logprobs}
     asked["logprob_token_ids"] = len(params.logprob_token_ids or ())
-    for field, count in asked.items():
+    for name, count in asked.items():
         if (count or 0) > most:
             raise InvalidRequest(
-                f"{field} asks for {count} tokens, and this server gives at most {most} (--max-logprobs); ask for fewer",
-                field=field,
+                f"{name} asks for {count}, and this server gives at most {most} (--max-logprobs); ask for fewer",
+                field=name,
             )

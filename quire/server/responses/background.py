@@ -117,7 +117,7 @@ class BackgroundRuns:
     def begin(
         self, generation: Running, writer: ResponseWriter, caller: Caller, drain: Drain, *, is_streamed: bool
     ) -> BackgroundRun:
-        """Make a response on the event loop. It counts as its caller's work, and a server on its way out waits for it."""
+        """Make a response on the event loop: its caller's work, which a server on its way out waits for."""
         key = (caller.tenant, writer.identity)
         with ExitStack() as entering:
             entering.enter_context(drain.work())
