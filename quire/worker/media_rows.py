@@ -10,7 +10,7 @@ from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
 from quire.layers.batch import Batch, Embeddings
 from quire.models.vision_tower import VisionTower
-from quire.multimodal.positions import prompt_positions
+from quire.multimodal.positions import PositionRule, prompt_positions
 from quire.ops.upload import upload
 from quire.worker.encoder_cache import EncoderCache
 
@@ -54,7 +54,8 @@ class MediaRows:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
             spec = self._tower.spec
-            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side)
+            rule = PositionRule(spec.side, spec.positions_per_second)
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, rule)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
             self._offsets[admission.row].fill_(offset)
@@ -144,11 +145,11 @@ class MediaRows:
                 missing[item.digest] = item
             else:
                 found[item.digest] = kept
-        for together in _portions(list(missing.values()), self._at_once):
-            for item, embeddings in zip(together, self._tower(together), strict=True):
-                assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
-                found[item.digest] = embeddings
-                self._cache.put(item.digest, embeddings)
+        new = list(missing.values())
+        for item, embeddings in zip(new, self._tower(new, self._at_once), strict=True):
+            assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
+            found[item.digest] = embeddings
+            self._cache.put(item.digest, embeddings)
         return found
 
 
@@ -161,16 +162,3 @@ def _inside(item: MediaItem, computed: range, start: int) -> Iterator[_Slice]:
             own = range(before + begin - first, before + end - first)
             yield _Slice(item, own, range(start + begin - computed.start, start + end - computed.start))
         before += count
-
-
-def _portions(items: Sequence[MediaItem], most: int) -> Iterator[list[MediaItem]]:
-    portion: list[MediaItem] = []
-    size = 0
-    for item in items:
-        if portion and size + item.num_tokens > most:
-            yield portion
-            portion, size = [], 0
-        portion.append(item)
-        size += item.num_tokens
-    if portion:
-        yield portion
