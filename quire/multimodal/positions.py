@@ -23,9 +23,9 @@ class PositionRule:
 def prompt_positions(num_tokens: int, media: Sequence[MediaItem], rule: PositionRule) -> tuple[Axes, int]:
     """The positions of a prompt's tokens on each axis, and what is to be added to the places of all later tokens.
 
-    Text counts on all axes at once. An image stands at one moment and spreads over rows and columns from there; the text
-    behind it goes on behind its last row or column. A video is one moment after the other, in one run of tokens, or
-    each in a run of its own with text between them.
+    Text counts on all axes at once. An image stands at one moment and spreads over rows and columns from there; text
+    goes on behind its last row or column. A video is one moment after the other, in one run of tokens, or each in a run
+    of its own with text between them.
     """
     axes: Axes = ([], [], [])
     following = 0
