@@ -13,6 +13,8 @@ from quire.multimodal.reader import MediaFile
 _KINDS: tuple[MediaKind, ...] = ("image", "video")
 _PLAIN = ("RGB", "RGBA", "L", "LA", "P", "1")
 """Modes that a PNG keeps as they are."""
+_RATE, _MOST_RATE = 24.0, 1000.0
+"""Frames a second of an array: what transformers takes where nothing is said, and what is believed."""
 
 
 def files_of(data: object) -> list[MediaFile]:
@@ -28,21 +30,55 @@ def files_of(data: object) -> list[MediaFile]:
     found: list[MediaFile] = []
     for kind in _KINDS:
         under: Any = data.get(kind)
-        several = [] if under is None else list(under) if isinstance(under, list | tuple) else [under]
+        several = [] if under is None else list(under) if _is_several(under) else [under]
         for place, each in enumerate(several):
             field = f"multi_modal_data.{kind}[{place}]"
-            found.append((kind, _bytes(each, field), field))
+            stored = _stored(each, field)
+            if stored is None:
+                stored = _picture(each, field) if kind == "image" else _frames(each, field)
+            found.append((kind, stored, field))
     return found
 
 
-def _bytes(given: Any, field: str) -> bytes:
+def _is_several(given: object) -> bool:
+    """A video may be a pair of its frames and what is known of them."""
+    return isinstance(given, list | tuple) and not _is_pair(given)
+
+
+def _is_pair(given: object) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)
+
+
+def _stored(given: Any, field: str) -> bytes | None:
+    """What is in a file; None where it is given otherwise."""
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
-    if isinstance(given, str | PathLike):
-        try:
-            return Path(given).expanduser().read_bytes()
-        except OSError as error:
-            raise InvalidRequest(f"{field} cannot be read: {error}", field=field) from None
+    if not isinstance(given, str | PathLike):
+        return None
+    try:
+        return Path(given).expanduser().read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{field} cannot be read: {error}", field=field) from None
+
+
+def _frames(given: Any, field: str) -> bytes:
+    """An array of frames as a file, with how many a second they are behind it."""
+    import numpy as np
+
+    about: Mapping[str, Any] = given[1] if _is_pair(given) else {}
+    frames, rate = given[0] if _is_pair(given) else given, about.get("fps", _RATE)
+    if not hasattr(frames, "__array_interface__") or not isinstance(rate, int | float) or not 0 < rate < _MOST_RATE:
+        raise InvalidRequest(
+            f"{field} is {type(frames).__name__} at {rate!r} frames a second; give bytes, a path, an array of uint8 "
+            '[frames, height, width, 3], or such an array and {"fps": frames a second}',
+            field=field,
+        )
+    stored = io.BytesIO()
+    np.save(stored, np.asarray(frames), allow_pickle=False)
+    return stored.getvalue() + str(float(rate)).encode()
+
+
+def _picture(given: Any, field: str) -> bytes:
     from PIL import Image
 
     if hasattr(given, "__array_interface__") and not isinstance(given, Image.Image):

@@ -43,9 +43,10 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
-from quire.worker.media_rows import MediaRows
+from quire.worker.media_rows import MediaFigures, MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -55,7 +56,7 @@ from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
-from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
+from quire.worker.running_step import RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.speculative.draft_model import DraftModel
@@ -198,8 +199,9 @@ class Worker:
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        seen: MediaFigures | None = None
         if self._media is not None:
-            positions, inputs = self._with_media(plan, positions, inputs)
+            positions, inputs, seen = self._with_media(plan, positions, inputs)
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
@@ -213,16 +215,21 @@ class Worker:
             finish_step(self._rows.states, rows, lengths, None if sampled is None else sampled.tokens)
         reports = self._sampling.reports(plan.rows[: plan.num_sampling])
         unread = self._unread_drafts(plan, inputs.sampling_rows)
-        running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
+        running = RunningStep(
+            plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread, media=seen
+        )
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _with_media(self, plan: StepPlan, positions: Tensor, inputs: StepInputs) -> tuple[Tensor, StepInputs]:
-        """Positions as the model counts them, and inputs with what placeholder tokens stand for."""
+    def _with_media(
+        self, plan: StepPlan, positions: Tensor, inputs: StepInputs
+    ) -> tuple[Tensor, StepInputs, MediaFigures | None]:
+        """Positions as the model counts them, inputs with what placeholder tokens stand for, and how that came."""
         assert self._media is not None
         computed, batch = self._lengths.computed, inputs.batch
         placed = self._media.positions_of_step(positions, inputs.rows, batch.query_starts, plan, computed)
-        return placed, replace(inputs, batch=self._media.given_to(batch, plan, computed))
+        batch, seen = self._media.given_to(batch, plan, computed)
+        return placed, replace(inputs, batch=batch), seen
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaKind
 from quire.protocol.ids import is_id, new_id
 from quire.protocol.media_parts import MediaSource, media_part, text_part
 from quire.protocol.media_parts import read_part as read_media_part
@@ -42,6 +43,7 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco_",
     "reasoning": "rs_",
 }
+_MEDIA_PARTS = ("input_image", "video_url")
 _TEMPLATE_ROLES = {"developer": "system"}
 """OpenAI's new word for the old role; templates know the old one."""
 
@@ -104,7 +106,8 @@ def _said(parts: Sequence[Item]) -> str | list[Item]:
 
 
 def _source(part: Item) -> MediaSource:
-    return MediaSource("image", "input", part.get("image_url"), part.get("file_id"))
+    kind: MediaKind = "video" if part["type"] == "video_url" else "image"
+    return MediaSource(kind, "input", part.get(f"{kind}_url"), part.get("file_id"))
 
 
 def _thought(thoughts: list[str]) -> Message:
@@ -168,14 +171,17 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
     found: list[Item] = []
     for place, part in enumerate(given):
         here = f"{where}[{place}]"
-        is_image = role == "user" and isinstance(part, dict) and part.get("type") == "input_image"
-        found.append(_image(item, part, here) if is_image else _part(role, _read_part(item, part, role, here)))
+        has_media = role == "user" and isinstance(part, dict) and part.get("type") in _MEDIA_PARTS
+        found.append(_media(item, part, here) if has_media else _part(role, _read_part(item, part, role, here)))
     return found
 
 
-def _image(item: Fields, given: Item, where: str) -> Item:
-    """As it is stored: where the image is, and nothing else."""
+def _media(item: Fields, given: Item, where: str) -> Item:
+    """As it is stored: where the image or the video is, and nothing else."""
     source: MediaSource = read_media_part(item, given, where)["media"]
+    if source.kind == "video":
+        kept = {"video_url": source.url, "file_id": source.file_id}
+        return {"type": "video_url", **{name: value for name, value in kept.items() if value is not None}}
     kept = {"image_url": source.url, "file_id": source.file_id}
     return {
         "type": "input_image",
