@@ -182,7 +182,7 @@ def _numbers_of_a_block(
         )
         zeros = load_group_numbers(zeros_at, None, out_rows, groups, column, has_group, group)
         mins = load_group_numbers(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
-        numbers += ((scales, zeros, mins),)
+        numbers += ((scales, zeros, mins),)  # type: ignore[assignment]
     return numbers
 
 
