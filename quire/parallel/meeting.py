@@ -36,9 +36,9 @@ def meet_peers(
     def group(name: str, rank: int, ranks: int) -> Group:
         return _group(PrefixStore(name, store), rank, ranks, device, patience)
 
+    # `stages + 1` steps are in flight, and the first stage may leave as many steps' tokens untaken as there are stages
     def link(name: str, rank: int, ranks: int) -> Link:
-        # a stage may be as many steps ahead of another as there may be in flight
-        return Link(_backend(PrefixStore(name, store), rank, ranks, device, patience), stages + 1, on_gpu=on_gpu)
+        return Link(_backend(PrefixStore(name, store), rank, ranks, device, patience), stages + 3, on_gpu=on_gpu)
 
     stage, share = place.stage, place.tensor_rank
     # all in the order of stages, so that none waits for one that waits for it

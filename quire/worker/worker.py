@@ -29,6 +29,7 @@ from quire.ops.functional import (
 from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.parallel.group import Group
+from quire.parallel.pipeline import Pipeline
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
@@ -45,6 +46,8 @@ from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
+from quire.worker.kv_layers import kv_layers
+from quire.worker.last_stage import ReceivingForward, ReturningSampler
 from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
@@ -87,6 +90,8 @@ class Worker:
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
+        pipeline: Pipeline | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -94,7 +99,9 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
+        `group` are the ranks that compute the model together, `pipeline` the stages of which this is the last, between which
+        hidden states are of this `dtype`.
+        `encoder_cache_tokens` are embeddings of media that are
         kept on the device and in host memory.
         """
         self.adapters = adapters
@@ -103,11 +110,7 @@ class Worker:
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
-        scales = None if kv_scales is None else torch.tensor(kv_scales, dtype=torch.float32, device=device)
-        self._kv = [
-            _kv_layer(self._storage, index, None if scales is None else scales[index])
-            for index in range(len(model.layers))
-        ]
+        self._kv = kv_layers(self._storage, len(model.layers), kv_scales, device)
         self._model = model
         self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
@@ -117,6 +120,9 @@ class Worker:
             keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
             computed = RecordedModel(model, self._kv, core.machine, keep, slots)
         self._forward: Forward = computed
+        if pipeline is not None:
+            assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
+            self._forward = ReceivingForward(model, pipeline, dtype, device)
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
@@ -131,7 +137,11 @@ class Worker:
             limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
-        self._sampler = sampler if group is None else RankSampler(sampler, group)
+        self._sampler: Sampler | RankSampler | ReturningSampler = sampler
+        if group is not None:
+            self._sampler = RankSampler(sampler, group)
+        if pipeline is not None:
+            self._sampler = ReturningSampler(self._sampler.sample, pipeline)
         self._drafting: Drafting | None = None
         if speculation is not None:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
@@ -142,10 +152,11 @@ class Worker:
                 attend=self._attend,
             )
         # forced tokens would have to be told to other ranks
-        can_jump = device.type != "cuda" and group is None
+        can_jump = device.type != "cuda" and group is None and pipeline is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
+        # what a stage waits for comes from outside of any graph
+        if device.type == "cuda" and pipeline is None and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
@@ -467,11 +478,6 @@ def _row_states(memory: CoreMemory) -> RowStates:
         lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
         tables=[torch.from_numpy(table) for table in memory.tables],
     )
-
-
-def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    planes, group = storage.layer(index)
-    return KVLayer(planes[0], planes[-1], group, scales)
 
 
 def _media_rows(

@@ -103,7 +103,7 @@ class RankRunner:
             meeting = f"{folder}/meeting"
             settings = [
                 RankSettings(rank, str(path), asked, device, meeting, 0)
-                for rank in range(1, self.resolved.tensor_parallel_size)
+                for rank in range(1, self.resolved.num_ranks)
             ]
             processes = [others.start(each) for each in settings]
             try:
