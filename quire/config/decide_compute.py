@@ -61,8 +61,8 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
     if stages == 1:
         return
     for what, is_there in (
-        (f"images, which {model.name} reads, enter", model.spec.vision is not None),
-        (f"layers that stay in host memory (--offload-gb {asked.model.offload_gb:g}) are for", bool(asked.model.offload_gb)),
+        (f"images, which {model.name} reads, are for", model.spec.vision is not None),
+        (f"--offload-gb, which is {asked.model.offload_gb:g}, is for", bool(asked.model.offload_gb)),
     ):
         if is_there:
             raise ConfigError(

@@ -172,9 +172,7 @@ def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) 
     return mode
 
 
-def _preemption_costs(
-    model: ModelFacts, device: DeviceFacts, shape: KVShape, num_ranks: int
-) -> PreemptionCosts:
+def _preemption_costs(model: ModelFacts, device: DeviceFacts, shape: KVShape, num_ranks: int) -> PreemptionCosts:
     operations = 2 * model.num_active_parameters / num_ranks
     return PreemptionCosts(
         seconds_per_token=operations / device.flops,

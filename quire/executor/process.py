@@ -1,8 +1,8 @@
 """The workers of one model as processes of this host: the first rank inside the engine's, the others beside it.
 
-All ranks run the same plans in the same order and wait for each other within a step. So a rank that dies, throws or hangs
-cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends then, with
-an error that names the rank, and whoever supervises it starts another.
+All ranks run the same plans in the same order and wait for each other within a step. So a rank that dies, throws or
+hangs cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends
+then, with an error that names the rank, and whoever supervises it starts another.
 """
 
 import logging

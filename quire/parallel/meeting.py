@@ -76,9 +76,7 @@ def _gloo(store: Any, rank: int, ranks: int, patience: timedelta) -> Any:
 
 def _nccl(store: Any, rank: int, ranks: int, patience: timedelta) -> Any:
     if not dist.is_nccl_available():
-        raise ConfigError(
-            "a model on several GPUs needs NCCL, which this build of torch lacks; install one with it."
-        )
+        raise ConfigError("a model on several GPUs needs NCCL, which this build of torch lacks; install one with it.")
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = patience
     return dist.ProcessGroupNCCL(store, rank, ranks, options)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 class Link:
-    """Tensors from some ranks to others, point to point and in order. Each direction has a link of its own, so that what
-    waits in one never holds up the other.
+    """Tensors from some ranks to others, point to point and in order. Each direction has a link of its own, so that
+    what waits in one never holds up the other.
     """
 
     def __init__(self, backend: Any, most_unsent: int, *, on_gpu: bool = False) -> None:

@@ -1,11 +1,12 @@
 """Turns: which sequences decode in a step of a pipeline.
 
 A decode needs the token before, which the last stage samples and the first stage reads when as many steps have begun as
-there are stages. Sequences that decode therefore take turns: in every step an even part of them, so that each stage has a
-step to compute while the others have theirs.
+there are stages. Sequences that decode therefore take turns: in every step an even part of them, so that each stage has
+a step to compute while the others have theirs.
 """
 
-from collections.abc import Iterable, Sequence as Series
+from collections.abc import Iterable
+from collections.abc import Sequence as Series
 from operator import attrgetter
 
 from quire.core.sequence import Sequence

@@ -1,5 +1,5 @@
-"""What a Worker of a pipeline's last stage does otherwise: hidden states come from the stage before, and sampled tokens go
-back to the first one."""
+"""What a Worker of a pipeline's last stage does otherwise: hidden states come from the stage before, and sampled tokens
+go back to the first one."""
 
 from collections.abc import Callable
 
@@ -15,18 +15,20 @@ from quire.sampling.sampler import SampledTokens
 Sample = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
 
 
-class ReceivingForward:
-    """In place of the model's own forward."""
+class LastStage:
+    """Of one rank."""
 
     def __init__(self, model: LanguageModel, pipeline: Pipeline, dtype: torch.dtype, device: torch.device) -> None:
+        """Hidden states between stages are of this `dtype`."""
+        self.pipeline = pipeline
         self._model = model
-        self._pipeline = pipeline
         self._dtype = dtype
         self._device = device
 
-    def __call__(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+    def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """In place of the model's own."""
         width = self._model.spec.hidden_size
-        x = self._pipeline.receive(len(input_ids), width, self._dtype, self._device)
+        x = self.pipeline.receive(len(input_ids), width, self._dtype, self._device)
         return self._model.forward_from(x, positions, batch)
 
 

@@ -34,7 +34,6 @@ from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
 from quire.parallel.peers import Peers
-from quire.parallel.pipeline import Pipeline
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
@@ -47,6 +46,7 @@ from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
+from quire.worker.last_stage import LastStage
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.stage_worker import StageWorker
 from quire.worker.worker import Worker
@@ -79,8 +79,8 @@ def start_worker(
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model, in whose pipeline
-    this one is of the last stage.
+    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model, in whose
+    pipeline this one is of the last stage.
     """
     clock = clock or StartClock()
     group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
@@ -115,10 +115,15 @@ def start_worker(
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
         never_split_inputs()
-    layers = _layers_of(resolved, pipeline, spec)
+    layers, layout, stage = range(spec.num_layers), resolved.kv, None
+    if pipeline is not None:
+        assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
+        layers = resolved.stages[pipeline.stage]
+        layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
+        stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
     worker = Worker(
         model,
-        layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop]) if pipeline is not None else resolved.kv,
+        layout,
         resolved.limits,
         sampling,
         device,
@@ -131,8 +136,7 @@ def start_worker(
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
-        pipeline=pipeline,
-        dtype=getattr(torch, resolved.dtype),
+        stage=stage,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -155,7 +159,7 @@ def start_stage_worker(
     described = describe_local(path, "quire")
     spec = described.matched.spec
     model = _own_model(described, resolved, device, None, clock, None, peers, in_background=False)
-    layers = _layers_of(resolved, pipeline, spec)
+    layers = resolved.stages[pipeline.stage]
     worker = StageWorker(
         model,
         layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop]),
@@ -170,11 +174,6 @@ def start_stage_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
-
-
-def _layers_of(resolved: Resolved, pipeline: Pipeline | None, spec: ModelSpec) -> range:
-    """Those of the rank's stage."""
-    return range(spec.num_layers) if pipeline is None else resolved.stages[pipeline.stage]
 
 
 def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
@@ -225,7 +224,7 @@ def _own_model(
     spec, shares = described.matched.spec, dict[str, Share]()
     group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
     if pipeline is not None:
-        spec = stage_spec(spec, _layers_of(resolved, pipeline, spec))
+        spec = stage_spec(spec, resolved.stages[pipeline.stage])
     if group is not None:
         spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain))
         shares = _shares(spec, _schemes(described.matched, resolved))

@@ -14,7 +14,7 @@ from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch, KVLayer
+from quire.layers.batch import Batch
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.loading.kv_scales import KVScale
@@ -29,7 +29,6 @@ from quire.ops.functional import (
 from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.parallel.group import Group
-from quire.parallel.pipeline import Pipeline
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
@@ -47,7 +46,7 @@ from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
 from quire.worker.kv_layers import kv_layers
-from quire.worker.last_stage import ReceivingForward, ReturningSampler
+from quire.worker.last_stage import LastStage, ReturningSampler
 from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
@@ -90,8 +89,7 @@ class Worker:
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
-        pipeline: Pipeline | None = None,
-        dtype: torch.dtype = torch.float32,
+        stage: LastStage | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -99,8 +97,7 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together, `pipeline` the stages of which this is the last, between which
-        hidden states are of this `dtype`.
+        `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
         `encoder_cache_tokens` are embeddings of media that are
         kept on the device and in host memory.
         """
@@ -119,10 +116,7 @@ class Worker:
             # a record without adapters would be of no use to a start with them
             keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
             computed = RecordedModel(model, self._kv, core.machine, keep, slots)
-        self._forward: Forward = computed
-        if pipeline is not None:
-            assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
-            self._forward = ReceivingForward(model, pipeline, dtype, device)
+        self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
@@ -137,11 +131,8 @@ class Worker:
             limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
-        self._sampler: Sampler | RankSampler | ReturningSampler = sampler
-        if group is not None:
-            self._sampler = RankSampler(sampler, group)
-        if pipeline is not None:
-            self._sampler = ReturningSampler(self._sampler.sample, pipeline)
+        of_ranks = sampler if group is None else RankSampler(sampler, group)
+        self._sampler = of_ranks if stage is None else ReturningSampler(of_ranks.sample, stage.pipeline)
         self._drafting: Drafting | None = None
         if speculation is not None:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
@@ -152,17 +143,16 @@ class Worker:
                 attend=self._attend,
             )
         # forced tokens would have to be told to other ranks
-        can_jump = device.type != "cuda" and group is None and pipeline is None
+        can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        # what a stage waits for comes from outside of any graph
-        if device.type == "cuda" and pipeline is None and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
+        if device.type == "cuda" and _can_be_captured(model, stage):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
             )
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
+        may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
@@ -460,6 +450,11 @@ class Worker:
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
+
+
+def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None) -> bool:
+    """What a stage waits for comes from outside of any graph."""
+    return model.can_be_captured if isinstance(model, FallbackDecoder) else stage is None
 
 
 def _encoded_media(
