@@ -71,6 +71,16 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
             )
 
 
+def decide_stages(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -> tuple[int, ...]:
+    """Where the stages of a pipeline end; nothing where there is no pipeline."""
+    if asked.parallel.pipeline_parallel_size == 1:
+        return ()
+    stages = stages_of(model, asked.parallel)
+    layers = " + ".join(str(len(stage)) for stage in stages)
+    choices.append(Choice("stages", f"{layers} layers", "about equally many bytes of weights in each"))
+    return tuple(stage.stop for stage in stages)
+
+
 def decide_dtype(
     asked: str, model: ModelFacts, device: DeviceFacts, choices: list[Choice], *, cpu_core: bool = False
 ) -> str:

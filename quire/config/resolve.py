@@ -7,6 +7,7 @@ from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
     decide_dtype,
+    decide_stages,
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
@@ -32,7 +33,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape
-from quire.config.memory import ENCODED_AT_ONCE, stages_of
+from quire.config.memory import ENCODED_AT_ONCE
 from quire.config.resolved import (
     Choice,
     DraftPlan,
@@ -140,7 +141,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
-        stages=stages_of(model, asked.parallel) if asked.parallel.pipeline_parallel_size > 1 else (),
+        stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=lora,
         disk=decide_disk(asked, layout, speculation, choices),

@@ -183,8 +183,8 @@ class Resolved:
     """Layers, the last ones, whose weights stay in host memory."""
     tensor_parallel_size: int = 1
     """Ranks that share every layer."""
-    stages: tuple[range, ...] = ()
-    """The layers of each pipeline stage; none: there is but one stage."""
+    stage_ends: tuple[int, ...] = ()
+    """The layer behind the last one of each pipeline stage; none: there is but one stage."""
     column_grain: int = 1
     """Columns of stored matrices that ranks cannot take apart."""
     lora: LoraRoom | None = None
@@ -203,7 +203,12 @@ class Resolved:
 
     @property
     def num_stages(self) -> int:
-        return max(1, len(self.stages))
+        return max(1, len(self.stage_ends))
+
+    @property
+    def stages(self) -> list[range]:
+        """The layers of each pipeline stage, where there are several."""
+        return [range(start, end) for start, end in zip((0, *self.stage_ends), self.stage_ends, strict=False)]
 
     @property
     def num_ranks(self) -> int:

@@ -194,6 +194,11 @@ class ProcessExecutor(Executor):
         self._first.wake_up()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
+        if self._rank.peers.pipeline is not None:
+            raise ConfigError(
+                "--pipeline-parallel-size is above 1: KV whose layers are on several stages cannot be sent to other "
+                "engines yet; use --tensor-parallel-size, or leave KV transfer out."
+            )
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)
