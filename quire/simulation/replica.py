@@ -113,7 +113,7 @@ class Replica:
         self._recorder.planned(plan, self._clock)
         result = self._device.execute(plan)
         hop = self._cost.hop_seconds(plan.num_tokens)
-        start, end = self._stages.run(self._clock, plan.rows, plan.num_sampling, result.elapsed, hop)
+        start, end = self._stages.run(self._clock, plan, result.elapsed, hop)
         if plan.rows:
             self._in_flight.append((result, self._recorder.executed(plan, start, end)))
 

@@ -1,6 +1,6 @@
 """Stages: when a step runs on each stage of a pipeline, on the virtual clock. One stage is a device on its own."""
 
-from collections.abc import Sequence
+from quire.core.plan import StepPlan
 
 
 class Stages:
@@ -14,18 +14,17 @@ class Stages:
         self._sampled: dict[int, float] = {}
         """By row: when the last token it was given was there."""
 
-    def run(
-        self, now: float, rows: Sequence[int], num_sampling: int, seconds: float, hop: float
-    ) -> tuple[float, float]:
-        """When the last stage begins and ends a step of so many `seconds` a stage; `hop` is what passing it on takes.
-        The first `num_sampling` of its rows get a token by it."""
-        start = now
-        if len(self._free) > 1:
-            start = max(now, max((self._sampled.get(row, 0.0) for row in rows), default=0.0))
+    def run(self, now: float, plan: StepPlan, seconds: float, hop: float) -> tuple[float, float]:
+        """When the last stage begins and ends a step of so many `seconds` a stage; passing it on takes a `hop`."""
+        start, is_pipeline = now, len(self._free) > 1
+        if is_pipeline:
+            for admission in plan.admitted:
+                self._sampled.pop(admission.row, None)
+            start = max(now, max((self._sampled.get(row, 0.0) for row in plan.rows), default=0.0))
         for stage, free in enumerate(self._free):
-            start = max(start, free)
-            self._free[stage] = end = start + seconds
-            begun, start = start, end + hop
-        if len(self._free) > 1:
-            self._sampled.update(dict.fromkeys(rows[:num_sampling], end))
+            begun = max(start, free)
+            self._free[stage] = end = begun + seconds
+            start = end + hop
+        if is_pipeline:
+            self._sampled.update(dict.fromkeys(plan.rows[: plan.num_sampling], end))
         return begun, end

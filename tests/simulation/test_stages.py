@@ -5,6 +5,7 @@ import pytest
 from quire.config.devices import DEVICES
 from quire.config.engine import EngineConfig
 from quire.config.resolve import resolve
+from quire.core.plan import StepPlan
 from quire.simulation.cost import CostModel, ModelWork
 from quire.simulation.metrics import Metrics
 from quire.simulation.replica import Replica, ReplicaSetup
@@ -13,22 +14,26 @@ from quire.simulation.stages import Stages
 from tests.simulation.setups import make_requests
 
 
+def decode(row: int) -> StepPlan:
+    return StepPlan(step=1, rows=[row], counts=[1], num_sampling=1)
+
+
 def test_stages_compute_different_steps_at_once() -> None:
     stages = Stages(2)
-    assert stages.run(0.0, [0], 1, 1.0, 0.25) == (1.25, 2.25)
-    assert stages.run(0.0, [1], 1, 1.0, 0.25) == (2.25, 3.25)  # it was passed on while the one before ran
+    assert stages.run(0.0, decode(0), 1.0, 0.25) == (1.25, 2.25)
+    assert stages.run(0.0, decode(1), 1.0, 0.25) == (2.25, 3.25)  # it was passed on while the one before ran
 
 
 def test_a_row_waits_for_its_token() -> None:
     stages = Stages(2)
-    stages.run(0.0, [0], 1, 1.0, 0.0)
-    assert stages.run(0.0, [0], 1, 1.0, 0.0) == (3.0, 4.0)
+    stages.run(0.0, decode(0), 1.0, 0.0)
+    assert stages.run(0.0, decode(0), 1.0, 0.0) == (3.0, 4.0)
 
 
 def test_one_stage_is_a_device_on_its_own() -> None:
     stages = Stages(1)
-    assert stages.run(0.5, [0], 1, 1.0, 9.0) == (0.5, 1.5)
-    assert stages.run(0.5, [0], 1, 1.0, 9.0) == (1.5, 2.5)
+    assert stages.run(0.5, decode(0), 1.0, 9.0) == (0.5, 1.5)
+    assert stages.run(0.5, decode(0), 1.0, 9.0) == (1.5, 2.5)
 
 
 def simulated(stages: int, count: int, prompt: int = 50, output: int = 200) -> tuple[Metrics, ReplicaSetup]:
