@@ -13,10 +13,15 @@ class ParallelConfig:
     tensor_parallel_size: int = 1
     """Devices that share every layer."""
     pipeline_parallel_size: int = 1
-    """Groups of devices that each hold a run of layers."""
+    """Groups of devices that each hold a run of layers and pass on what they make of a step."""
     distributed_executor_backend: Literal["auto", "process", "ray"] = "auto"
     """How an engine reaches the workers of its other devices: as processes of this host. Actors of Ray, over several
     hosts, are not built yet."""
+
+    @property
+    def num_ranks(self) -> int:
+        """Devices that one copy takes."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     def __post_init__(self) -> None:
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):

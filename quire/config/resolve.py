@@ -7,6 +7,7 @@ from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
     decide_dtype,
+    decide_stages,
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
@@ -108,6 +109,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         asked.scheduler.num_drafts,
         recompute_beyond=outgrown,
         max_encoded=encoded,
+        num_stages=asked.parallel.pipeline_parallel_size,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
@@ -119,7 +121,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         draft=None if draft is None else in_blocks_of(layout, draft),
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
-        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.tensor_parallel_size),
+        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.num_ranks),
         policy=decide_policy(asked.scheduler, choices),
         policy_settings=policy_settings(asked.scheduler),
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
@@ -139,6 +141,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
+        stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=lora,
         disk=decide_disk(asked, layout, speculation, choices),
@@ -170,10 +173,8 @@ def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) 
     return mode
 
 
-def _preemption_costs(
-    model: ModelFacts, device: DeviceFacts, shape: KVShape, tensor_parallel_size: int
-) -> PreemptionCosts:
-    operations = 2 * model.num_active_parameters / tensor_parallel_size
+def _preemption_costs(model: ModelFacts, device: DeviceFacts, shape: KVShape, num_ranks: int) -> PreemptionCosts:
+    operations = 2 * model.num_active_parameters / num_ranks
     return PreemptionCosts(
         seconds_per_token=operations / device.flops,
         seconds_per_block=2 * shape.block_bytes / device.host_bandwidth,

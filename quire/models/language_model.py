@@ -1,6 +1,6 @@
 """LanguageModel: the shape all families share: embed, layers one after the other, a last norm, an output head."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -30,7 +30,8 @@ class LanguageModel(nn.Module):
     def __init__(self, spec: ModelSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self.spec = spec
-        self._embedding = TokenEmbedding(spec.embedding, policy)
+        self._embedding = TokenEmbedding(spec.embedding, policy) if spec.has_words else None
+        """None: a later stage of a pipeline, which hidden states enter."""
         layers = [make_layer(layer, index, policy.of_layer(index)) for index, layer in enumerate(spec.layers)]
         self.layers = nn.ModuleList(layers)
         self._rope_of_layer = [layer.rope for layer in layers]
@@ -51,7 +52,10 @@ class LanguageModel(nn.Module):
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
-        x = self.embed(input_ids, positions, batch)
+        return self.forward_from(self.embed(input_ids, positions, batch), positions, batch)
+
+    def forward_from(self, x: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """The same of what enters the first layer; `x` may be overwritten."""
         batch = self._with_temperatures(self.with_score_bias(batch), positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
@@ -67,6 +71,7 @@ class LanguageModel(nn.Module):
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """What enters the first layer, [tokens, hidden]."""
+        assert self._embedding is not None, "hidden states enter this stage"
         embedded: Tensor = self._embedding(input_ids, positions, batch)
         return embedded
 
@@ -87,7 +92,7 @@ class LanguageModel(nn.Module):
     @property
     def words_alone(self) -> Embedding | None:
         """What tokens are looked up in, where `embed` does no more than that and the scale; else None."""
-        return self._embedding.words_alone
+        return None if self._embedding is None else self._embedding.words_alone
 
     def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
         """cos and sin of every set of angles that layers turn by."""
@@ -117,7 +122,10 @@ class LanguageModel(nn.Module):
         """What the output head makes of hidden states: as `body`, something to record."""
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
-        head = self._embedding.project if self._head is None else self._head
+        head: Callable[..., Tensor] | None = self._head
+        if head is None:
+            assert self._embedding is not None, "the last stage has the words, where they are the head"
+            head = self._embedding.project
         output: Tensor = head(hidden, adapters)
         return output if self._group is None else self._group.gather_columns(output, self.spec.vocab_size)
 

@@ -113,6 +113,9 @@ class ModelSpec:
     """What makes embeddings of images; None: the model reads texts alone."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
+    takes_tokens: bool = True
+    """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
+    they are the output head too."""
     is_described: bool = True
     """False: only its shape is known, and its weights are what its files hold; a library brings the modules."""
 
@@ -194,10 +197,16 @@ class ModelSpec:
         experts = [layer.mlp for layer in self.layers if isinstance(layer.mlp, ExpertsSpec)]
         return self.num_parameters - round(sum(mlp.num_elements * (1 - mlp.touched(1)) for mlp in experts))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the embedding, or at least its words, is part of it."""
+        return self.takes_tokens or self.tied
+
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
         embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
-        yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
+        if self.has_words:
+            yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
         if self.encoder is not None:
             yield from self.encoder.matrices()
         for layer in self.layers:

@@ -10,6 +10,7 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
+from quire.config.kv_layout import layout_of_stage
 from quire.config.resolved import DraftPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
@@ -32,19 +33,22 @@ from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
-from quire.parallel.group import Group
+from quire.parallel.peers import Peers
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
 from quire.spec.share import Share
+from quire.spec.stage import stage_spec
 from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
+from quire.worker.last_stage import LastStage
 from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.stage_worker import StageWorker
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -69,20 +73,22 @@ def start_worker(
     clock: StartClock | None = None,
     core: CpuCore | None = None,
     memory: CoreMemory | None = None,
-    group: Group | None = None,
+    peers: Peers | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from; `group` are the ranks that share the model.
+    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model, in whose
+    pipeline this one is of the last stage.
     """
     clock = clock or StartClock()
+    group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
     if resolved.cpu_core:
         core = core or start_core(path, resolved)  # looks at the files before they are opened
         # what is left to torch is small, and a second pool would take the cores from the first
         torch.set_num_threads(1)
-    elif group is not None and device.type == "cpu":
+    elif peers is not None and device.type == "cpu":
         torch.set_num_threads(threads_of_rank(resolved))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
@@ -91,7 +97,7 @@ def start_worker(
     model = (
         _borrowed_model(described, resolved, device, clock)
         if resolved.uses_transformers
-        else _own_model(described, resolved, device, core, clock, progress, group, in_background=in_background)
+        else _own_model(described, resolved, device, core, clock, progress, peers, in_background=in_background)
     )
     draws = group is None or group.is_first
     sampling = SamplingState(
@@ -109,26 +115,61 @@ def start_worker(
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
         never_split_inputs()
+    layers, layout, stage = range(spec.num_layers), resolved.kv, None
+    if pipeline is not None:
+        assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
+        layers = resolved.stages[pipeline.stage]
+        layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
+        stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
     worker = Worker(
         model,
-        resolved.kv,
+        layout,
         resolved.limits,
         sampling,
         device,
         core,
         memory,
-        kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
+        kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
+        stage=stage,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
         compile_ahead(worker, resolved.kv)
         clock.done("compiling layers")
+    if device.type == "cuda":
+        check_memory(worker, resolved, device)
+        clock.done("the largest step")
+    return worker
+
+
+def start_stage_worker(
+    path: Path, resolved: Resolved, peers: Peers, *, device: torch.device, clock: StartClock | None = None
+) -> StageWorker:
+    """The same for a rank of another stage than the last."""
+    clock, pipeline = clock or StartClock(), peers.pipeline
+    assert pipeline is not None, "there are several stages"
+    if device.type == "cpu":
+        torch.set_num_threads(threads_of_rank(resolved))
+    described = describe_local(path, "quire")
+    spec = described.matched.spec
+    model = _own_model(described, resolved, device, None, clock, None, peers, in_background=False)
+    layers = resolved.stages[pipeline.stage]
+    worker = StageWorker(
+        model,
+        layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop]),
+        resolved.limits,
+        device,
+        getattr(torch, resolved.dtype),
+        pipeline,
+        kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
+    )
+    clock.done("memory for KV and steps")
     if device.type == "cuda":
         check_memory(worker, resolved, device)
         clock.done("the largest step")
@@ -146,13 +187,13 @@ def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, c
     return DraftModel(model, resolved.kv, own_core)
 
 
-def _kv_scales(described: DescribedModel) -> list[KVScale] | None:
-    """What keys and values are divided by before they are stored in fp8; None: nothing."""
+def _kv_scales(described: DescribedModel, layers: range) -> list[KVScale] | None:
+    """What keys and values of these layers are divided by before they are stored in fp8; None: nothing."""
     matched = described.matched
     scales = read_kv_scales(matched.kv_scales, described.files, matched.spec.num_layers)
     found = "of the checkpoint" if scales is not None else "1, as the checkpoint has none"
     _log.info("scales of keys and values in fp8: %s", found)
-    return scales
+    return None if scales is None else scales[layers.start : layers.stop]
 
 
 def _borrowed_model(
@@ -175,12 +216,15 @@ def _own_model(
     core: CpuCore | None,
     clock: StartClock,
     progress: Progress | None,
-    group: Group | None = None,
+    peers: Peers | None = None,
     *,
     in_background: bool,
 ) -> LanguageModel:
     """A model of one of quire's families, with its weights or with a gate that opens as they come."""
     spec, shares = described.matched.spec, dict[str, Share]()
+    group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
+    if pipeline is not None:
+        spec = stage_spec(spec, resolved.stages[pipeline.stage])
     if group is not None:
         spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain))
         shares = _shares(spec, _schemes(described.matched, resolved))

@@ -14,7 +14,7 @@ from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch, KVLayer
+from quire.layers.batch import Batch
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.loading.kv_scales import KVScale
@@ -46,6 +46,8 @@ from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
+from quire.worker.kv_layers import kv_layers
+from quire.worker.last_stage import LastStage, ReturningSampler
 from quire.worker.media_rows import MediaFigures, MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
@@ -88,6 +90,7 @@ class Worker:
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
+        stage: LastStage | None = None,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -95,7 +98,8 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
+        `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
+        `encoder_cache_tokens` are embeddings of media that are
         kept on the device and in host memory.
         """
         self.adapters = adapters
@@ -104,11 +108,7 @@ class Worker:
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
-        scales = None if kv_scales is None else torch.tensor(kv_scales, dtype=torch.float32, device=device)
-        self._kv = [
-            _kv_layer(self._storage, index, None if scales is None else scales[index])
-            for index in range(len(model.layers))
-        ]
+        self._kv = kv_layers(self._storage, len(model.layers), kv_scales, device)
         self._model = model
         self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
@@ -117,7 +117,7 @@ class Worker:
             # a record without adapters would be of no use to a start with them
             keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
             computed = RecordedModel(model, self._kv, core.machine, keep, slots)
-        self._forward: Forward = computed
+        self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
@@ -132,7 +132,8 @@ class Worker:
             limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
-        self._sampler = sampler if group is None else RankSampler(sampler, group)
+        of_ranks = sampler if group is None else RankSampler(sampler, group)
+        self._sampler = of_ranks if stage is None else ReturningSampler(of_ranks.sample, stage.pipeline)
         self._drafting: Drafting | None = None
         if speculation is not None:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
@@ -143,16 +144,16 @@ class Worker:
                 attend=self._attend,
             )
         # forced tokens would have to be told to other ranks
-        can_jump = device.type != "cuda" and group is None
+        can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
+        if device.type == "cuda" and _can_be_captured(model, stage):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
             )
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
+        may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits = limits
         self._device = device
@@ -458,6 +459,11 @@ class Worker:
         )
 
 
+def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None) -> bool:
+    """What a stage waits for comes from outside of any graph."""
+    return model.can_be_captured if isinstance(model, FallbackDecoder) else stage is None
+
+
 def _encoded_media(
     model: LanguageModel | FallbackDecoder, limits: StepLimits, device: torch.device
 ) -> EncodedMedia | None:
@@ -474,11 +480,6 @@ def _row_states(memory: CoreMemory) -> RowStates:
         lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
         tables=[torch.from_numpy(table) for table in memory.tables],
     )
-
-
-def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    planes, group = storage.layer(index)
-    return KVLayer(planes[0], planes[-1], group, scales)
 
 
 def _media_rows(

@@ -80,7 +80,7 @@ def test_a_checkpoint_can_be_simulated(capsys: pytest.CaptureFixture[str], llama
         (["--max-num-seqs", "0"], "--max-num-seqs is 0"),
         (["--input-tokens", "5000"], "makes prompts of 5000 tokens, but the context holds 2048"),
         (["--trace-block", "5"], "--trace-block has no effect without --trace"),
-        (["--pipeline-parallel-size", "2"], "no model of a pipeline"),
+        (["--pipeline-parallel-size", "200"], "--pipeline-parallel-size is 200, but the model has only"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
