@@ -1,0 +1,1 @@
+"""Heads that draft for a larger model: what the checkpoints of each kind hold, and their modules."""
