@@ -70,7 +70,7 @@ def _fits_8_bits(cache: CacheSpec, asked: str) -> bool:
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
     """The KV of the pipeline stage that stores most."""
     ranks = asked.parallel.tensor_parallel_size
-    caches = [_stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
+    caches = [stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
     shapes = [
         kv_shape([caches[layer] for layer in layers], dtype_bytes(kv_dtype), asked.cache.block_size)
         for layers in stage_layers(model.spec.num_layers, asked.parallel.pipeline_parallel_size)
@@ -85,7 +85,8 @@ def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choic
     return shape
 
 
-def _stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+def stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+    """The cache as its numbers are stored."""
     if kv_dtype == "int8" and isinstance(cache, KeyValueCache):
         return replace(cache, scale_bytes=INT8_SCALE)
     return cache

@@ -57,7 +57,8 @@ class Taps:
     def take(self, layer: int, x: Tensor, added: Tensor | None) -> None:
         """`x` is the residual stream before a layer, to which `added` is still to be added."""
         if layer in self.layers:
-            self.values[layer] = x if added is None else x + added
+            # the stream itself may be overwritten by what follows
+            self.values[layer] = x.clone() if added is None else x + added
 
     def in_order(self) -> list[Tensor]:
         return [self.values[layer] for layer in self.layers]

@@ -33,11 +33,11 @@ class PairNorm(nn.Module):
 
     def forward(self, pair: Tensor) -> Tensor:
         first, size = self._specs[0], self.weight.shape[1]
-        if not isinstance(pair, Tensor):  # recorded: the core norms vectors side by side
+        if pair.device.type == "tape":  # the core norms vectors side by side
             return rms_norm(pair.view(-1, 2, size), self.weight, first.eps, first.offset).view(-1, 2 * size)
-        halves = (half.contiguous() for half in pair.split(size, dim=1))
-        normed = (rms_norm(half, self.weight[place], first.eps, first.offset) for place, half in enumerate(halves))
-        return torch.cat(tuple(normed), dim=1)
+        halves = (pair[:, :size].contiguous(), pair[:, size:].contiguous())
+        normed = [rms_norm(half, self.weight[place], first.eps, first.offset) for place, half in enumerate(halves)]
+        return torch.cat(normed, dim=1)
 
     def _take(self, number: int, stored: StoredTensor) -> None:
         self.weight[number].copy_(dense(stored, self.weight.dtype))

@@ -9,7 +9,16 @@ from quire.spec.norm import NormSpec
 from quire.spec.tensor import TensorSpec
 
 HeadKind = Literal["eagle", "eagle3", "mtp", "medusa"]
-HEAD_METHODS: tuple[HeadKind, ...] = ("eagle", "eagle3", "mtp", "medusa")
+_KINDS: tuple[HeadKind, ...] = ("eagle", "eagle3", "mtp", "medusa")
+
+
+def head_kind(method: str) -> HeadKind:
+    """The head of a method of speculative decoding that has one."""
+    return next(kind for kind in _KINDS if kind == method)
+
+
+def has_head(method: str) -> bool:
+    return method in _KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
-from quire.config.resolved import DraftPlan, Resolved
+from quire.config.resolved import DraftPlan, HeadPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
@@ -20,6 +20,9 @@ from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
+from quire.models.heads.described import describe_head
+from quire.models.heads.draft_head import DraftHead
+from quire.models.heads.medusa_heads import MedusaHeads
 from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
@@ -35,6 +38,7 @@ from quire.ops.cpu.packing import Packing
 from quire.parallel.group import Group
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
+from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
@@ -45,6 +49,8 @@ from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
 from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.speculative.features import Features
+from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -122,6 +128,7 @@ def start_worker(
         group=group,
         speculation=resolved.speculation,
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
+        head=None if resolved.head is None else _draft_head(resolved.head, resolved, model, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
     )
@@ -144,6 +151,30 @@ def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, c
     model = _own_model(describe_local(path, "quire"), resolved, device, own_core, clock, None, in_background=False)
     clock.done("the model that drafts")
     return DraftModel(model, resolved.kv, own_core)
+
+
+def _draft_head(
+    plan: HeadPlan,
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> LoadedHead:
+    """The head that drafts, with its weights, held as the large model's are."""
+    assert isinstance(large, LanguageModel), "heads draft for quire's own families"
+    assert resolved.speculation is not None, "someone drafts"
+    assert plan.features is not None, "it lies in the blocks of the large model"
+    described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), large.spec)
+    matched, dtype = described.matched, getattr(torch, resolved.dtype)
+    alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
+    own_core = None if core is None else CpuCore(core.machine, None)
+    policy = WeightPolicy(dtype, device, _method(matched, alone, dtype, device, own_core))
+    medusa = resolved.speculation.method == "medusa"
+    head = MedusaHeads(matched.spec, policy) if medusa else DraftHead(matched.spec, policy, large)
+    load_weights(head, open_described(described))
+    clock.done("the head that drafts")
+    return LoadedHead(head, plan.kv, Features(plan.features, device), own_core)
 
 
 def _kv_scales(described: DescribedModel) -> list[KVScale] | None:

@@ -16,8 +16,8 @@ from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
 from quire.layers.token_map import TokenMap
 from quire.models.gate import LayerGate
-from quire.models.layer import make_layer
 from quire.models.language_model import LanguageModel
+from quire.models.layer import Layer, make_layer
 from quire.ops.lora_tensors import AdapterRows
 from quire.spec.model import ModelSpec
 
@@ -78,7 +78,8 @@ class DraftHead(nn.Module):
         if self._norms is not None:
             read = self._norms(read)
         if self._kind == "eagle3":
-            [layer], [rope] = self.layers, self._rope_of_layer
+            layer, rope = self.layers[0], self._rope_of_layer[0]
+            assert isinstance(layer, Layer)
             turned = None if rope is None else angles[rope]
             x, added = layer.read(_second_half(x, self.feature_size), read, turned, batch)
         else:
@@ -112,6 +113,6 @@ class DraftHead(nn.Module):
 
 
 def _second_half(pair: Any, size: int) -> Any:
-    if isinstance(pair, Tensor):
-        return pair[:, size:].contiguous()
-    return pair.view(-1, 2, size).split([1, 1], 1)[1].view(-1, size)  # recorded: the same columns
+    if pair.device.type == "tape":
+        return pair.view(-1, 2, size).split([1, 1], 1)[1].view(-1, size)
+    return pair[:, size:].contiguous()

@@ -20,9 +20,8 @@ class MedusaHeads(nn.Module):
         assert spec.draft_head is not None, "it is no head that drafts"
         self.spec = spec
         self.feature_size = spec.hidden_size
-        self._chains = nn.ModuleList(
-            nn.ModuleList(Linear(matrix, policy) for matrix in chain) for chain in spec.draft_head.chains
-        )
+        self._chains = [[Linear(matrix, policy) for matrix in chain] for chain in spec.draft_head.chains]
+        self._all = nn.ModuleList(linear for chain in self._chains for linear in chain)
 
     @property
     def count(self) -> int:
