@@ -81,11 +81,11 @@ def test_every_kind_of_request_is_answered_as_without(
 
 
 def test_a_fitted_head_is_right(tiny: Tiny, kind: str, tmp_path: Path) -> None:
-    asked = requests([{"temperature": 0.0}] * 4, length=30)
+    asked = requests([{"temperature": 0.0}] * 2, length=30)
     plain = run(start(tiny.path, None, **SETTINGS), asked)
     head = make_head(kind, tiny)
     texts = [[*request.prompt.tokens, *plain[request.id, 0]] for request in asked]
-    fit(head, texts, rounds=60)
+    fit(head, texts, rounds=50)
     loop = start(tiny.path, drafting(kind, save(head, kind, tmp_path)), **SETTINGS)
     assert run(loop, asked) == plain
-    assert loop.scheduler.drafts.share_accepted > (0.05 if kind == "eagle3" else 0.3)  # that says half of the tokens
+    assert loop.scheduler.drafts.share_accepted > 0.2
