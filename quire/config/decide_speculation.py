@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from quire.config.facts import DeviceFacts
-from quire.config.kv_layout import KVShape
 from quire.config.decide_kv import stored_in
 from quire.config.dtypes import dtype_bytes
+from quire.config.facts import DeviceFacts
+from quire.config.kv_layout import KVShape
 from quire.config.resolved import Choice, DraftPlan, HeadPlan, KVGroup, KVLayout
 from quire.config.scheduler import SchedulerConfig
 from quire.config.speculation import SETTING, Speculation

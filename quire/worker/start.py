@@ -127,8 +127,7 @@ def start_worker(
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
-        draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
-        head=None if resolved.head is None else _draft_head(resolved.head, resolved, model, device, core, clock),
+        drafter=_drafter(resolved, model, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
     )
@@ -140,6 +139,19 @@ def start_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def _drafter(
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> DraftModel | LoadedHead | None:
+    """What drafts for a model, where that has weights of its own."""
+    if resolved.draft is not None:
+        return _draft_model(resolved.draft, device, core, clock)
+    return None if resolved.head is None else _draft_head(resolved.head, resolved, large, device, core, clock)
 
 
 def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
@@ -85,8 +85,7 @@ class Worker:
         batch_invariant: bool = False,
         group: Group | None = None,
         speculation: Speculation | None = None,
-        draft: DraftModel | None = None,
-        head: LoadedHead | None = None,
+        drafter: DraftModel | LoadedHead | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
     ) -> None:
@@ -94,8 +93,7 @@ class Worker:
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well. `draft` is the model, or `head` the head, that drafts, where `speculation` asks
-        for one.
+        to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
         `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
         kept on the device and in host memory.
@@ -116,10 +114,7 @@ class Worker:
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            taps = () if head is None else head.taps
-            # a record without adapters would be of no use to a start with them, nor one with taps to a start without
-            keep, slots = (core.keep if not taps else None, 0) if adapters is None else (None, adapters.num_slots)
-            computed = RecordedModel(model, self._kv, core.machine, keep, slots, taps)
+            computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -141,10 +136,9 @@ class Worker:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
             self._drafting = Drafting(
                 *(speculation, limits, self._rows.states, sampler, memory),
-                draft=draft,
+                drafter=drafter,
                 group=next(iter(of_all_tokens), 0),
                 attend=self._attend,
-                head=head,
                 large_logits=computed.logits,
                 block_size=layout.block_size,
             )
@@ -166,9 +160,7 @@ class Worker:
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._encoded = _encoded_media(model, limits, device)
-        modules: list[nn.Module] = [model]
-        modules += [] if draft is None else [draft.model]
-        modules += [] if head is None else [head.head]
+        modules = [model] if drafter is None else [model, drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
@@ -454,7 +446,9 @@ class Worker:
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         max_blocks = self._lengths.most_blocks(plan, self._block_size)
         for_drafts = self._drafting is not None and self._drafting.needs_hidden
-        all_hidden = self._needs_all_hidden or for_drafts or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        all_hidden = (
+            self._needs_all_hidden or for_drafts or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        )
         prompts = self._lengths.tokens_of_prompts(plan)
         return make_inputs(
             plan,
@@ -475,6 +469,14 @@ def _encoded_media(
     if not isinstance(model, LanguageModel) or model.encoder is None:
         return None
     return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
+
+
+def _recorded(
+    model: LanguageModel, kv: list[KVLayer], core: CpuCore, adapters: AdapterStore | None, taps: Sequence[int]
+) -> RecordedModel:
+    # a record without adapters would be of no use to a start with them, nor one with taps to a start without
+    keep = core.keep if adapters is None and not taps else None
+    return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:

@@ -191,7 +191,9 @@ class Eagle3(Head):
         return number + int(self.d2t[number])
 
     def numbers(self, tokens: Tensor) -> Tensor:
-        return torch.where(tokens % 5 != 0, torch.searchsorted(SAID, tokens), -100)  # what it cannot say is nothing to learn from
+        return torch.where(
+            tokens % 5 != 0, torch.searchsorted(SAID, tokens), -100
+        )  # what it cannot say is nothing to learn from
 
 
 class Medusa(Head):

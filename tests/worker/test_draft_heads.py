@@ -167,5 +167,5 @@ def test_heads_of_other_models_are_refused(
 
 def test_medusa_has_a_head_for_each_draft(tiny: Tiny, tmp_path: Path) -> None:
     path = save(make_head("medusa", tiny), "medusa", tmp_path)
-    with pytest.raises(ConfigError, match="has num_speculative_tokens 4, and .* has 3 heads"):
+    with pytest.raises(ConfigError, match=r"has num_speculative_tokens 4, and .* has 3 heads"):
         start(tiny.path, drafting("medusa", path, 4))

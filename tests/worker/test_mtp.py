@@ -67,7 +67,6 @@ class Mtp(nn.Module):
         layer = {start + name: each for name, each in self._of_layer()}
         return {name: each.detach().clone().contiguous() for name, each in (found | layer).items()}
 
-
     def _of_layer(self) -> Iterator[tuple[str, Tensor]]:
         """Experts are tensors of their own in published checkpoints, and one in transformers' modules."""
         for name, each in self.layer.state_dict().items():

@@ -39,7 +39,6 @@ def describe_eagle3(dims: Dimensions, names: Collection[str], large: ModelSpec) 
             f"{lacking}; the download may be incomplete."
         )
     head = MatrixSpec((Part("lm_head", "head", said),), hidden, "rows") if owns_head else None
-    # as a matrix of one row, it may be of any numbers that a file has
     token_map = TensorSpec(_MAP, (said,), "vector", _MAP, kinds=("int64", "int32")) if has(names, _MAP) else None
     return ModelSpec(
         architecture=dims.architecture,
@@ -68,7 +67,7 @@ def describe_eagle3(dims: Dimensions, names: Collection[str], large: ModelSpec) 
 
 
 def _taps(dims: Dimensions, large: ModelSpec) -> tuple[int, ...]:
-    """Layers whose inputs make features: a low one, one in the middle and a high one, unless the config names others."""
+    """Layers whose inputs make features: a low one, one in the middle and a high one, or what the config names."""
     fields, count = dims.fields, large.num_layers
     given = fields.values.get(_LAYERS) or fields.nested("eagle_config").values.get(_LAYERS)
     if given is None:
@@ -92,9 +91,7 @@ def _layer(dims: Dimensions, names: Collection[str]) -> LayerSpec:
     qkv = separate_qkv(dims, 0, "midlayer.self_attn.", bias=bias)
     out_bias = has(names, "midlayer.self_attn.o_proj.bias")
     return LayerSpec(
-        self_attention(
-            dims, 0, replace(qkv, columns=2 * dims.hidden_size), "midlayer.self_attn.o_proj", bias=out_bias
-        ),
+        self_attention(dims, 0, replace(qkv, columns=2 * dims.hidden_size), "midlayer.self_attn.o_proj", bias=out_bias),
         gated_mlp(dims, 0, prefix="midlayer.mlp."),
         mlp_norm=norm(dims, "midlayer.post_attention_layernorm", "mlp_norm"),
     )

@@ -31,10 +31,12 @@ from quire.worker.speculative.following import FollowingProposer
 class DraftModel:
     """A model whose weights are there, and how its KV lies in the blocks of the large one."""
 
-    model: LanguageModel
+    module: LanguageModel
     layout: KVLayout
     core: CpuCore | None
     """The native core, where that computes it."""
+    taps: tuple[int, ...] = ()
+    """It reads tokens, and no layer of the large model."""
 
 
 class DraftModelProposer(FollowingProposer):
@@ -59,13 +61,13 @@ class DraftModelProposer(FollowingProposer):
         self._rows = rows
         self._sampler = sampler
         self._attend = attend
-        self._kv = [self._layer(index) for index in range(len(draft.model.layers))]
-        computed: LanguageModel | RecordedModel = draft.model
+        self._kv = [self._layer(index) for index in range(len(draft.module.layers))]
+        computed: LanguageModel | RecordedModel = draft.module
         if draft.core is not None:
-            computed = RecordedModel(draft.model, self._kv, draft.core.machine)
+            computed = RecordedModel(draft.module, self._kv, draft.core.machine)
         self._forward: Callable[..., Tensor] = computed
         self._logits = computed.logits
-        self._last_position = min(draft.model.spec.max_position, limits.max_model_len) - 1
+        self._last_position = min(draft.module.spec.max_position, limits.max_model_len) - 1
         self._states = RowStates(
             tokens=states.tokens,
             num_computed=torch.zeros_like(states.num_computed),

@@ -15,6 +15,7 @@ from quire.config.speculation import Speculation
 from quire.core.plan import Admission, StepPlan
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, Taps
+from quire.models.heads.medusa_heads import MedusaHeads
 from quire.ops.functional import Attend, paged_attention
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
@@ -42,16 +43,15 @@ class Drafting:
         states: RowStates,
         sampler: Sampler,
         memory: CoreMemory | None = None,
-        draft: DraftModel | None = None,
+        drafter: DraftModel | LoadedHead | None = None,
         group: int = 0,
         attend: Attend = paged_attention,
-        head: LoadedHead | None = None,
         large_logits: Callable[[Tensor], Tensor] | None = None,
         block_size: int = 1,
     ) -> None:
-        """`memory` is that of a worker to go on from; `draft` the model, or `head` the head, that drafts, which uses
-        the tables of `group`, whose blocks are of `block_size`, and attends by `attend`; `large_logits` makes the large
-        model's logits.
+        """`memory` is that of a worker to go on from; `drafter` the model or head that drafts, which uses the tables of
+        `group`, whose blocks are of `block_size`, and attends by `attend`; `large_logits` makes the large model's
+        logits.
         """
         self._states = states
         self._sampler = sampler
@@ -66,14 +66,16 @@ class Drafting:
             self._proposer = NgramProposer(asked, states, self._rows)
         elif asked.method == "suffix":
             self._proposer = SuffixProposer(asked, states, self._rows)
-        elif head is not None and asked.method == "medusa":
-            self._proposer = MedusaProposer(head, states, group, self._rows, block_size)
-        elif head is not None:
-            assert large_logits is not None, "a head may share the large model's"
-            self._proposer = HeadProposer(head, limits, states, group, self._rows, sampler, attend, large_logits)
+        elif isinstance(drafter, DraftModel):
+            self._proposer = DraftModelProposer(drafter, limits, states, group, self._rows, sampler, attend)
         else:
-            assert draft is not None, "there is no model to draft"
-            self._proposer = DraftModelProposer(draft, limits, states, group, self._rows, sampler, attend)
+            assert drafter is not None, "there is nothing to draft"
+            if isinstance(drafter.module, MedusaHeads):
+                self._proposer = MedusaProposer(drafter, states, group, self._rows, block_size)
+            else:
+                assert large_logits is not None, "a head may share the large model's"
+                shared = (states, group, self._rows, sampler, attend, large_logits)
+                self._proposer = HeadProposer(drafter, limits, *shared)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1

@@ -44,7 +44,7 @@ class HeadProposer(FollowingProposer):
         large_logits: Callable[[Tensor], Tensor],
     ) -> None:
         """`large_logits` is the large model's matrix of logits, which most heads share."""
-        head, layout = loaded.head, loaded.kv
+        head, layout = loaded.module, loaded.kv
         assert isinstance(head, DraftHead), "it goes on from one place to the next"
         assert layout is not None, "its layers keep KV"
         device = states.tokens.device

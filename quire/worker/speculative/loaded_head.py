@@ -13,7 +13,7 @@ from quire.worker.speculative.features import Features
 class LoadedHead:
     """For one worker."""
 
-    head: DraftHead | MedusaHeads
+    module: DraftHead | MedusaHeads
     kv: KVLayout | None
     """None: it looks at one token alone."""
     features: Features
@@ -23,4 +23,4 @@ class LoadedHead:
     @property
     def taps(self) -> tuple[int, ...]:
         """Layers of the large model whose inputs it wants."""
-        return self.head.taps
+        return self.module.taps

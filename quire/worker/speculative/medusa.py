@@ -1,4 +1,4 @@
-"""MedusaProposer: tokens further ahead, each by a head of its own, all from what the large model made of the last token.
+"""MedusaProposer: tokens further ahead, each by a head of its own, from what the large model made of the last token.
 The likeliest of each head are one chain of drafts."""
 
 import torch
@@ -23,8 +23,8 @@ class MedusaProposer(Proposer):
     needs_hidden = True
 
     def __init__(self, loaded: LoadedHead, states: RowStates, group: int, rows: DraftRows, block_size: int) -> None:
-        assert isinstance(loaded.head, MedusaHeads), "it has a head for each place"
-        self._heads, self._features = loaded.head, loaded.features
+        assert isinstance(loaded.module, MedusaHeads), "it has a head for each place"
+        self._heads, self._features = loaded.module, loaded.features
         self._states = states
         self._group = group
         self._rows = rows
