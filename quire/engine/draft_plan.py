@@ -9,7 +9,7 @@ from quire.config.resolve import resolve
 from quire.config.resolved import DraftPlan, HeadPlan
 from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
-from quire.models.heads.described import describe_head
+from quire.models.loading.described_head import describe_head
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.spec.cache import KeyValueCache

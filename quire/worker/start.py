@@ -20,13 +20,13 @@ from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
-from quire.models.heads.described import describe_head
 from quire.models.heads.draft_head import DraftHead
 from quire.models.heads.medusa_heads import MedusaHeads
 from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.described_head import describe_head
 from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.match import Matched
 from quire.models.loading.quantization.schemes import Schemes

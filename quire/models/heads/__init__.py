@@ -1,1 +1,0 @@
-"""Heads that draft for a larger model: what the checkpoints of each kind hold, and their modules."""
