@@ -25,10 +25,10 @@ def decide_disk(
             f"--kv-disk-path is set and {spread}: KV that several ranks share is not kept on "
             "disk yet; leave --kv-disk-path out, or use one rank."
         )
-    if speculation is not None and speculation.method == "draft_model":
+    if speculation is not None and speculation.keeps_kv:
         raise ConfigError(
-            "--kv-disk-path is set and a model drafts, whose own KV is not kept on disk; leave --kv-disk-path out, or "
-            "draft with ngram or suffix."
+            f"--kv-disk-path is set and the method of --speculative-config is {speculation.method}, whose own KV is "
+            "not kept on disk; leave --kv-disk-path out, or draft with ngram or suffix."
         )
     room = int((_USUAL_GIB if size is None else size) * GIB) // asked.server.replicas
     tokens = room // layout.block_bytes // len(layout.groups) * layout.block_size

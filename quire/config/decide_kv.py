@@ -71,7 +71,7 @@ def _fits_8_bits(cache: CacheSpec, asked: str) -> bool:
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
     """Of one rank; of the pipeline stage that stores most, where there are several."""
     ranks = asked.parallel.tensor_parallel_size
-    caches = [_stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
+    caches = [stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
     staged = caches_of_stages(caches, stages_of(model, asked.parallel))
     shape = kv_shape(staged, dtype_bytes(kv_dtype), asked.cache.block_size)
     kinds = " and ".join(dict.fromkeys(map(str, caches)))
@@ -83,7 +83,8 @@ def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choic
     return shape
 
 
-def _stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+def stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+    """The cache as its numbers are stored."""
     if kv_dtype == "int8" and isinstance(cache, KeyValueCache):
         return replace(cache, scale_bytes=INT8_SCALE)
     return cache

@@ -27,7 +27,13 @@ from quire.config.decide_memory import (
 )
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
-from quire.config.decide_speculation import decide_speculation, in_blocks_of, with_draft, without_draft
+from quire.config.decide_speculation import (
+    decide_speculation,
+    head_in_blocks_of,
+    in_blocks_of,
+    with_drafter,
+    without_drafter,
+)
 from quire.config.decide_vision import decide_vision
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
@@ -37,6 +43,7 @@ from quire.config.memory import ENCODED_AT_ONCE
 from quire.config.resolved import (
     Choice,
     DraftPlan,
+    HeadPlan,
     KVLayout,
     PreemptionCosts,
     PreemptionMode,
@@ -46,14 +53,16 @@ from quire.config.resolved import (
 from quire.config.scheduler import SchedulerConfig
 
 
-def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: DraftPlan | None = None) -> Resolved:
+def resolve(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, drafter: DraftPlan | HeadPlan | None = None
+) -> Resolved:
     """Decide everything that was left open; a ConfigError says what is impossible and what to change.
 
-    `draft` is what was decided of the model that drafts for this one.
+    `drafter` is what was decided of the model, or found of the head, that drafts for this one.
     """
     choices: list[Choice] = []
-    if draft is not None:
-        device = without_draft(device, draft)
+    if drafter is not None:
+        device = without_drafter(device, drafter)
     check_parallel(asked, model)
     check_encoder(asked, model)
     uses_transformers = decide_impl(asked, model, choices)
@@ -67,8 +76,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     most = most_sequences(asked, model, device, dtype)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices, most)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
-    if draft is not None:
-        shape = with_draft(shape, draft)
+    if drafter is not None:
+        shape = with_drafter(shape, drafter, dtype, kv_dtype)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
     batch_invariant = decide_batch_invariance(
@@ -96,7 +105,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
-    speculation = decide_speculation(asked.scheduler, choices, draft)
+    speculation = decide_speculation(asked.scheduler, choices, drafter)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
@@ -118,7 +127,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     return Resolved(
         dtype=dtype,
         kv=layout,
-        draft=None if draft is None else in_blocks_of(layout, draft),
+        draft=in_blocks_of(layout, drafter) if isinstance(drafter, DraftPlan) else None,
+        head=head_in_blocks_of(layout, drafter, dtype) if isinstance(drafter, HeadPlan) else None,
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
         preemption_costs=_preemption_costs(model, device, shape, asked.parallel.num_ranks),

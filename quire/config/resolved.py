@@ -9,6 +9,7 @@ from typing import Literal
 
 from quire.config.dtypes import dtype_bytes
 from quire.config.speculation import Speculation
+from quire.spec.cache import CacheSpec
 from quire.spec.lora import PAGE_RANK
 from quire.spec.quantization import Online
 
@@ -200,6 +201,8 @@ class Resolved:
     """Embeddings of media that are kept on the device, and in host memory."""
     draft: "DraftPlan | None" = None
     """The model that drafts, where one does."""
+    head: "HeadPlan | None" = None
+    """The head that drafts, where one does."""
 
     @property
     def num_stages(self) -> int:
@@ -223,3 +226,18 @@ class DraftPlan:
     path: str
     resolved: Resolved
     """As for a model alone, but for the blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPlan:
+    """A head that drafts by what the large model makes of its tokens. What it keeps lies in the same blocks."""
+
+    path: str
+    weight_bytes: int
+    caches: tuple[CacheSpec, ...]
+    """What a token leaves in each of its layers; empty: it looks at one token alone."""
+    feature_size: int
+    """Numbers of the large model that are kept of each token, so that a head that has missed it can catch up."""
+    kv: KVLayout | None = None
+    """Of its own layers; None: there are none, or it is not decided yet."""
+    features: KVLayout | None = None

@@ -14,7 +14,7 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
-from quire.engine.draft_plan import plan_draft
+from quire.engine.draft_plan import plan_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.progress import LoadingBar
@@ -77,7 +77,7 @@ def start_loop(
     device = _device_of_a_rank(asked, memory_share)
     clock.done("finding the device")
     try:
-        resolved = resolve(asked, facts, device, plan_draft(asked, path, facts, device))
+        resolved = resolve(asked, facts, device, plan_drafter(asked, path, facts, device))
     except DoesNotFit as error:
         raise advised(error, asked, facts, device) from None
     lacking = slow_for_lack_of(asked, facts, device)

@@ -90,6 +90,12 @@ class LanguageModel(nn.Module):
         return replace(batch, temperatures=torch.log1p(stretches) * spec.scale + 1.0)
 
     @property
+    def words(self) -> Embedding:
+        """What tokens are looked up in."""
+        assert self._embedding is not None, "hidden states enter this stage"
+        return self._embedding.words
+
+    @property
     def words_alone(self) -> Embedding | None:
         """What tokens are looked up in, where `embed` does no more than that and the scale; else None."""
         return None if self._embedding is None else self._embedding.words_alone
@@ -104,6 +110,8 @@ class LanguageModel(nn.Module):
         last = len(self._rope_of_layer) - 1
         for index, (layer, rope) in enumerate(zip(self.layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
+            if batch.taps is not None:
+                batch.taps.take(index, x, added)
             output_rows = batch.output_rows if index == last else None
             x, added = layer(x, added, None if rope is None else angles[rope], batch, output_rows)
         if self._norm is None:

@@ -9,6 +9,7 @@ from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
 from quire.spec.audio_encoder import AudioEncoderSpec
 from quire.spec.cache import CacheSpec, CrossCache
+from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec
@@ -116,6 +117,10 @@ class ModelSpec:
     takes_tokens: bool = True
     """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
     they are the output head too."""
+    draft_head: DraftHeadSpec | None = None
+    """How it reads another model's hidden states, where it is a head that drafts for that one."""
+    mtp_layer: LayerSpec | None = None
+    """The layer behind the last, which was trained to draft (multi-token prediction) and is no part of the answers."""
     is_described: bool = True
     """False: only its shape is known, and its weights are what its files hold; a library brings the modules."""
 
@@ -200,7 +205,8 @@ class ModelSpec:
     @property
     def has_words(self) -> bool:
         """Whether the embedding, or at least its words, is part of it."""
-        return self.takes_tokens or self.tied
+        is_owner = self.draft_head is None or self.draft_head.owns_words
+        return is_owner and (self.takes_tokens or self.tied)
 
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
@@ -214,6 +220,8 @@ class ModelSpec:
         yield from _given(None if bias is None else bias.table, self.head_projection, self.head)
         if classifier is not None:
             yield from _given(classifier.dense, classifier.out)
+        if self.draft_head is not None:
+            yield from self.draft_head.matrices()
 
     def tensors(self) -> Iterator[TensorSpec]:
         """Every tensor that the model takes from a checkpoint."""
@@ -225,6 +233,9 @@ class ModelSpec:
             yield from layer.vectors()
         norms = [norm for layer in self.layers for norm in layer.norms()]
         norms += () if self.encoder is None else self.encoder.norms()
+        if self.draft_head is not None:
+            norms += self.draft_head.norms()
+            yield from self.draft_head.vectors()
         last = None if self.classifier is None else self.classifier.norm
         for norm in (self.embedding.norm, *norms, self.norm, last):
             if norm is not None:

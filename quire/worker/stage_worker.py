@@ -23,11 +23,12 @@ from quire.ops.upload import upload
 from quire.parallel.pipeline import Pipeline
 from quire.spec.cache import LatentCache
 from quire.worker.batching import make_inputs
+from quire.worker.device_time import DeviceTime
 from quire.worker.kv_layers import kv_layers
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.rows import Rows
-from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.running_step import RunningStep
 from quire.worker.sleeping_weights import RestingWeights
 
 

@@ -11,7 +11,7 @@ import torch
 
 from quire.config.dtypes import FP8_DTYPES
 from quire.config.kv_layout import layout_of_stage
-from quire.config.resolved import DraftPlan, Resolved
+from quire.config.resolved import DraftPlan, HeadPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
@@ -21,10 +21,13 @@ from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
+from quire.models.heads.draft_head import DraftHead
+from quire.models.heads.medusa_heads import MedusaHeads
 from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.described_head import describe_head
 from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.match import Matched
 from quire.models.loading.quantization.schemes import Schemes
@@ -36,6 +39,7 @@ from quire.ops.cpu.packing import Packing
 from quire.parallel.peers import Peers
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
+from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
@@ -48,6 +52,8 @@ from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_ra
 from quire.worker.largest_step import check_memory
 from quire.worker.last_stage import LastStage
 from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.speculative.features import Features
+from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.stage_worker import StageWorker
 from quire.worker.worker import Worker
 
@@ -133,7 +139,7 @@ def start_worker(
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
-        draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
+        drafter=_drafter(resolved, model, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
         stage=stage,
@@ -176,6 +182,19 @@ def start_stage_worker(
     return worker
 
 
+def _drafter(
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> DraftModel | LoadedHead | None:
+    """What drafts for a model, where that has weights of its own."""
+    if resolved.draft is not None:
+        return _draft_model(resolved.draft, device, core, clock)
+    return None if resolved.head is None else _draft_head(resolved.head, resolved, large, device, core, clock)
+
+
 def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
     """The model that drafts, with its weights."""
     path, resolved = Path(draft.path), draft.resolved
@@ -185,6 +204,30 @@ def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, c
     model = _own_model(describe_local(path, "quire"), resolved, device, own_core, clock, None, in_background=False)
     clock.done("the model that drafts")
     return DraftModel(model, resolved.kv, own_core)
+
+
+def _draft_head(
+    plan: HeadPlan,
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> LoadedHead:
+    """The head that drafts, with its weights, held as the large model's are."""
+    assert isinstance(large, LanguageModel), "heads draft for quire's own families"
+    assert resolved.speculation is not None, "someone drafts"
+    assert plan.features is not None, "it lies in the blocks of the large model"
+    described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), large.spec)
+    matched, dtype = described.matched, getattr(torch, resolved.dtype)
+    alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
+    own_core = None if core is None else CpuCore(core.machine, None)
+    policy = WeightPolicy(dtype, device, _method(matched, alone, dtype, device, own_core))
+    medusa = resolved.speculation.method == "medusa"
+    head = MedusaHeads(matched.spec, policy) if medusa else DraftHead(matched.spec, policy, large)
+    load_weights(head, open_described(described))
+    clock.done("the head that drafts")
+    return LoadedHead(head, plan.kv, Features(plan.features, device), own_core)
 
 
 def _kv_scales(described: DescribedModel, layers: range) -> list[KVScale] | None:

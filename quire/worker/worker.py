@@ -14,7 +14,7 @@ from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch
+from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.loading.kv_scales import KVScale
@@ -63,6 +63,7 @@ from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
+from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.warmup import warmup_steps
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
@@ -87,7 +88,7 @@ class Worker:
         batch_invariant: bool = False,
         group: Group | None = None,
         speculation: Speculation | None = None,
-        draft: DraftModel | None = None,
+        drafter: DraftModel | LoadedHead | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
         stage: LastStage | None = None,
@@ -96,7 +97,7 @@ class Worker:
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
+        to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
         `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
         `encoder_cache_tokens` are embeddings of media that are
@@ -114,9 +115,7 @@ class Worker:
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            # a record without adapters would be of no use to a start with them
-            keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
-            computed = RecordedModel(model, self._kv, core.machine, keep, slots)
+            computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
         self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -139,9 +138,11 @@ class Worker:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
             self._drafting = Drafting(
                 *(speculation, limits, self._rows.states, sampler, memory),
-                draft=draft,
+                drafter=drafter,
                 group=next(iter(of_all_tokens), 0),
                 attend=self._attend,
+                large_logits=computed.logits,
+                block_size=layout.block_size,
             )
         # forced tokens would have to be told to other ranks
         can_jump = device.type != "cuda" and group is None and stage is None
@@ -161,7 +162,7 @@ class Worker:
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._encoded = _encoded_media(model, limits, device)
-        modules = [model] if draft is None else [model, draft.model]
+        modules = [model] if drafter is None else [model, drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
@@ -203,7 +204,11 @@ class Worker:
         seen: MediaFigures | None = None
         if self._media is not None:
             positions, inputs, seen = self._with_media(plan, positions, inputs)
+        if self._drafting is not None:
+            inputs = replace(inputs, batch=self._drafting.tapped(inputs.batch))
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
+        if self._drafting is not None:
+            self._drafting.keep(inputs.batch, hidden)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
         sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
@@ -351,7 +356,11 @@ class Worker:
             batch = replace(batch, adapters=adapters)
         if self._encoded is not None:
             batch = self._encoded.of_rows(batch, rows, len(rows))
+        if self._drafting is not None:
+            batch = self._drafting.tapped(batch)
         hidden = self._forward(step.input_ids, positions, batch)
+        if self._drafting is not None:
+            self._drafting.keep(batch, hidden)
         return self._project(hidden, range(0), adapters), step.lengths
 
     def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
@@ -444,7 +453,10 @@ class Worker:
 
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         max_blocks = self._lengths.most_blocks(plan, self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        for_drafts = self._drafting is not None and self._drafting.needs_hidden
+        all_hidden = (
+            self._needs_all_hidden or for_drafts or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        )
         prompts = self._lengths.tokens_of_prompts(plan)
         return make_inputs(
             plan,
@@ -470,6 +482,14 @@ def _encoded_media(
     if not isinstance(model, LanguageModel) or model.encoder is None:
         return None
     return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
+
+
+def _recorded(
+    model: LanguageModel, kv: list[KVLayer], core: CpuCore, adapters: AdapterStore | None, taps: Sequence[int]
+) -> RecordedModel:
+    # a record without adapters would be of no use to a start with them, nor one with taps to a start without
+    keep = core.keep if adapters is None and not taps else None
+    return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:
