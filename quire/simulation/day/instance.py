@@ -189,8 +189,8 @@ class Instance:
         count = max(1, min(self._ends[0][0] - self._tick, self._free // rows))
         if self._queue and self._queue[0].joined > self._last_start:
             count = 1  # it came too late for the plan of this step
-        self.prefixes.fit(self._free - rows * count)
         work = self._decodes(self._context + rows * (count - 1) // 2)
+        work.swapped_blocks = self.prefixes.fit(self._free - rows * count) // self._engine.block_size // count
         return _Steps(now, self._cost.seconds(work), count, [])
 
     def _step_with_prompts(self, now: float) -> _Steps | None:
@@ -208,7 +208,7 @@ class Instance:
             self._grant(job, work, chunks)
         if not chunks:
             return None
-        self.prefixes.fit(self._free - len(self._rows))
+        work.swapped_blocks += self.prefixes.fit(self._free - len(self._rows)) // self._engine.block_size
         return _Steps(now, self._cost.seconds(work), 1, chunks)
 
     def _decodes(self, context: int) -> StepWork:

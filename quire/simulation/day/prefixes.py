@@ -33,8 +33,7 @@ class Prefixes:
         self._capacities = [device, host, disk]
         self._tiers: list[OrderedDict[int, int]] = [OrderedDict() for _ in TIERS]
         self._used = [0, 0, 0]
-        self.num_evicted = 0
-        """Tokens that the device has let go."""
+        self._to_host = 0
 
     def find(self, stretches: Sequence[Stretch]) -> Found:
         """What is there of a prompt, from its beginning on."""
@@ -62,10 +61,12 @@ class Prefixes:
         """What a sequence held when it ended may be used again."""
         self._put(0, own)
 
-    def fit(self, device: int) -> None:
-        """The device has room for so many tokens that nobody runs with."""
+    def fit(self, device: int) -> int:
+        """The device has room for so many tokens that nobody runs with. Returns how many went to the host since."""
         self._capacities[0] = device
         self._settle(0)
+        moved, self._to_host = self._to_host, 0
+        return moved
 
     def _put(self, place: int, stretch: Stretch) -> None:
         self._drop(stretch.name)
@@ -84,10 +85,9 @@ class Prefixes:
         while tier and self._used[place] > self._capacities[place]:
             name, tokens = tier.popitem(last=False)
             self._used[place] -= tokens
-            if place == 0:
-                self.num_evicted += tokens
             below = next((each for each in range(place + 1, len(TIERS)) if self._capacities[each] >= tokens), None)
             if below is not None:
+                self._to_host += tokens if below == 1 else 0
                 self._tiers[below][name] = tokens
                 self._used[below] += tokens
                 self._settle(below)
