@@ -57,7 +57,11 @@ def _sections(report: DayReport) -> list[tuple[str, list[tuple[str, str]]]]:
         ),
         (
             "Tokens of prompts",
-            [(name, f"{count:,} ({tokens.share(count):.1%})") for name, count in origins if count or name == "computed"],
+            [
+                (name, f"{count:,} ({tokens.share(count):.1%})")
+                for name, count in origins
+                if count or name == "computed"
+            ],
         ),
         ("Cluster", cluster),
         (

@@ -50,7 +50,9 @@ Device = Annotated[
 DeviceMemory = Annotated[str | None, Parameter(help="Memory of that device instead of its own, such as 24GB or 80GiB.")]
 Replicas = Annotated[
     int | None,
-    Parameter(help="Copies of the model, each on its own device (or tensor parallel group). Unset: 1, or a scenario's."),
+    Parameter(
+        help="Copies of the model, each on its own device (or tensor parallel group). Unset: 1, or a scenario's."
+    ),
 ]
 Routing = Annotated[
     RoutingStrategy,
@@ -96,7 +98,9 @@ def simulate(
     if day.scenario is not None:
         if compare is not None or processes is not None:
             name = "--compare" if compare is not None else "--processes"
-            raise ConfigError(f"{name} has no effect with --scenario, which is one run of the usual policy; leave it out.")
+            raise ConfigError(
+                f"{name} has no effect with --scenario, which is one run of the usual policy; leave it out."
+            )
         return _simulate_day(asked, day, workload, (device, device_memory), replicas, routing, async_steps, json, plot)
     from quire.cli.simulate_progress import ProgressLine
     from quire.cli.simulate_report import print_reports, write_json

@@ -65,7 +65,7 @@ class Cluster:
             conversation.first = turn.asked
         own = conversation.said + turn.asked
         job = Job(conversation, now, conversation.stretches(own), turn.answered)
-        room = min(self._engine.limits.max_model_len, self._engine.device_tokens) - self._engine.block_size
+        room = min(self._engine.limits.max_model_len, self._engine.device_tokens - self._engine.block_size)
         if job.prompt >= room:
             record.refused += 1  # and its user gives up
             return

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil, inf
 
-
 from quire.config.resolved import StepLimits
 from quire.config.server import EngineRole
 from quire.router.choice import rendezvous_weight
@@ -20,7 +19,6 @@ from quire.simulation.day.conversation import Stretch
 from quire.simulation.day.job import Job
 from quire.simulation.day.prefixes import Prefixes
 from quire.simulation.day.record import Record
-
 
 _NEARLY = 1e-9
 
