@@ -22,7 +22,8 @@ class ScenarioConfig:
     prefill_replicas: int = 0
     """Of a scenario's replicas, those that compute prompts for the others (roles)."""
     transfer_bandwidth: float | None = None
-    """GB/s at which a replica sends KV to others. Unset: the device's link between hosts with roles, else none is sent."""
+    """GB/s at which a replica sends KV to others. Unset: as the device's link between hosts with roles, else
+    none is sent."""
     disk_bandwidth: float = 5.0
     """GB/s at which a replica reads prefixes below --kv-disk-path."""
 

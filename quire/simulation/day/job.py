@@ -23,7 +23,7 @@ class Job:
         self.stretches = stretches
         """What its prompt is made of, its conversation's own last."""
         self.prompt = sum(stretch.tokens for stretch in stretches)
-        """Tokens to compute before the next one is sampled: with what was answered before it lost its blocks or moved."""
+        """Tokens to compute before the next one is sampled: of an answer too, where it lost its blocks or moved."""
         self.shared = self.prompt - stretches[-1].tokens
         """Those of them that others have too."""
         self.answered = answered

@@ -39,12 +39,10 @@ class Prefixes:
         """What is there of a prompt, from its beginning on."""
         counts = [0, 0, 0]
         for stretch in stretches:
-            for place, tier in enumerate(self._tiers):
-                have = tier.get(stretch.name)
-                if have is not None:
-                    break
-            else:
+            place = next((each for each, tier in enumerate(self._tiers) if stretch.name in tier), None)
+            if place is None:
                 break
+            have = self._tiers[place][stretch.name]
             counts[place] += min(have, stretch.tokens)
             if have < stretch.tokens:
                 break

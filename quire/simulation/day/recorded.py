@@ -3,7 +3,7 @@
 | data set | file | a conversation |
 |---|---|---|
 | ShareGPT | one JSON list | `conversations`: a list of `from` (`human`, `gpt`) and `value` |
-| LMSYS-Chat-1M | a JSON object a line, as its parquet files convert to | `conversation`: a list of `role` and `content` |
+| LMSYS-Chat-1M | a JSON object a line, as converted from parquet | `conversation`: a list of `role` and `content` |
 
 Both hold texts and no times. Texts are counted at four bytes a token, as no tokenizer is at hand.
 """

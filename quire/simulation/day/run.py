@@ -164,6 +164,6 @@ def _cluster_words(day: Day, engine: Engine, resolved: Resolved, exchanges: bool
     tiers += [f"{engine.disk_tokens:,} on disk"] if engine.disk_tokens else []
     link = f", KV between them at {engine.transfer_bandwidth / 1e9:g} GB/s" if exchanges else ""
     return (
-        f"{day.asked.model.model} on {day.replicas} × {devices}{roles}{link}; each with {', '.join(tiers)} and contexts "
-        f"of up to {resolved.limits.max_model_len:,}"
+        f"{day.asked.model.model} on {day.replicas} × {devices}{roles}{link}; each with {', '.join(tiers)} and "
+        f"contexts of up to {resolved.limits.max_model_len:,}"
     )
