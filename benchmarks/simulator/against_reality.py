@@ -3,7 +3,7 @@
     python -m benchmarks.simulator.against_reality --requests 60 --rate 1.5 --json found.json
 
 Steps are first measured alone (benchmarks/simulator/calibrate.py), which gives the simulator its device. Then requests
-arrive at random moments at a real engine, and the very same requests at a simulated one: once step by step with the real
+arrive at random moments at a real engine, and the very same ones at a simulated one: once step by step with the real
 scheduler, once by the leaps of whole days. Compared are the means of TTFT, ITL and the time to the end, and the rate.
 On a machine with other work the figures mean nothing: others' load during each part is told.
 """
