@@ -3,9 +3,11 @@
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. Of experts
 a step reads those that its tokens choose, evenly and each for itself. The ranks of a tensor parallel model add up what
 every mixer and every MLP gives, one after the other with the rest. The stages of a pipeline have equal parts of it, and
-pass the residual stream on. What is not modelled: kernels that miss the device's reached speeds.
+pass the residual stream on. What is not modelled: kernels that miss the device's reached speeds. Where steps of the
+model were measured on the device, these say what weights and overhead take, and only attention is added to them.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from quire.config.dtypes import dtype_bytes
@@ -106,11 +108,23 @@ class CostModel:
         moved = self._move_seconds(work)
         if not work.num_tokens:
             return moved
+        if device.step_curve:
+            return moved + self._measured_seconds(work) + self.collective_seconds(work.num_tokens)
         idle = self._expert_share * (1 - self._chosen_share) ** work.num_tokens
         read = self._weight_bytes * (1 - idle) + (work.context + work.num_tokens) * self._token_bytes
         operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
         computed = max(read / device.bandwidth, operations / device.flops)
         return device.step_overhead + moved + computed + self.collective_seconds(work.num_tokens)
+
+    def _measured_seconds(self, work: StepWork) -> float:
+        """As steps of as many tokens took, and what attention to their context adds."""
+        curve = self._device.step_curve
+        last = min(max(1, bisect_left(curve, (work.num_tokens, 0.0))), len(curve) - 1)
+        (few, short), (many, long) = curve[last - 1] if last else curve[0], curve[last]
+        slope = (long - short) / (many - few) if many > few else 0.0
+        looked_at = work.context * self._token_bytes / self._device.bandwidth
+        attended = work.pairs * self._pair_operations / self._device.flops
+        return short + slope * (work.num_tokens - few) + max(looked_at, attended)
 
     def collective_seconds(self, num_tokens: int) -> float:
         """What a step of so many tokens spends on all-reduces."""
