@@ -112,6 +112,11 @@ class Serving:
         return self.llm.max_model_len
 
     @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        return self.llm.facts.spec.input_modalities
+
+    @property
     def lower_case(self) -> bool:
         """Whether texts are lower-cased before they are embedded."""
         return self.llm.texts.settings.lower_case

@@ -224,6 +224,13 @@ class ModelSpec:
             yield from self.vision.tensors()
 
     @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        if self.encoder is not None:
+            return ("audio",)
+        return ("text",) if self.vision is None else ("text", "image")
+
+    @property
     def position_axes(self) -> int:
         """How many numbers a position is: three (time, height, width) where images have places of their own."""
         return max((len(rope.sections) for rope in self.ropes), default=0) or 1
