@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.multimodal.tiny_vision import as_bytes, make_vision, picture  # noqa: E402 (the tests' own tiny model)
+from tests.multimodal.tiny_vision import as_bytes, make_vision, picture  # the tests' own tiny model
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
