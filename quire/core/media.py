@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-MediaKind = Literal["image", "video"]
+MediaKind = Literal["image", "video", "audio"]
 """What a client may call a piece of media; no video is read yet."""
 
 
