@@ -190,12 +190,12 @@ class AsyncLLM:
         self, prompt: str | list[int] | Mapping[str, Any]
     ) -> tuple[list[int], str | None, tuple[MediaItem, ...]]:
         """Tokens, text where it was given, and media."""
-        data = None
+        data, given = None, prompt
         if isinstance(prompt, Mapping):
-            data, given = prompt.get("multi_modal_data"), prompt.get("prompt_token_ids")
-            prompt = prompt.get("prompt", "") if given is None else given
-        tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        text = prompt if isinstance(prompt, str) else None
+            data, tokenized = prompt.get("multi_modal_data"), prompt.get("prompt_token_ids")
+            given = prompt.get("prompt", "") if tokenized is None else tokenized
+        tokens: list[int] = await self.texts.encode(given) if isinstance(given, str) else list(given)  # type: ignore[arg-type]
+        text = given if isinstance(given, str) else None
         if not data:
             return tokens, text, ()
         if self._media is None:

@@ -78,7 +78,7 @@ async def _prompt(asked: GenerateBody, serving: "Serving", tenant: str) -> _Prom
         return _Prompt([*asked.context, *tokens], text, Reading(), asked.asked.params)
     system = [] if asked.system is None else [{"role": "system", "content": asked.system}]
     content = [*asked.images, text_part(asked.prompt)] if asked.images else asked.prompt
-    messages = [*system, {"role": "user", "content": content}]
+    messages: list[dict[str, Any]] = [*system, {"role": "user", "content": content}]
     prompt = await _rendered(messages, Tools(), asked.asked, serving, tenant)
     if not asked.context:
         return prompt
