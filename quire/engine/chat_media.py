@@ -8,7 +8,7 @@ from typing import Any
 from quire.core.errors import InvalidRequest
 from quire.multimodal.fetch import MediaFetcher
 from quire.multimodal.offline import files_of
-from quire.multimodal.reader import MediaFile, MediaReader
+from quire.multimodal.reader import MediaFile, PromptReader
 from quire.protocol.media_parts import MediaSource, is_media, media_part, read_part, split_media, with_marks
 from quire.protocol.openai.fields import Fields
 
@@ -36,7 +36,7 @@ def render_chat(
     messages: Messages,
     render: Callable[[Messages], str],
     encode: Callable[[str], list[int]],
-    media: Callable[[], MediaReader],
+    media: Callable[[], PromptReader],
     fetcher: MediaFetcher,
 ) -> RenderedChat:
     """`messages` as `with_sources` gives them. Raises an InvalidRequest that names the part."""

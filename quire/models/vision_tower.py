@@ -78,6 +78,7 @@ class VisionTower(nn.Module):
     def _pictures(self, item: MediaItem) -> _Pictures:
         """Pixels as patches in the tower's order."""
         spec = self.spec
+        assert item.pixels is not None, "an item of pictures"
         frames = scaled(item.pixels, self.device).repeat_interleave(spec.frames, 0)
         count, size = len(frames) // spec.frames, spec.patch_size
         height, width = frames.shape[1:3]

@@ -31,6 +31,7 @@ def _text(axes: Axes, end: int, following: int) -> int:
 
 
 def _picture(axes: Axes, item: MediaItem, following: int, side: int) -> int:
+    assert item.pixels is not None, "an item of pictures"
     _, height, width, _ = item.pixels.shape
     rows, columns = height // side, width // side
     for row in range(rows):

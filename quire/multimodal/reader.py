@@ -11,6 +11,8 @@ from quire.core.media import MediaItem, MediaKind, Pixels
 from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, read_processor
 from quire.multimodal.recipes import Cooked, Job, Limits
+from quire.multimodal.sound_processor import read_sound_processor
+from quire.multimodal.sound_reader import SoundReader
 
 _DIGEST_BYTES = 32
 Encode = Callable[[str], list[int]]
@@ -34,17 +36,15 @@ class MediaReader:
 
     def check_counts(self, kinds: Sequence[MediaKind]) -> None:
         """Raises InvalidRequest where a prompt has more of a kind than is allowed."""
-        for kind, most in self._config.limits.items():
-            count = sum(each == kind for each in kinds)
-            if count > most:
-                raise InvalidRequest(
-                    f"the prompt has {count} media of kind {kind}, and {most} are the most (--limit-mm-per-prompt)",
-                    field="messages",
-                )
+        self._config.check_counts(kinds)
 
     def count_markers(self, tokens: Sequence[int]) -> int:
         """How many images a prompt says it has."""
         return tokens.count(self._processor.marker)
+
+    def marked(self, text: str) -> str:
+        """A prompt as its writer marked it: marks of images are tokens."""
+        return text
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, in order: its tokens with placeholders, and the media."""
@@ -104,10 +104,17 @@ class MediaReader:
         return MediaItem(runs, _digest(cooked), pixels, cooked.size, cooked.tiles)
 
 
-def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaReader | None:
+PromptReader = MediaReader | SoundReader
+"""What reads the media of a model's prompts."""
+
+
+def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> PromptReader | None:
     """Of the model in a folder; None where it reads texts alone."""
     processor = read_processor(path)
-    return None if processor is None else MediaReader(processor, config, encode)
+    if processor is not None:
+        return MediaReader(processor, config, encode)
+    sound = read_sound_processor(path)
+    return None if sound is None else SoundReader(sound, config, encode)
 
 
 def _digest(cooked: Cooked) -> bytes:

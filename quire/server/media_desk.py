@@ -9,7 +9,7 @@ from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.media import MediaItem
 from quire.multimodal.fetch import MediaFetcher
-from quire.multimodal.reader import MediaFile, MediaReader
+from quire.multimodal.reader import MediaFile, PromptReader
 from quire.protocol.media_parts import MediaSource, with_marks
 from quire.server.store.files import Files
 from quire.server.store.store import Store
@@ -30,7 +30,7 @@ class EncodedPrompt(NamedTuple):
 class MediaDesk:
     """Of one front; lives on its event loop."""
 
-    def __init__(self, reader: MediaReader, config: MultimodalConfig, store: Store) -> None:
+    def __init__(self, reader: PromptReader, config: MultimodalConfig, store: Store) -> None:
         self._reader = reader
         self._fetcher = MediaFetcher(config)
         self._most = int(config.media_max_mb * (1 << 20))
@@ -48,7 +48,7 @@ class MediaDesk:
 
     def marked(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Messages with marks of the model's own, for chat templates that show no media."""
-        return with_marks(messages, {"image": self._reader.marker_text, "video": self._reader.marker_text})
+        return with_marks(messages, dict.fromkeys(("image", "video", "audio"), self._reader.marker_text))
 
     async def read(
         self, tokens: list[int], sources: Sequence[MediaSource], tenant: str

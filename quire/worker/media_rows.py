@@ -9,6 +9,7 @@ from torch import Tensor
 from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
 from quire.layers.batch import Batch, Embeddings
+from quire.models.audio_tower import AudioTower
 from quire.models.vision_tower import VisionTower
 from quire.multimodal.positions import prompt_positions
 from quire.ops.upload import upload
@@ -38,7 +39,9 @@ class _Media:
 class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
-    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+    def __init__(
+        self, tower: VisionTower | AudioTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int
+    ) -> None:
         """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
         how many embeddings are made in one go: what a tower holds between its layers grows with them."""
         self._tower = tower
@@ -53,8 +56,8 @@ class MediaRows:
     def admit(self, admission: Admission) -> None:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
-            spec = self._tower.spec
-            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side)
+            assert isinstance(self._tower, VisionTower), "sound has no places"
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, self._tower.spec.side)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
             self._offsets[admission.row].fill_(offset)

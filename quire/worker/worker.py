@@ -478,7 +478,9 @@ def _media_rows(
     model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
 ) -> MediaRows | None:
     """None where the model reads texts alone."""
-    tower = model.vision if isinstance(model, LanguageModel) else None
+    if not isinstance(model, LanguageModel):
+        return None
+    tower = model.audio if model.vision is None else model.vision
     if tower is None:
         return None
     cache = EncoderCache(tower.device, *cache_tokens)
