@@ -112,7 +112,10 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     usual = {} if vision is None else vision.text_defaults.get(model_type, {})
     given = {**family.defaults, **usual, **family.adapt(values)}
     spec = (OUTLINE if impl == "transformers" else family).describe(
-        read_dimensions(HFFields(given, source), _architecture(config, model_type))
+        read_dimensions(
+            HFFields(given, source),
+            (vision.architecture if vision is not None else "") or _architecture(config, model_type),
+        )
     )
     return spec if vision is None or not spec.is_described else vision.attach(spec, HFFields(config, source))
 

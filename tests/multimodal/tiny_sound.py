@@ -55,9 +55,8 @@ class TinySound:
         """Of the last token of the prompt and the answer so far."""
         embedded = [self.embeddings(sound) for sound in sounds]
         words = self.model.get_input_embeddings()
-        parts, coming = [], iter(embedded)
-        for token in prompt:
-            parts.append(next(coming) if token == self.token else words(torch.tensor([token])))
+        coming = iter(embedded)
+        parts = [next(coming) if token == self.token else words(torch.tensor([token])) for token in prompt]
         parts += [words(torch.tensor([token])) for token in answer]
         inputs = torch.cat(parts)[None]
         language = self.model.language_model if self.name == "ultravox" else self.model.model.language_model

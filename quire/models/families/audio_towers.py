@@ -103,4 +103,4 @@ def _layer(fields: HFFields, layer: int, size: int) -> LayerSpec:
 
 
 QWEN2_AUDIO = VisionFamily(_attach_qwen2_audio)
-ULTRAVOX = VisionFamily(_attach_ultravox)
+ULTRAVOX = VisionFamily(_attach_ultravox, architecture="UltravoxForConditionalGeneration")
