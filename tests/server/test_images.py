@@ -151,10 +151,13 @@ def test_hostile_media_get_one_clear_400_each_and_harm_no_neighbour(server: Live
     over = threading.Event()
 
     def neighbour() -> None:
-        while not over.is_set():
+        """At least five, and on as long as hostile ones come."""
+        count = 0
+        while count < 5 or not over.is_set():
             neighbours.append(_ask(server, _image(image))["choices"][0]["token_ids"])
+            count += 1
 
-    threads = [threading.Thread(target=neighbour) for _ in range(3)]
+    threads = [threading.Thread(target=neighbour) for _ in range(4)]
     for thread in threads:
         thread.start()
     problems: list[str] = []
@@ -170,7 +173,7 @@ def test_hostile_media_get_one_clear_400_each_and_harm_no_neighbour(server: Live
     for thread in threads:
         thread.join()
     assert not problems, "\n".join(problems)
-    assert len(neighbours) >= 3
+    assert len(neighbours) >= 20
     assert all(found == wanted for found in neighbours)
     assert server.memory() < memory + (200 << 20)
 
