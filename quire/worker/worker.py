@@ -248,6 +248,8 @@ class Worker:
             self._graphs.clear()
         if self._media is not None:
             self._media.forget_encoded()
+        if self._encoded is not None:
+            self._encoded.give_back()
         for storage in self._storages():
             storage.give_back()
         self._weights.sleep(self._device)
@@ -260,6 +262,8 @@ class Worker:
         self._weights.wake_up()
         for storage in self._storages():
             storage.take_back()
+        if self._encoded is not None:
+            self._encoded.take_back()
         self._warmup = self._warmup_steps()
 
     @torch.inference_mode()
