@@ -14,6 +14,7 @@ from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
 from quire.models.audio_encoder import AudioEncoder
+from quire.models.audio_tower import AudioTower
 from quire.models.classifier import Classifier
 from quire.models.gate import LayerGate
 from quire.models.layer import CrossLayer, make_layer
@@ -44,6 +45,8 @@ class LanguageModel(nn.Module):
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
         self.vision = None if spec.vision is None else VisionTower(spec.vision, policy.of_tower())
         """What makes embeddings of images; None: it reads texts alone."""
+        self.audio = None if spec.audio is None else AudioTower(spec.audio, policy.of_tower())
+        """What makes embeddings of sound."""
         self.encoder = None if spec.encoder is None else AudioEncoder(spec.encoder, policy)
         """What reads sound, in models that write what is said."""
         self._group = policy.group

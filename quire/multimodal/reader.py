@@ -12,6 +12,8 @@ from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, Processors
 from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Cooked, Job, Limits
+from quire.multimodal.sound_processor import read_sound_processor
+from quire.multimodal.sound_reader import SoundReader
 
 _DIGEST_BYTES = 32
 Encode = Callable[[str], list[int]]
@@ -36,17 +38,15 @@ class MediaReader:
 
     def check_counts(self, kinds: Sequence[MediaKind]) -> None:
         """Raises InvalidRequest where a prompt has more of a kind than is allowed."""
-        for kind, most in self._config.limits.items():
-            count = sum(each == kind for each in kinds)
-            if count > most:
-                raise InvalidRequest(
-                    f"the prompt has {count} media of kind {kind}, and {most} are the most (--limit-mm-per-prompt)",
-                    field="messages",
-                )
+        self._config.check_counts(kinds)
 
     def marked(self, tokens: Sequence[int]) -> list[MediaKind]:
         """The kinds of media that a prompt says it has, in order."""
         return [self._by_marker[token] for token in tokens if token in self._by_marker]
+
+    def with_own_marks(self, text: str) -> str:
+        """A prompt as its writer marked it: marks of images are tokens."""
+        return text
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, each kind in order: its tokens with placeholders, and the
@@ -119,10 +119,17 @@ def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], pr
     return MediaItem(runs, _digest(kind, cooked), pixels, cooked.size, cooked.tiles, kind=kind, seconds=cooked.seconds)
 
 
-def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaReader | None:
+PromptReader = MediaReader | SoundReader
+"""What reads the media of a model's prompts."""
+
+
+def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> PromptReader | None:
     """Of the model in a folder; None where it reads texts alone."""
     processors = read_processors(path)
-    return MediaReader(processors, config, encode) if processors else None
+    if processors:
+        return MediaReader(processors, config, encode)
+    sound = read_sound_processor(path)
+    return None if sound is None else SoundReader(sound, config, encode)
 
 
 def _digest(kind: MediaKind, cooked: Cooked) -> bytes:

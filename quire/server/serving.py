@@ -113,6 +113,11 @@ class Serving:
         return self.llm.max_model_len
 
     @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        return self.llm.facts.spec.input_modalities
+
+    @property
     def lower_case(self) -> bool:
         """Whether texts are lower-cased before they are embedded."""
         return self.llm.texts.settings.lower_case
@@ -281,7 +286,7 @@ class Serving:
 
     def _desk(self, source: MediaSource) -> MediaDesk:
         """Raises an InvalidRequest where the model reads no media."""
-        if self._media is None and self.llm.facts.spec.vision is not None:
+        if self._media is None and self.llm.facts.spec.reads_media:
             encode = partial(self.tokenizer.encode, add_special_tokens=False)
             reader = open_reader(self.llm.path, self.config.multimodal, encode)
             self._media = None if reader is None else MediaDesk(reader, self.config.multimodal, self.store)

@@ -8,6 +8,7 @@ from quire.core.errors import CheckpointError
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
 from quire.spec.audio_encoder import AudioEncoderSpec
+from quire.spec.audio_tower import AudioTowerSpec
 from quire.spec.cache import CacheSpec, CrossCache
 from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.experts import ExpertsSpec
@@ -112,6 +113,8 @@ class ModelSpec:
     """Beginnings of names where a model is part of another, and what they are here; the first that fits."""
     vision: VisionSpec | None = None
     """What makes embeddings of images; None: the model reads texts alone."""
+    audio: AudioTowerSpec | None = None
+    """What makes embeddings of sound."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
     takes_tokens: bool = True
@@ -242,6 +245,21 @@ class ModelSpec:
                 yield from norm.tensors()
         if self.vision is not None:
             yield from self.vision.tensors()
+        if self.audio is not None:
+            yield from self.audio.tensors()
+
+    @property
+    def reads_media(self) -> bool:
+        """Whether prompts may have placeholder tokens."""
+        return self.vision is not None or self.audio is not None
+
+    @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        if self.encoder is not None:
+            return ("audio",)
+        seen = () if self.vision is None else ("image",)
+        return ("text", *seen, *(() if self.audio is None else ("audio",)))
 
     @property
     def position_axes(self) -> int:

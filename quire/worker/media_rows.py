@@ -10,6 +10,7 @@ from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
 from quire.core.result import EncoderFigures
 from quire.layers.batch import Batch, Embeddings
+from quire.models.audio_tower import AudioTower
 from quire.models.vision_tower import VisionTower
 from quire.multimodal.positions import PositionRule, prompt_positions
 from quire.ops.upload import upload
@@ -54,7 +55,9 @@ class MediaFigures:
 class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
-    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+    def __init__(
+        self, tower: VisionTower | AudioTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int
+    ) -> None:
         """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
         how many embeddings are made in one go: what a tower holds between its layers grows with them."""
         self._tower = tower
@@ -69,6 +72,7 @@ class MediaRows:
     def admit(self, admission: Admission) -> None:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
+            assert isinstance(self._tower, VisionTower), "sound has no places"
             spec = self._tower.spec
             rule = PositionRule(spec.side, spec.positions_per_second)
             axes, offset = prompt_positions(admission.num_prompt, admission.media, rule)

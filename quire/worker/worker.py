@@ -261,6 +261,8 @@ class Worker:
             self._graphs.clear()
         if self._media is not None:
             self._media.forget_encoded()
+        if self._encoded is not None:
+            self._encoded.give_back()
         for storage in self._storages():
             storage.give_back()
         self._weights.sleep(self._device)
@@ -273,6 +275,8 @@ class Worker:
         self._weights.wake_up()
         for storage in self._storages():
             storage.take_back()
+        if self._encoded is not None:
+            self._encoded.take_back()
         self._warmup = self._warmup_steps()
 
     @torch.inference_mode()
@@ -506,7 +510,9 @@ def _media_rows(
     model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
 ) -> MediaRows | None:
     """None where the model reads texts alone."""
-    tower = model.vision if isinstance(model, LanguageModel) else None
+    if not isinstance(model, LanguageModel):
+        return None
+    tower = model.audio if model.vision is None else model.vision
     if tower is None:
         return None
     cache = EncoderCache(tower.device, *cache_tokens)

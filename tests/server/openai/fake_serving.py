@@ -65,6 +65,7 @@ class FakeServing:
         self.names = ("tiny", "org/tiny")
         self.created = 1_700_000_000
         self.max_model_len = 64
+        self.input_modalities = ("text",)
         self.lower_case = False
         self.labels = Labels("tiny")
         self.prompts: dict[str, str] = {}
