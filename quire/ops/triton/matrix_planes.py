@@ -34,16 +34,20 @@ def can_be_read(matrix: QuantizedMatrix) -> bool:
     return matrix.columns % 16 == 0 and matrix.group % (RUN * halves_of(matrix)) == 0 and matrix.chunk >= least
 
 
-def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
-    """What every kernel that reads tiles of a matrix is given, but for the sizes of its tiles."""
+def plane_arguments(matrix: QuantizedMatrix, *, bytes_in_words: bool = True) -> dict[str, Any]:
+    """What every kernel that reads tiles of a matrix is given, but for the sizes of its tiles.
+
+    `bytes_in_words`: whole codes of 8 bits are read four at a time, and become floats without a conversion; tensor
+    cores have them sooner one at a time, since they need not change threads then.
+    """
     low_bits, high_bits = PLANES[matrix.codes]
     values = matrix.values
     is_float = matrix.codes.startswith("fp8")
-    in_words = not is_float
-    # whole numbers of 8 bits are read as unsigned
-    too_much = (
-        0 if matrix.codes in TABLES or is_float else 128 if low_bits < 8 else 32768 + 128 * (values.dtype == torch.int8)
-    )
+    in_words = low_bits < 8 or (bytes_in_words and not is_float)
+    signed = in_words and values.dtype == torch.int8
+    too_much = matrix.less
+    if in_words and matrix.codes not in TABLES:
+        too_much += 128 if low_bits < 8 else 32768 + 128 * signed
     if in_words:
         values = values.view(torch.int32)
     elif is_float and values.is_cuda and not _knows_fp8(values.device):
@@ -65,9 +69,9 @@ def plane_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
         "halves": halves_of(matrix),
         "chunk": 1 if low_bits == 8 else matrix.chunk,
         "group": matrix.group,
-        "too_much": too_much + matrix.less,
+        "too_much": too_much,
         "in_words": in_words,
-        "signed": matrix.values.dtype == torch.int8,
+        "signed": signed,
         "moves_bytes": values.is_cuda and torch.version.hip is None,
         "bits_of": matrix.codes if is_float and values.dtype == torch.uint8 else "",
     }

@@ -49,7 +49,7 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
     rows, halves = x.shape[0], halves_of(matrix)
     places, block = matrix.columns // halves, choice.block_in // halves
     grid = (ceil_div(matrix.rows, choice.block_out), choice.splits)
-    settings: dict[str, Any] = plane_arguments(matrix) | {
+    settings: dict[str, Any] = plane_arguments(matrix, bytes_in_words=choice.cores == "cuda") | {
         "places_a_split": ceil_div(ceil_div(places, block), choice.splits) * block,
         "one_scale": matrix.scales.shape[1] == 1 and matrix.zeros is None and matrix.mins is None,
         "block_out": choice.block_out,
