@@ -65,12 +65,14 @@ class DeviceBlocks:
                     first.wait_event(fence)
                 ids = torch.tensor(list(blocks), dtype=torch.int64, device=self._blocks.device)
             second.wait_stream(first)
-            for number, start in enumerate(range(0, len(blocks), _STAGED_BLOCKS)):
-                end = start + _STAGED_BLOCKS
-                with torch.cuda.stream(self._streams[number % 2]):
-                    yield ids[start:end], staged[start:end]
-            first.synchronize()
-            second.synchronize()
+            try:
+                for number, start in enumerate(range(0, len(blocks), _STAGED_BLOCKS)):
+                    end = start + _STAGED_BLOCKS
+                    with torch.cuda.stream(self._streams[number % 2]):
+                        yield ids[start:end], staged[start:end]
+            finally:
+                first.synchronize()
+                second.synchronize()
 
     def _host(self, memory: memoryview, count: int) -> Tensor:
         flat = torch.frombuffer(memory, dtype=torch.uint8, count=count * self.block_bytes)
