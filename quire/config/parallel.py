@@ -14,6 +14,8 @@ class ParallelConfig:
     """Devices that share every layer."""
     pipeline_parallel_size: int = 1
     """Groups of devices that each hold a run of layers and pass on what they make of a step."""
+    enable_expert_parallel: bool = False
+    """Spread whole experts over the devices that share every layer, instead of cutting each expert."""
     distributed_executor_backend: Literal["auto", "process", "ray"] = "auto"
     """How an engine reaches the workers of its other devices: as processes of this host. Actors of Ray, over several
     hosts, are not built yet."""
