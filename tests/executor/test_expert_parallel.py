@@ -22,9 +22,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
     ranks.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "stages"), [("qwen3_moe", 1), ("deepseek_v3", 1), ("gpt_oss", 1), ("qwen3_moe", 2)]
-)
+@pytest.mark.parametrize(("name", "stages"), [("qwen3_moe", 1), ("deepseek_v3", 1), ("gpt_oss", 1), ("qwen3_moe", 2)])
 def test_two_ranks_have_half_of_the_experts_each(name: str, stages: int, others: OtherRanks, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path)
     with running(tiny.path) as one:
