@@ -152,7 +152,7 @@ def _up(
     index = tl.arange(0, 2 * block_out)  # gates, then ups
     output = tl.program_id(0) * block_out + index % block_out
     expert = tl.load(ids_at + pair)
-    if some_elsewhere:
+    if some_elsewhere:  # noqa: SIM102 - one is known to the compiler, the other is not
         if expert < 0:  # nobody reads this pair's
             return
     # past the last output its weights are read again, and no store takes the result
