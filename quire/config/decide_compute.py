@@ -7,6 +7,7 @@ from quire.config.memory import stages_of
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.core.errors import ConfigError
+from quire.spec.experts import ExpertsSpec
 
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
@@ -57,6 +58,8 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
     ):
         if is_there and spread is not None:
             raise ConfigError(f"{flag} is for models on one device so far, but {spread}; leave one out.")
+    if asked.parallel.enable_expert_parallel:
+        _check_experts(asked, model)
     stages = asked.parallel.pipeline_parallel_size
     if stages == 1:
         return
@@ -69,6 +72,23 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
                 f"--pipeline-parallel-size is {stages}, but {what} models in one piece so far; use "
                 "--tensor-parallel-size, or leave it out."
             )
+
+
+def _check_experts(asked: EngineConfig, model: ModelFacts) -> None:
+    size = asked.parallel.tensor_parallel_size
+    if not model.spec.has_experts:
+        raise ConfigError(f"--enable-expert-parallel spreads experts, and {model.name} has none; leave it out.")
+    if size == 1:
+        raise ConfigError(
+            "--enable-expert-parallel spreads experts over the ranks of --tensor-parallel-size, which is 1; raise that "
+            "or leave it out."
+        )
+    fewest = min(layer.mlp.num_experts for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec))
+    if size > fewest:
+        raise ConfigError(
+            f"--enable-expert-parallel spreads {fewest} experts over --tensor-parallel-size {size} ranks, of which "
+            f"some would have none; use at most {fewest}, or leave it out."
+        )
 
 
 def decide_stages(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelCon
 
 def weights_by_stage(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> list[int]:
     """Bytes of weights on the fullest device of each pipeline stage."""
-    place = fullest_place(model, parallel.tensor_parallel_size)
+    place = fullest_place(model, parallel)
     layers = [_layer_bytes(model, holding, place, index) for index in range(model.spec.num_layers)]
     other = sum(holding.other_bytes(kind, size) for kind, size in model.other_bytes.items())
     rest = -(-other // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
@@ -113,7 +113,7 @@ def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
             f"--pipeline-parallel-size is {stages}, but the model has only {num_layers} layers; use at most "
             f"{num_layers}."
         )
-    holding, place = Holding(_PLAIN, keep_packed=True), fullest_place(model, parallel.tensor_parallel_size)
+    holding, place = Holding(_PLAIN, keep_packed=True), fullest_place(model, parallel)
     sizes = [_layer_bytes(model, holding, place, index) for index in range(num_layers)]
     first, last = range(1), range(num_layers - 1, num_layers)
     sizes[0] += _end_bytes(model, holding, place, first)
@@ -123,7 +123,7 @@ def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
 
 def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:
     """Bytes of one layer's weights on a device."""
-    return _layer_bytes(model, holding, fullest_place(model, parallel.tensor_parallel_size), layer)
+    return _layer_bytes(model, holding, fullest_place(model, parallel), layer)
 
 
 def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) -> int:

@@ -151,6 +151,7 @@ def resolve(
         batch_invariant=batch_invariant,
         offloaded_layers=offloaded,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
+        expert_parallel=asked.parallel.enable_expert_parallel,
         stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=lora,

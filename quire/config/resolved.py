@@ -184,6 +184,8 @@ class Resolved:
     """Layers, the last ones, whose weights stay in host memory."""
     tensor_parallel_size: int = 1
     """Ranks that share every layer."""
+    expert_parallel: bool = False
+    """Whether these ranks have whole experts, instead of some of every expert."""
     stage_ends: tuple[int, ...] = ()
     """The layer behind the last one of each pipeline stage; none: there is but one stage."""
     column_grain: int = 1

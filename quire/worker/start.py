@@ -269,7 +269,7 @@ def _own_model(
     if pipeline is not None:
         spec = stage_spec(spec, resolved.stages[pipeline.stage])
     if group is not None:
-        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain))
+        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain, resolved.expert_parallel))
         shares = _shares(spec, _schemes(described.matched, resolved))
     checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))

@@ -85,7 +85,7 @@ class RankRunner:
             "cpu_threads": 1,
             **settings,
         }
-        asked = EngineConfig.from_flat(model=str(path), **settings)
+        self.asked = asked = EngineConfig.from_flat(model=str(path), **settings)
         self.facts = read_model_facts(str(path))
         device = cpu_facts()
         self.resolved = resolve(asked, self.facts, device)
