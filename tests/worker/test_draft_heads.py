@@ -51,7 +51,7 @@ def drafts_of_step(loop: EngineLoop, row: int, count: int) -> tuple[list[int], l
     states = worker._rows.states
     known = int(states.num_computed[row]) + 1
     tokens = states.tokens[row].tolist()
-    assert int(worker._drafting._rows.ready[row]) == count
+    assert int(worker._drafting.rows.ready[row]) == count
     return tokens[:known], tokens[known : known + count]
 
 
@@ -126,7 +126,7 @@ def test_it_catches_up_with_what_it_has_missed(tiny: Tiny, head: Head, kind: str
     worker, compared = loop.executor._worker, 0  # type: ignore[attr-defined]
     while loop.has_work:
         loop.step()
-        if loop.scheduler.running and int(worker._drafting._rows.ready[0]):
+        if loop.scheduler.running and int(worker._drafting.rows.ready[0]):
             tokens, found = drafts_of_step(loop, 0, 3)
             assert found == head.drafts(tokens, 3)
             compared += 1
