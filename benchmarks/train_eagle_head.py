@@ -316,7 +316,8 @@ def write_texts(asked: argparse.Namespace, path: Path, until: float) -> Texts:
     texts = _read_texts(file) if file.is_file() else []
     if len(texts) >= asked.most_texts:
         return texts
-    llm = LLM(asked.model, max_model_len=asked.length, max_num_seqs=asked.streams)
+    settings = {"max_model_len": asked.length, "max_num_seqs": asked.streams, "gpu_memory_utilization": 0.5}
+    llm = LLM(asked.model, **settings)
     at_once, generator = asked.streams * 2, random.Random(len(texts))
     while time.monotonic() < until and len(texts) < asked.most_texts:
         prompts = [generator.choice(_FORMS).replace("{}", generator.choice(_SUBJECTS)) for _ in range(at_once)]

@@ -110,8 +110,9 @@ class ConstrainedSteps:
             jump(place, constraint, progress, self._jumpers.get(row, known[row]) - known[row])
             if drafts is not None and (ready := int(drafts.ready[row])):
                 # forced tokens have taken the place of drafts
-                behind = [] if place in progress.forced else self._states.tokens[row, known[row] : known[row] + ready]
-                drafts.ready[row] = constraint.num_allowed([int(token) for token in behind])
+                count = 0 if place in progress.forced else ready
+                behind = self._states.tokens[row, known[row] : known[row] + count].tolist()
+                drafts.ready[row] = constraint.num_allowed(behind)
         if progress.forced:
             self._write([(plan.rows[place], tokens) for place, tokens in progress.forced.items()], known)
 

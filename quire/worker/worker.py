@@ -219,8 +219,8 @@ class Worker:
         reports = self._sampling.reports(plan.rows[: plan.num_sampling])
         unread = self._unread_drafts(plan, inputs.sampling_rows)
         running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
-        drafts = None if self._drafting is None else self._drafting.rows
-        self._constrained.drawn(plan, running, self._lengths.computed, drafts)
+        draft_rows = None if self._drafting is None else self._drafting.rows
+        self._constrained.drawn(plan, running, self._lengths.computed, draft_rows)
         if constrained and unread is not None and self._drafting is not None:
             unread.ready = self._drafting.ready(inputs.sampling_rows)  # less what grammars forbid
         return running

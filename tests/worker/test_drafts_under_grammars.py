@@ -1,5 +1,5 @@
-"""Sequences with grammars have drafts too where steps are read before the next is planned: the same answers, all of them
-valid, in fewer steps."""
+"""Sequences with grammars have drafts too where steps are read before the next is planned: the same answers, all
+valid."""
 
 import json
 from typing import Any
