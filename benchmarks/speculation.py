@@ -5,8 +5,8 @@ python -m benchmarks.speculation answers model.gguf --config '{"method": "ngram"
 
 `step` times decode steps of random weights with drafts in every row and without, in turn. `answers` runs the same
 prompts with a config and without, in turn, each with an engine of its own that stays: `rewrite` asks for a file once
-more with one change, `chat` for something new, and `repeat` asks the rewriting again and again. It says whether the
-texts are the same.
+more with one change, `chat` for something new, `repeat` asks the rewriting again and again, and `json` asks for records
+by a schema. It says whether the texts are the same.
 """
 
 import argparse
@@ -66,6 +66,43 @@ _TASKS = {
             "groups words that are anagrams",
         )
     ],
+}
+
+
+_RECORDS = "; ".join(
+    f"{name} is {age} years old and lives in {city}"
+    for name, age, city in (
+        ("Ada", 36, "London"),
+        ("Kurt", 41, "Vienna"),
+        ("Emmy", 53, "Erlangen"),
+        ("Alan", 29, "Manchester"),
+    )
+)
+_TASKS["json"] = [
+    f"Write these people as JSON, with their names, ages and cities, in {order} order: {_RECORDS}."
+    for order in ("this", "the opposite", "alphabetical", "any", "random", "the same", "another", "your own")
+]
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "people": {
+            "type": "array",
+            "minItems": 4,
+            "maxItems": 4,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "maxLength": 20},
+                    "age": {"type": "integer", "minimum": 0, "maximum": 150},
+                    "city": {"type": "string", "maxLength": 20},
+                },
+                "required": ["name", "age", "city"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["people"],
+    "additionalProperties": False,
 }
 
 
@@ -137,7 +174,8 @@ def _answers(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     settings: dict[str, Any] = {"max_num_seqs": max(asked.streams), "max_model_len": 2048} | json.loads(asked.settings)
     plain = LLM(asked.model, **settings)
     drafting = LLM(asked.model, speculative_config=json.loads(asked.config), **settings)
-    params = SamplingParams(temperature=asked.temperature, max_tokens=asked.tokens, seed=1)
+    schema = _SCHEMA if asked.task == "json" else None
+    params = SamplingParams(temperature=asked.temperature, max_tokens=asked.tokens, seed=1, structured=schema)
 
     def run(llm: LLM, messages: list[Any]) -> tuple[float, int, list[str]]:
         begun = time.perf_counter()

@@ -5,11 +5,14 @@ its forward is given to the device first, and only then the host waits for the l
 launches the drawing. Steps without constrained rows never wait.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import torch
+from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
+from quire.ops.cpu.apply_token_bitmask import apply_token_bitmask
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
 from quire.sampling.grammar.masks import is_constrained
@@ -17,6 +20,7 @@ from quire.sampling.grammar.progress import Constrained, jump
 from quire.sampling.mode import num_reported
 from quire.sampling.state import SamplingState
 from quire.worker.running_step import RunningStep
+from quire.worker.speculative.draft_rows import DraftRows
 
 
 class ConstrainedSteps:
@@ -65,27 +69,57 @@ class ConstrainedSteps:
             self._unread = None
         return grammars.bind(rows)
 
-    def drawn(self, plan: StepPlan, running: RunningStep, lengths: Sequence[int]) -> None:
-        """A step was launched; `lengths` are the tokens each row has computed with it."""
+    def bind_drafts(self, plan: StepPlan, constrained: Constrained, logits: Tensor, lengths: Sequence[int]) -> None:
+        """A step verifies drafts: `logits` behind each draft of a constrained row are bound by what may follow it.
+
+        `logits` are those of the sampling rows, place after place; `lengths` are tokens of rows, their drafts included.
+        Only where every token before is known, drafts too: where steps are read before the next is planned.
+        """
+        if not self._can_jump or not plan.num_drafts:
+            return
+        firsts = [0, *accumulate(1 + count for count in plan.num_drafts)]
+        for place, constraint in constrained:
+            row, count = plan.rows[place], plan.num_drafts[place]
+            if not count:
+                continue
+            drafts = self._states.tokens[row, lengths[row] - count : lengths[row]].tolist()
+            masks = self._sampling.grammars.bind_drafts(row, constraint, drafts)
+            of_row = logits[firsts[place] : firsts[place + 1]]
+            bound = of_row.float()  # the same memory, where that is what they are
+            apply_token_bitmask(bound, masks, torch.arange(1 + count))
+            of_row.copy_(bound)
+
+    def drawn(
+        self, plan: StepPlan, running: RunningStep, lengths: Sequence[int], drafts: DraftRows | None = None
+    ) -> None:
+        """A step was launched; `lengths` are the tokens each row has computed with it, if all its drafts were right.
+
+        `drafts` are those that rows have for the next step: of constrained ones as many are left as may follow.
+        """
         if not running.constrained:
             return
         if not self._can_jump:
             self._unread = running
             return
         progress = running.settle()
+        known: dict[int, int] = {}
+        """By row: its tokens but for forced ones."""
         for place, constraint in running.constrained:
-            row = plan.rows[place]
-            known = lengths[row] + 1
-            jump(place, constraint, progress, self._jumpers.get(row, known) - known)
+            row, granted = plan.rows[place], plan.num_drafts[place] if plan.num_drafts else 0
+            known[row] = lengths[row] - granted + progress.taken[place]
+            jump(place, constraint, progress, self._jumpers.get(row, known[row]) - known[row])
+            if drafts is not None and (ready := int(drafts.ready[row])):
+                # forced tokens have taken the place of drafts
+                count = 0 if place in progress.forced else ready
+                behind = self._states.tokens[row, known[row] : known[row] + count].tolist()
+                drafts.ready[row] = constraint.num_allowed(behind)
         if progress.forced:
-            self._write([(plan.rows[place], tokens) for place, tokens in progress.forced.items()], lengths)
+            self._write([(plan.rows[place], tokens) for place, tokens in progress.forced.items()], known)
 
-    def _write(self, forced: list[tuple[int, list[int]]], lengths: Sequence[int]) -> None:
+    def _write(self, forced: list[tuple[int, list[int]]], known: Mapping[int, int]) -> None:
         """The next step computes them, like any tokens that are known and not computed."""
         device = self._states.tokens.device
-        places = [
-            (row, lengths[row] + 1 + number, token) for row, tokens in forced for number, token in enumerate(tokens)
-        ]
+        places = [(row, known[row] + number, token) for row, tokens in forced for number, token in enumerate(tokens)]
         rows, positions, values = upload(places, torch.int64, device).unbind(1)
         self._states.tokens.index_put_((rows, positions), values.to(torch.int32))
         self._sampling.append_several(forced)

@@ -62,9 +62,13 @@ class RunningStep:
             self._progress = Progress()
             if self.constrained and self._tokens_and_validity is not None:
                 self.time.wait()
-                # rows with grammars have no drafts: what they draw is the first token
-                first, invalid = self._tokens_and_validity[:2].tolist()
-                self._progress = advance(self.constrained, first, invalid)
+                first, invalid, *told = self._tokens_and_validity.tolist()
+                drawn = [[token] for token in first]
+                if told:  # drafts were verified
+                    counts, _, *others = told
+                    for place, _ in self.constrained:
+                        drawn[place].extend(more[place] for more in others[: counts[place] - 1])
+                self._progress = advance(self.constrained, drawn, invalid)
         return self._progress
 
     def result(self) -> StepResult:

@@ -224,7 +224,10 @@ class Worker:
         running = RunningStep(
             plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread, media=seen
         )
-        self._constrained.drawn(plan, running, self._lengths.computed)
+        draft_rows = None if self._drafting is None else self._drafting.rows
+        self._constrained.drawn(plan, running, self._lengths.computed, draft_rows)
+        if constrained and unread is not None and self._drafting is not None:
+            unread.ready = self._drafting.ready(inputs.sampling_rows)  # less what grammars forbid
         return running
 
     def _with_media(
@@ -397,6 +400,7 @@ class Worker:
         host_rows = plan.rows[: plan.num_sampling]
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
         if self._drafting is not None:
+            self._constrained.bind_drafts(plan, constrained, logits, self._lengths.computed)
             mode = self._sampling.mode_of_drafts
             return self._drafting.verify(logits, rows, inputs.sampling_positions, plan, mode), constrained
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, self._sampling.mode)

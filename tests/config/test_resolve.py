@@ -205,7 +205,9 @@ def test_override_is_exact() -> None:
 
 
 def test_a_model_that_drafts_is_counted_or_refused() -> None:
-    with pytest.raises(ConfigError, match="a model or a head which this command does not look at"):
+    with pytest.raises(
+        ConfigError, match="method draft_model, by a model or a head which this command does not look at"
+    ):
         resolve(asked(speculative_config={"method": "draft_model", "model": "small"}), TINY, H100)
 
 

@@ -1,5 +1,6 @@
 """Constraint: what binds the next token of one sequence: its grammar, and the budget of its thinking part."""
 
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
@@ -65,6 +66,10 @@ class Constraint:
         elif self.rule is not None:
             self.rule.advance(token)
             self._heed(self.rule)
+
+    def num_allowed(self, drafts: Sequence[int]) -> int:
+        """How many of these may follow one after the other; none where more than a grammar binds."""
+        return 0 if self.rule is None or self._thinking is not None else self.rule.num_allowed(drafts)
 
     def take_forced(self) -> list[int]:
         """Tokens that must follow, if any; it is advanced behind them."""

@@ -5,6 +5,7 @@ Masks lie on the device by row, so that applying them asks nothing of the host: 
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking
+from quire.sampling.mode import num_reported
 from quire.sampling.newcomer import Newcomer
 
 
@@ -71,6 +73,17 @@ class GrammarMasks:
             self._masks.index_copy_(0, bound, there[:, : self._masks.shape[1]])
         return found
 
+    def bind_drafts(self, row: int, constraint: Constraint, drafts: Sequence[int]) -> Tensor:
+        """int32 [1 + drafts, words] on the host: what may come in the place of each of a row's drafts, and behind the
+        last. They bind the row instead of its own mask, which `bind` has made."""
+        assert constraint.rule is not None, "nothing but a grammar binds it"
+        made = np.empty((1 + len(drafts), self._width), dtype=np.uint32)
+        width = self._masks.shape[1]
+        made[0, :width] = self._masks[row].numpy().view(np.uint32)[: self._width]
+        constraint.rule.masks_behind(drafts, made[1:])
+        self._masks[row].fill_(-1)
+        return torch.from_numpy(made[:, :width].view(np.int32))
+
     def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         known = self._constraints
         return [(place, known[row]) for place, row in enumerate(rows) if row in known]
@@ -87,3 +100,9 @@ class GrammarMasks:
 def is_constrained(params: SamplingParams) -> bool:
     """Whether tokens of such a sequence must be looked at on the host."""
     return params.structured is not None or (params.reasoning is not None and params.reasoning.budget is not None)
+
+
+def may_draft(params: SamplingParams) -> bool:
+    """Whether drafts of such a constrained sequence can be verified: by its grammar alone, and where nobody asks what
+    the model thought of tokens before the grammar ruled some out."""
+    return params.structured is not None and params.reasoning is None and num_reported(params) is None

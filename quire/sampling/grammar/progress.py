@@ -21,14 +21,18 @@ class Progress:
     failures: dict[int, str] = field(default_factory=dict)
     forced: dict[int, list[int]] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
+    taken: dict[int, int] = field(default_factory=dict)
+    """How many tokens a place has got, forced ones not counted."""
 
 
-def advance(constrained: Constrained, tokens: Sequence[int], invalid: Sequence[int]) -> Progress:
-    """Tell every constraint the token that was drawn for it; `invalid` places drew none."""
+def advance(constrained: Constrained, tokens: Sequence[Sequence[int]], invalid: Sequence[int]) -> Progress:
+    """Tell every constraint the tokens that were drawn for it, by place; `invalid` places drew none."""
     progress = Progress()
     for place, constraint in constrained:
+        progress.taken[place] = len(tokens[place])
         if constraint.failure is None and not invalid[place]:
-            constraint.advance(tokens[place])
+            for token in tokens[place]:
+                constraint.advance(token)
         elif constraint.failure is None:
             constraint.failure = _NOTHING_LEFT
         if constraint.failure is not None:

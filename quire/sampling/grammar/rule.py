@@ -3,7 +3,7 @@
 It is asked for every row at every step, so what it knows is kept in plain attributes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from llguidance import LLMatcher
@@ -71,6 +71,32 @@ class Rule:
             elif self.matcher.is_stopped():
                 self.is_complete = True
         return tokens
+
+    def num_allowed(self, tokens: Sequence[int]) -> int:
+        """How many of these may follow one after the other, without an end among them: what comes behind an end would
+        be no part of the text."""
+        if self.is_complete or self.failure is not None:
+            return 0
+        count = 0
+        for token in tokens[: self.matcher.validate_tokens(list(tokens))]:
+            if token in self._stop_ids or token in self._not_ends or not self.matcher.consume_token(token):
+                break
+            count += 1
+            if self.matcher.is_stopped():
+                self.matcher.rollback(count)
+                return count - 1
+        if count:
+            self.matcher.rollback(count)
+        return count
+
+    def masks_behind(self, tokens: Sequence[int], masks: Words) -> None:
+        """Into `masks`, [tokens, words]: what may follow each of these, all of which are allowed."""
+        for token, mask in zip(tokens, masks, strict=True):
+            self.matcher.consume_token(token)
+            self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+            if self.corrects_mask:
+                self.correct_mask(mask)
+        self.matcher.rollback(len(tokens))
 
     @property
     def corrects_mask(self) -> bool:

@@ -56,25 +56,25 @@ class Drafting:
         self._states = states
         self._sampler = sampler
         device = states.tokens.device
-        self._rows = (
+        self.rows = (
             DraftRows.empty(limits.max_num_seqs, device)
             if memory is None
             else DraftRows(torch.from_numpy(memory.ready), torch.from_numpy(memory.may_draft))
         )
         self._proposer: Proposer
         if asked.method == "ngram":
-            self._proposer = NgramProposer(asked, states, self._rows)
+            self._proposer = NgramProposer(asked, states, self.rows)
         elif asked.method == "suffix":
-            self._proposer = SuffixProposer(asked, states, self._rows)
+            self._proposer = SuffixProposer(asked, states, self.rows)
         elif isinstance(drafter, DraftModel):
-            self._proposer = DraftModelProposer(drafter, limits, states, group, self._rows, sampler, attend)
+            self._proposer = DraftModelProposer(drafter, limits, states, group, self.rows, sampler, attend)
         else:
             assert drafter is not None, "there is nothing to draft"
             if isinstance(drafter.module, MedusaHeads):
-                self._proposer = MedusaProposer(drafter, states, group, self._rows, block_size)
+                self._proposer = MedusaProposer(drafter, states, group, self.rows, block_size)
             else:
                 assert large_logits is not None, "a head may share the large model's"
-                shared = (states, group, self._rows, sampler, attend, large_logits)
+                shared = (states, group, self.rows, sampler, attend, large_logits)
                 self._proposer = HeadProposer(drafter, limits, *shared)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
@@ -101,7 +101,7 @@ class Drafting:
 
     def admit(self, admission: Admission) -> None:
         self._proposer.admit(admission)
-        if self._rows.admit(admission):
+        if self.rows.admit(admission, is_read_first=self._is_read_first):
             self._drafting.add(admission.row)
         else:
             self._drafting.discard(admission.row)
@@ -133,7 +133,7 @@ class Drafting:
         if not self._proposer.costs_time:
             self._proposer.propose(rows, plan.num_wanted, mode)
             return verified
-        self._rows.ready.index_fill_(0, rows, 0)
+        self.rows.ready.index_fill_(0, rows, 0)
         if not plan.num_wanted:
             self._proposer.skip(plan)
             return verified
@@ -155,13 +155,13 @@ class Drafting:
     def go_without(self, rows: Tensor, mode: SamplingMode) -> None:
         """Rows have got a token without drafts: they have new ones where these cost nothing, else none."""
         if self._proposer.costs_time:
-            self._rows.ready.index_fill_(0, rows, 0)
+            self.rows.ready.index_fill_(0, rows, 0)
         else:
             self._proposer.propose(rows, 0, mode)
 
     def ready(self, rows: Tensor) -> Tensor | None:
         """How many drafts these rows have for the next step, where that is known before it is planned."""
-        return self._rows.ready[rows] if self._is_read_first else None
+        return self.rows.ready[rows] if self._is_read_first else None
 
     def _verify(self, logits: Tensor, layout: DraftLayout, mode: SamplingMode) -> VerifiedTokens:
-        return verify_drafts(self._sampler, self._states, self._rows.ready, logits, layout, mode)
+        return verify_drafts(self._sampler, self._states, self.rows.ready, logits, layout, mode)

@@ -110,13 +110,13 @@ def test_an_end_is_allowed_exactly_where_the_grammar_is_satisfied(rows: Rows) ->
     assert EOS not in ignored
     assert {EOS, BOS} <= others
     [found] = [constraint for place, constraint in rows.found if place == 3]
-    assert advance([(0, found)], [BOS], [0]).ended == [0]
+    assert advance([(0, found)], [[BOS]], [0]).ended == [0]
 
 
 def test_a_text_that_is_complete_ends_by_itself(rows: Rows) -> None:
     rows.admit(0, structured=YES_NO)
     rows.allowed(0)
-    progress = advance(rows.found, [YES], [0])
+    progress = advance(rows.found, [[YES]], [0])
     assert (progress.ended, progress.failures) == ([0], {})
     assert rows.allowed(0) == [everything()]  # a step that was launched before anyone knew
 
@@ -125,7 +125,7 @@ def test_a_token_that_was_not_allowed_fails_its_sequence_alone(rows: Rows) -> No
     rows.admit(0, structured=YES_NO)
     rows.admit(1, structured=YES_NO)
     rows.allowed(0, 1)
-    progress = advance(rows.found, [tokens_of("x")[0], NO], [0, 0])
+    progress = advance(rows.found, [[tokens_of("x")[0]], [NO]], [0, 0])
     assert list(progress.failures) == [0]
     assert progress.ended == [1]
 
@@ -133,14 +133,14 @@ def test_a_token_that_was_not_allowed_fails_its_sequence_alone(rows: Rows) -> No
 def test_a_row_with_nothing_left_says_why(rows: Rows) -> None:
     rows.admit(0, structured=YES_NO)
     rows.allowed(0)
-    assert "allowed_token_ids" in advance(rows.found, [0], [1]).failures[0]
+    assert "allowed_token_ids" in advance(rows.found, [[0]], [1]).failures[0]
 
 
 def test_what_must_follow_is_taken_at_once(rows: Rows) -> None:
     rows.admit(0, structured=StructuredOutput(json='{"const": {"yes": [1, 2]}}'))
     rows.allowed(0)
     first = tokens_of("{")[0]
-    progress = advance(rows.found, [first], [0])
+    progress = advance(rows.found, [[first]], [0])
     jump(0, rows.found[0][1], progress, 100)
     forced = progress.forced[0]
     assert tokenizer().decode_str([first, *forced]) == '{"yes": [1, 2]}'
@@ -151,12 +151,12 @@ def test_what_must_follow_is_taken_at_once(rows: Rows) -> None:
 def test_what_must_follow_is_cut_to_the_room_there_is(rows: Rows) -> None:
     rows.admit(0, structured=StructuredOutput(json='{"const": {"yes": [1, 2]}}'))
     rows.allowed(0)
-    progress = advance(rows.found, tokens_of("{"), [0])
+    progress = advance(rows.found, [tokens_of("{")], [0])
     jump(0, rows.found[0][1], progress, 3)
     assert len(progress.forced[0]) == 3
     rows.admit(1, structured=StructuredOutput(json='{"const": {"yes": [1, 2]}}'))
     rows.allowed(1)
-    progress = advance(rows.found, tokens_of("{"), [0])
+    progress = advance(rows.found, [tokens_of("{")], [0])
     jump(0, rows.found[0][1], progress, 0)
     assert not progress.forced
 
@@ -203,6 +203,6 @@ def test_the_end_of_a_budget_is_written_at_once(rows: Rows) -> None:
     part = ReasoningPart(start=(THINK,), end=(UNTHINK, BOS), is_open=True, budget=1)
     rows.admit(0, reasoning=part)
     rows.allowed(0)
-    progress = advance(rows.found, [50], [0])
+    progress = advance(rows.found, [[50]], [0])
     jump(0, rows.found[0][1], progress, 100)
     assert progress.forced == {0: [UNTHINK, BOS]}
