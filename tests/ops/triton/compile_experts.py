@@ -19,7 +19,7 @@ from quire.ops.triton.route_tokens import _route
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"} | dict.fromkeys(
     ("tiles_at", "counts_at", "ranks_at"), "*i32"
-)
+) | {"counted_at": "*i64"}
 FLOATS = ("scale", "nearness")
 PLAIN: dict[str, Any] = {"scales_at": None, "bias_at": None}
 PACKED = dict.fromkeys(("weight_at", "up_at", "down_at"), "*u8") | {"scales_at": "*bf16"}
@@ -92,9 +92,13 @@ def main() -> None:
         groups = {"experts": experts, "padded_experts": padded, "block_rows": 64, "block": 256, "overlapped": True}
         found[f"{experts} experts, place"] = shared_memory(_place, groups)
         route = {"experts": experts, "top_k": top_k, "places": top_k, "block": padded, "overlapped": True}
-        softmax = route | {"kind": "softmax", "renormalize": True, "correction_at": None}
+        route |= {"groups": 1, "top_groups": 1, "sums_two": False}
+        grouped = route | {"kind": "sigmoid", "renormalize": True, "groups": 4, "top_groups": 2, "sums_two": True}
+        if experts == padded:
+            found[f"{experts} experts in groups"] = shared_memory(_route, grouped, 1)
+        softmax = route | {"kind": "softmax", "renormalize": True, "correction_at": None, "counted_at": None}
         found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
-        sigmoid = route | {"kind": "sigmoid", "renormalize": False}
+        sigmoid = route | {"kind": "sigmoid", "renormalize": False, "counts_at": None, "counted_at": None}
         found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
         mixed = softmax | {"kind": "sparsemixer", "renormalize": False}
         found[f"{experts} experts, sparsemixer"] = shared_memory(_route, mixed, 1)
