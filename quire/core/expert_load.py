@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from quire.core.stats import LayerBalance
 
 HOT_SHARE = 10
 """The hottest experts of a layer are one in so many, and at least one."""
@@ -19,27 +20,19 @@ class ExpertLoad:
     counts: NDArray[np.float64]
     """[layers, experts]: pairs of a token and an expert that it chose."""
 
-    def balance(self) -> "list[LayerBalance]":
+    def balance(self) -> list[LayerBalance]:
         """Of layers that any token came to."""
         totals = self.counts.sum(axis=1)
         num_experts = self.counts.shape[1]
         hottest = np.sort(self.counts, axis=1)[:, -max(1, num_experts // HOT_SHARE) :].sum(axis=1)
         largest = self.counts.max(axis=1)
         return [
-            LayerBalance(layer, largest[place] * num_experts / totals[place], hottest[place] / totals[place])
+            LayerBalance(
+                layer, float(largest[place] * num_experts / totals[place]), float(hottest[place] / totals[place])
+            )
             for place, layer in enumerate(self.layers)
             if totals[place]
         ]
-
-
-class LayerBalance(msgspec.Struct, frozen=True, array_like=True):
-    """How evenly a layer's experts are chosen."""
-
-    layer: int
-    imbalance: float
-    """The busiest expert's tokens, in those of an average expert: 1 is even."""
-    hot_share: float
-    """What part of all choices its hottest experts have."""
 
 
 class RecentLoad:

@@ -45,6 +45,7 @@ from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
+    from quire.core.expert_load import ExpertLoad
     from quire.worker.start import Grammars, Progress
 
 _log = logging.getLogger(__name__)
@@ -191,6 +192,9 @@ class ProcessExecutor(Executor):
             return
         self._tell_others(frame(WakeRank()))
         self._first.wake_up()
+
+    def expert_load(self) -> "ExpertLoad | None":
+        return self._first.expert_load()  # all ranks route alike
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)

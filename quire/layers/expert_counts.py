@@ -40,7 +40,7 @@ class ExpertCounts:
         """Since the start. A GPU's is that of an earlier call: a copy sets out now, and is read when it has come."""
         if not self._counts.is_cuda:
             self._take(self._counts)
-        elif self._copy is None or self._copy[1].query():
+        elif self._copy is None or self._copy[1].query():  # type: ignore[no-untyped-call]
             if self._copy is not None:
                 self._take(self._copy[0])
             self._copy = (towards_host(self._counts), torch.cuda.Event())  # type: ignore[no-untyped-call]

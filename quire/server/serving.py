@@ -36,6 +36,7 @@ from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
+from quire.server.expert_map import ExpertMap
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.ignored import ignored_header
@@ -83,6 +84,7 @@ class Serving:
         self._hub = hub
         self._media: MediaDesk | None = None
         self.blocks = BlockMap(llm)
+        self.experts = ExpertMap(llm)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
         self.created = int(time.time())

@@ -60,6 +60,9 @@ class PoolingWorker:
         """There is nothing to warm up."""
         return False
 
+    def expert_load(self) -> None:
+        """Nobody counts: such models have no experts."""
+
     def carried_blocks(self) -> CarriedBlocks:
         raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
 

@@ -124,6 +124,7 @@ def start_worker(
         draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
+        counts_experts=not resolved.compile,  # what is compiled changes no numbers beside its results
     )
     clock.done("memory for KV and steps")
     if resolved.compile:

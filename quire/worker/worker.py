@@ -10,11 +10,13 @@ from torch import Tensor
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
 from quire.core.carried_blocks import CarriedBlocks
+from quire.core.expert_load import ExpertLoad
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
+from quire.layers.expert_counts import ExpertCounts
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.loading.kv_scales import KVScale
@@ -87,6 +89,7 @@ class Worker:
         draft: DraftModel | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
+        counts_experts: bool = True,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -95,7 +98,8 @@ class Worker:
         to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
         `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
-        kept on the device and in host memory.
+        kept on the device and in host memory. `counts_experts`: whether routers count the tokens of each expert, unless
+        the core computes, which always does.
         """
         self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
@@ -116,6 +120,7 @@ class Worker:
             # a record without adapters would be of no use to a start with them
             keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
             computed = RecordedModel(model, self._kv, core.machine, keep, slots)
+        self._expert_counts = _expert_counts(model, device) if core is None and counts_experts else None
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -153,8 +158,7 @@ class Worker:
         # reading a prefix once for many sequences is another order of sums
         may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
-        self._limits = limits
-        self._device = device
+        self._limits, self._device = limits, device
         rows = limits.max_num_seqs + 1
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
@@ -200,6 +204,8 @@ class Worker:
             positions = self._drafting.positions(positions)
         if self._media is not None:
             positions, inputs = self._with_media(plan, positions, inputs)
+        if self._expert_counts is not None:
+            self._expert_counts.count_first(None)
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
@@ -233,6 +239,13 @@ class Worker:
         if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
             self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
+
+    def expert_load(self) -> ExpertLoad | None:
+        """How often tokens have chosen each expert, as far as that is known without waiting for the device; None: there
+        are no experts, or none that count."""
+        if isinstance(self._forward, RecordedModel):
+            return self._forward.expert_load()
+        return None if self._expert_counts is None else self._expert_counts.load()
 
     def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere."""
@@ -343,8 +356,17 @@ class Worker:
             batch = replace(batch, adapters=adapters)
         if self._encoded is not None:
             batch = self._encoded.of_rows(batch, rows, len(rows))
+        if self._expert_counts is not None:
+            self._expert_counts.count_first(self._real_tokens(rows, 1 + drafts))
         hidden = self._forward(step.input_ids, positions, batch)
         return self._project(hidden, range(0), adapters), step.lengths
+
+    def _real_tokens(self, rows: Tensor, tokens_a_row: int) -> Tensor | None:
+        """int64 [1]: those that are not of the spare row, which fills graphs up; None: all, as in the smallest."""
+        if len(rows) <= 2:
+            return None
+        real = (rows < self._rows.spare).sum(0, keepdim=True)
+        return real if tokens_a_row == 1 else real * tokens_a_row
 
     def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
         """Logits; what knows of no adapters is never given any."""
@@ -449,6 +471,11 @@ class Worker:
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
             attend=self._attend,
         )
+
+
+def _expert_counts(model: LanguageModel | FallbackDecoder, device: torch.device) -> ExpertCounts | None:
+    counts = ExpertCounts(model.layers, device) if isinstance(model, LanguageModel) else None
+    return counts if counts is not None and counts.has_experts else None
 
 
 def _encoded_media(

@@ -61,7 +61,9 @@ def _is_power_of_2(number: int) -> bool:
 
 
 @triton.jit
-def _in_best_groups(ranked, groups: tl.constexpr, top_groups: tl.constexpr, sums_two: tl.constexpr, block: tl.constexpr):
+def _in_best_groups(
+    ranked, groups: tl.constexpr, top_groups: tl.constexpr, sums_two: tl.constexpr, block: tl.constexpr
+):
     """What is ranked in the best groups; the others are out."""
     size: tl.constexpr = block // groups
     members = tl.reshape(ranked, [groups, size])

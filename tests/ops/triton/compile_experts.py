@@ -17,9 +17,11 @@ from quire.ops.triton.expert_tiles import _count, _place
 from quire.ops.triton.route_tokens import _route
 
 TARGET = GPUTarget("cuda", 90, 32)
-TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"} | dict.fromkeys(
-    ("tiles_at", "counts_at", "ranks_at"), "*i32"
-) | {"counted_at": "*i64"}
+TYPES = (
+    {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"}
+    | dict.fromkeys(("tiles_at", "counts_at", "ranks_at"), "*i32")
+    | {"counted_at": "*i64"}
+)
 FLOATS = ("scale", "nearness")
 PLAIN: dict[str, Any] = {"scales_at": None, "bias_at": None}
 PACKED = dict.fromkeys(("weight_at", "up_at", "down_at"), "*u8") | {"scales_at": "*bf16"}
