@@ -1,11 +1,13 @@
 """ExpertLoad: how often tokens chose each expert of each layer, and what that says of their balance. Torch-free."""
 
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from quire.core.stats import LayerBalance
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HOT_SHARE = 10
 """The hottest experts of a layer are one in so many, and at least one."""
@@ -17,15 +19,17 @@ class ExpertLoad:
 
     layers: tuple[int, ...]
     """Which layers have experts."""
-    counts: NDArray[np.float64]
+    counts: "NDArray[np.float64]"
     """[layers, experts]: pairs of a token and an expert that it chose."""
 
     def balance(self) -> list[LayerBalance]:
         """Of layers that any token came to."""
         totals = self.counts.sum(axis=1)
         num_experts = self.counts.shape[1]
-        hottest = np.sort(self.counts, axis=1)[:, -max(1, num_experts // HOT_SHARE) :].sum(axis=1)
-        largest = self.counts.max(axis=1)
+        ranked = self.counts.copy()
+        ranked.sort(axis=1)
+        hottest = ranked[:, -max(1, num_experts // HOT_SHARE) :].sum(axis=1)
+        largest = ranked[:, -1]
         return [
             LayerBalance(
                 layer, float(largest[place] * num_experts / totals[place]), float(hottest[place] / totals[place])
@@ -33,6 +37,20 @@ class ExpertLoad:
             for place, layer in enumerate(self.layers)
             if totals[place]
         ]
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """Of experts that may be in host memory: how many steps asked for, each once a step and layer."""
+
+    hits: int = 0
+    """Those that were on the device."""
+    misses: int = 0
+    evictions: int = 0
+    """Those that made way."""
+
+    def __add__(self, other: "CacheCounts") -> "CacheCounts":
+        return CacheCounts(self.hits + other.hits, self.misses + other.misses, self.evictions + other.evictions)
 
 
 class RecentLoad:

@@ -105,6 +105,11 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """By layer with experts, over the last seconds; told where it is another than the last that was told."""
     total_expert_choices: int = 0
     """Pairs of a token and an expert that it chose, over all layers."""
+    total_expert_hits: int = 0
+    """Experts that steps asked for and that were on the device, where some stay in host memory."""
+    total_expert_misses: int = 0
+    total_expert_evictions: int = 0
+    """Experts that made way for others."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

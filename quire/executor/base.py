@@ -12,7 +12,7 @@ from quire.core.request import Request
 from quire.core.result import StepResult
 
 if TYPE_CHECKING:
-    from quire.core.expert_load import ExpertLoad
+    from quire.core.expert_load import CacheCounts, ExpertLoad
 
 SleepLevel = Literal[1, 2]
 """1: weights go to host memory, or stay in their file where they are mapped from one. 2: everything is dropped, and
@@ -63,6 +63,10 @@ class Executor(ABC):
 
     def expert_load(self) -> "ExpertLoad | None":
         """How often tokens have chosen each expert since the start; None: there are none, or nobody counts."""
+        return None
+
+    def expert_cache(self) -> "CacheCounts | None":
+        """How often experts were on the device that steps asked for; None: all are always there."""
         return None
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:

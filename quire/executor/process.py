@@ -45,7 +45,7 @@ from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
-    from quire.core.expert_load import ExpertLoad
+    from quire.core.expert_load import CacheCounts, ExpertLoad
     from quire.worker.start import Grammars, Progress
 
 _log = logging.getLogger(__name__)
@@ -195,6 +195,9 @@ class ProcessExecutor(Executor):
 
     def expert_load(self) -> "ExpertLoad | None":
         return self._first.expert_load()  # all ranks route alike
+
+    def expert_cache(self) -> "CacheCounts | None":
+        return self._first.expert_cache()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)

@@ -184,12 +184,18 @@ def _adapters() -> Row:
 
 
 def _experts() -> Row:
+    cached = (
+        _rate(catalog.EXPERT_HITS, legend="found on the device"),
+        _rate(catalog.EXPERT_MISSES, legend="came from host memory"),
+        _rate(catalog.EXPERT_EVICTIONS, legend="made way"),
+    )
     return Row(
         "Experts",
         (
             Panel("Busiest expert, in average ones", "short", (_largest(catalog.EXPERT_IMBALANCE, "layer"),)),
             Panel("Share of the hottest tenth", "percentunit", (_largest(catalog.EXPERT_HOT_SHARE, "layer"),), top=1),
             Panel("Choices a second", "short", (_rate(catalog.EXPERT_CHOICES, "engine"),)),
+            Panel("Experts from host memory, a second", "short", cached),
         ),
     )
 

@@ -36,6 +36,9 @@ _TOTALS = {
     catalog.DISK_CORRUPT: "total_disk_corrupt",
     catalog.WAKES: "total_wakes",
     catalog.EXPERT_CHOICES: "total_expert_choices",
+    catalog.EXPERT_HITS: "total_expert_hits",
+    catalog.EXPERT_MISSES: "total_expert_misses",
+    catalog.EXPERT_EVICTIONS: "total_expert_evictions",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
 _EVICTIONS = {"device": "total_evictions", "host": "total_host_evictions", "disk": "total_disk_evictions"}

@@ -77,6 +77,7 @@ class Probe:
             total_wakes=self._loop.num_wakes,
             wake_seconds=self._loop.wake_seconds,
             **self._adapters(),
+            **self._expert_cache(),
             **self._disk(),
             **self._transfers(),
             expert_balance=self._experts.recent.balance() if has_new_load and self._experts.recent else [],
@@ -122,6 +123,16 @@ class Probe:
             "total_adapter_hits": room.stats.hits,
             "total_adapter_loads": room.stats.loads,
             "total_adapter_evictions": room.stats.evictions,
+        }
+
+    def _expert_cache(self) -> dict[str, int]:
+        counts = self._loop.executor.expert_cache()
+        if counts is None:
+            return {}
+        return {
+            "total_expert_hits": counts.hits,
+            "total_expert_misses": counts.misses,
+            "total_expert_evictions": counts.evictions,
         }
 
     def _transfers(self) -> dict[str, Any]:

@@ -113,6 +113,9 @@ class CoreWorker:
         more = None if self._whole is None else self._whole.expert_load()
         return own if own is None or more is None else ExpertLoad(own.layers, own.counts + more.counts)
 
+    def expert_cache(self) -> None:
+        """Experts are mapped from a file, and nobody counts its pages."""
+
     def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""
         return HostBlocks(self._memory.kv, self._layout)

@@ -10,13 +10,12 @@ from torch import Tensor
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
 from quire.core.carried_blocks import CarriedBlocks
-from quire.core.expert_load import ExpertLoad
+from quire.core.expert_load import CacheCounts, ExpertLoad
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
-from quire.layers.expert_counts import ExpertCounts
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.models.loading.kv_scales import KVScale
@@ -47,6 +46,7 @@ from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
+from quire.worker.expert_figures import ExpertFigures
 from quire.worker.media_rows import MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
@@ -120,7 +120,7 @@ class Worker:
             # a record without adapters would be of no use to a start with them
             keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
             computed = RecordedModel(model, self._kv, core.machine, keep, slots)
-        self._expert_counts = _expert_counts(model, device) if core is None and counts_experts else None
+        self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts)
         self._forward: Forward = computed
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -150,7 +150,7 @@ class Worker:
         can_jump = device.type != "cuda" and group is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and not (isinstance(model, FallbackDecoder) and not model.can_be_captured):
+        if device.type == "cuda" and _can_be_captured(model, self._experts):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
@@ -204,8 +204,7 @@ class Worker:
             positions = self._drafting.positions(positions)
         if self._media is not None:
             positions, inputs = self._with_media(plan, positions, inputs)
-        if self._expert_counts is not None:
-            self._expert_counts.count_first(None)
+        self._experts.count_all()
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
@@ -243,9 +242,11 @@ class Worker:
     def expert_load(self) -> ExpertLoad | None:
         """How often tokens have chosen each expert, as far as that is known without waiting for the device; None: there
         are no experts, or none that count."""
-        if isinstance(self._forward, RecordedModel):
-            return self._forward.expert_load()
-        return None if self._expert_counts is None else self._expert_counts.load()
+        return self._experts.load()
+
+    def expert_cache(self) -> CacheCounts | None:
+        """How often experts were on the device that steps asked for; None: all are always there."""
+        return self._experts.cache()
 
     def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere."""
@@ -356,17 +357,9 @@ class Worker:
             batch = replace(batch, adapters=adapters)
         if self._encoded is not None:
             batch = self._encoded.of_rows(batch, rows, len(rows))
-        if self._expert_counts is not None:
-            self._expert_counts.count_first(self._real_tokens(rows, 1 + drafts))
+        self._experts.count_real(rows, self._rows.spare, 1 + drafts)
         hidden = self._forward(step.input_ids, positions, batch)
         return self._project(hidden, range(0), adapters), step.lengths
-
-    def _real_tokens(self, rows: Tensor, tokens_a_row: int) -> Tensor | None:
-        """int64 [1]: those that are not of the spare row, which fills graphs up; None: all, as in the smallest."""
-        if len(rows) <= 2:
-            return None
-        real = (rows < self._rows.spare).sum(0, keepdim=True)
-        return real if tokens_a_row == 1 else real * tokens_a_row
 
     def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
         """Logits; what knows of no adapters is never given any."""
@@ -473,9 +466,9 @@ class Worker:
         )
 
 
-def _expert_counts(model: LanguageModel | FallbackDecoder, device: torch.device) -> ExpertCounts | None:
-    counts = ExpertCounts(model.layers, device) if isinstance(model, LanguageModel) else None
-    return counts if counts is not None and counts.has_experts else None
+def _can_be_captured(model: LanguageModel | FallbackDecoder, experts: ExpertFigures) -> bool:
+    """Whether decode steps can be graphs: nothing in them waits for the host."""
+    return model.can_be_captured if isinstance(model, FallbackDecoder) else not experts.come_and_go
 
 
 def _encoded_media(
