@@ -100,7 +100,7 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
     dtype = boundless.dtype
     packed = decide_packed(asked, held, device, dtype, [], cpu_core=core)
-    holding = Holding(dtype, packed, core, expand_experts=device.kind == "cuda")
+    holding = Holding(dtype, packed, core, on_gpu=device.kind == "cuda")
     offload = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(

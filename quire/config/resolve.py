@@ -81,7 +81,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         keep_packed=keep_packed,
         uses_transformers=uses_transformers,
     )
-    holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
+    holding = Holding(dtype, keep_packed, core, on_gpu=device.kind == "cuda")
     offload = decide_offload(asked, model, device, holding, choices)
     lora = decide_lora(
         *(asked, model, device, dtype, choices),

@@ -22,6 +22,12 @@ class ExpertLoad:
     counts: "NDArray[np.float64]"
     """[layers, experts]: pairs of a token and an expert that it chose."""
 
+    def shares(self) -> list[list[float]]:
+        """By layer and expert: its tokens in those of an average expert; zeros where none came."""
+        means = self.counts.mean(axis=1, keepdims=True)
+        found: list[list[float]] = (self.counts / (means + (means == 0))).round(3).tolist()
+        return found
+
     def balance(self) -> list[LayerBalance]:
         """Of layers that any token came to."""
         totals = self.counts.sum(axis=1)

@@ -4,8 +4,6 @@ import math
 import time
 from typing import Any
 
-import numpy as np
-
 from quire.core.expert_load import RecentLoad
 from quire.core.stats import EngineStats
 from quire.engine.kv_exchange import KVExchange
@@ -90,10 +88,7 @@ class Probe:
     def experts(self) -> Experts:
         """As of the last time that figures were measured."""
         recent = self._experts.recent
-        if recent is None:
-            return Experts()
-        means = recent.counts.mean(axis=1, keepdims=True)
-        return Experts(list(recent.layers), (recent.counts / np.maximum(means, 1)).round(3).tolist())
+        return Experts() if recent is None else Experts(list(recent.layers), recent.shares())
 
     def _disk(self) -> dict[str, int]:
         disk = self._loop.disk

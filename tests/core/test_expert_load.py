@@ -40,3 +40,7 @@ def test_counts_that_begin_anew() -> None:
     assert recent.total == 17
     assert recent.recent is not None
     assert recent.recent.counts[0] == pytest.approx([10.0, 5.6])
+
+
+def test_shares_of_an_average_expert() -> None:
+    assert load([2.0, 6.0], [0.0, 0.0], [0.25, 0.75]).shares() == [[0.5, 1.5], [0.0, 0.0], [0.5, 1.5]]

@@ -11,9 +11,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from quire.ops.triton.expert_gemm import _add, _multiply
-from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile
+from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile, packed_strip
 from quire.ops.triton.expert_gemv import _down, _up
 from quire.ops.triton.expert_tiles import _count, _place
+from quire.ops.triton.packed_experts import _down as _packed_down
+from quire.ops.triton.packed_experts import _multiply as _packed_multiply
+from quire.ops.triton.packed_experts import _up as _packed_up
 from quire.ops.triton.route_tokens import _route
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -66,6 +69,64 @@ def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
     }
 
 
+_NO_PLANES = dict.fromkeys(("high_at", "zeros_at", "mins_at", "super_scales_at", "super_mins_at", "table_at"))
+_WHOLE = {"whole_blocks": True, "overlapped": True, "moves_bytes": True, "bits_of": "", "bias_at": None}
+FORMS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "fp8 in blocks": (
+        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 128, "less": 0},
+        {"values_at": "*fp8e4nv", "scales_at": "*fp32"},
+    ),
+    "int8": (
+        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 2048, "less": 0},
+        {"values_at": "*i8", "scales_at": "*fp32"},
+    ),
+    "int4 with zeros": (
+        {name: None for name in _NO_PLANES if name != "zeros_at"}
+        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 128, "group": 128, "less": 0},
+        {"values_at": "*i32", "scales_at": "*fp16", "zeros_at": "*u8"},
+    ),
+    "Q4_K": (
+        {"high_at": None, "zeros_at": None, "table_at": None}
+        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 32, "group": 32, "less": 0},
+        {
+            "values_at": "*i32",
+            "scales_at": "*u8",
+            "mins_at": "*u8",
+            "super_scales_at": "*fp16",
+            "super_mins_at": "*fp16",
+        },
+    ),
+    "Q6_K": (
+        {"zeros_at": None, "mins_at": None, "super_mins_at": None, "table_at": None}
+        | {"low_bits": 4, "high_bits": 2, "halves": 2, "chunk": 32, "group": 16, "less": 32},
+        {"values_at": "*i32", "high_at": "*i32", "scales_at": "*i8", "super_scales_at": "*fp16"},
+    ),
+}
+"""Packed experts: constants and types of their planes."""
+
+
+def packed() -> dict[str, int]:
+    """Each form by pairs, and in the smallest and the largest tile."""
+    found: dict[str, int] = {}
+    for name, (planes, types) in FORMS.items():
+        halves = planes["halves"]
+        given = planes | _WHOLE | {"run": 8, "stages": 3, "weights_at": None}
+        up = given | {"top_k": 8, "size": 768, "activation": "silu", "block_out": 8, "block": 512 // halves}
+        found[f"up of a pair in {name}"] = shared_memory(_packed_up, up, types=types)
+        down = given | {"top_k": 8, "ranks": 8, "hidden": 2048, "block_out": 4, "block": 256 // halves}
+        found[f"down of a pair in {name}"] = shared_memory(_packed_down, down, types=types)
+        for tile in (_TILES[0], _TILES[-1]):
+            strip = packed_strip(tile.up)
+            tiles = planes | _WHOLE | {
+                "block_rows": tile.block_rows, "block_out": strip.block_out, "block": strip.block_in // halves,
+                "stages": strip.num_stages, "widen": False, "first_up": 128 * 768, "activation": "silu", "top_k": 8,
+                "weights_at": None,
+            }  # fmt: skip
+            size = shared_memory(_packed_multiply, tiles, strip.num_warps, types=types)
+            found[f"{tile.block_rows} rows, up in {name}"] = size
+    return found
+
+
 def _settings(tile: Tile, strip: Strip) -> dict[str, Any]:
     blocks = {"block_rows": tile.block_rows, "block_out": strip.block_out, "block_in": strip.block_in}
     return blocks | {"stages": strip.num_stages, "widen": False, "whole_blocks": True, "overlapped": True}
@@ -78,6 +139,7 @@ def _warps(tile: Tile, form: str) -> int:
 def main() -> None:
     found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
     found |= of_tile(_IN_32_BITS, "fp32")
+    found |= packed()
     pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
     summed = MODEL | {"places": 8, "block_out": 4, "block_in": 256, "stages": 3}
     found["up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu", "weights_at": None})
