@@ -81,7 +81,7 @@ class GgufWeight(Weight):
                 self._parts.extend(self._held(each) for each in run)
 
     def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
-        """Experts are multiplied by as one stack: in planes, or in plain numbers where a GPU's kernels have no way to."""
+        """Experts are multiplied by as one stack: in planes, or in plain numbers where a GPU's kernels cannot."""
         kind = parts[0].kind
         if kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
             stack = stack_rows([as_matrix(place(each.data, self._device), kind) for each in parts])
