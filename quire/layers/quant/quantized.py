@@ -104,8 +104,9 @@ class QuantizedWeight(Weight):
     def _can_be_multiplied(self, part: QuantizedMatrix | Tensor) -> bool:
         """By experts such as this one, where they compute."""
         on_gpu = self._pinned or self._device.type == "cuda"
-        plain = not isinstance(part, QuantizedMatrix)
-        return plain or not on_gpu or multiplies_experts(part.codes, part.group, part.columns)
+        if not on_gpu or not isinstance(part, QuantizedMatrix):
+            return True
+        return multiplies_experts(part.codes, part.group, part.columns)
 
     def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> MatrixBuffers | PlainRows:
         first = run[0]

@@ -39,7 +39,8 @@ def check(matrices: tuple[Any, Any], tokens: int, dtype: torch.dtype, hidden: in
 
     x, ids, weights = given(tokens, dtype, hidden)
     plain = [each if isinstance(each, Tensor) else expand_matrix(each, torch.float32) for each in matrices]
-    wanted = reference(x.float(), ids, weights, *(each.float() for each in plain), "silu", **more)
+    in_float = {name: each.float() if isinstance(each, Tensor) else each for name, each in more.items()}
+    wanted = reference(x.float(), ids, weights, *(each.float() for each in plain), "silu", **in_float)
     found = experts_mlp(x, ids, weights, *matrices, "silu", **more)
     assert found.dtype == dtype
     assert distance(found, wanted) < TOLERANCES[dtype]
