@@ -52,16 +52,16 @@ class Places:
 
 
 def all_contestants(places: Places) -> dict[str, Contestant]:
-    found = [_quire(places)]
+    found = [of_quire(places)]
     if places.llama_programs is not None:
-        found += [_llama(places, places.llama_programs, kind) for kind in ("", "Q4_0", "Q8_0")]
+        found += [of_llama(places, places.llama_programs, kind) for kind in ("", "Q4_0", "Q8_0")]
     if places.vllm_python is not None:
         found += [_vllm(places, places.vllm_python, dtype) for dtype in ("float32", "bfloat16")]
     found.append(_transformers(places))
     return {contestant.name: contestant for contestant in found}
 
 
-def _quire(places: Places) -> Contestant:
+def of_quire(places: Places) -> Contestant:
     options = [str(places.gguf)]
     return Contestant(
         "quire",
@@ -73,7 +73,7 @@ def _quire(places: Places) -> Contestant:
     )
 
 
-def _llama(places: Places, programs: Path, kind: str) -> Contestant:
+def of_llama(places: Places, programs: Path, kind: str) -> Contestant:
     """The file itself, or its weights requantized."""
     gguf = requantized(programs, places.gguf, kind, places.folder) if kind else places.gguf
     llama = LlamaCpp(programs, gguf, places.threads)

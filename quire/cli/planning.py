@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from quire.config.decide_compute import decide_dtype
 from quire.config.decide_cpu import decide_cpu_core
-from quire.config.decide_memory import decide_offload, decide_packed, memory_budget
+from quire.config.decide_memory import decide_packed, memory_budget
+from quire.config.decide_offload import decide_offload
 from quire.config.decide_quantization import decide_quantization
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
@@ -99,8 +100,8 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
     dtype = boundless.dtype
     packed = decide_packed(asked, held, device, dtype, [], cpu_core=core)
-    holding = Holding(dtype, packed, core, expand_experts=device.kind == "cuda")
-    offloaded = decide_offload(asked, held, device, holding, [])
+    holding = Holding(dtype, packed, core, on_gpu=device.kind == "cuda")
+    offload = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(
         model=model,
@@ -110,7 +111,7 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
         kv_dtype=boundless.kv.dtype,
         kv_bytes_per_token=boundless.kv.bytes_per_token,
         block_bytes=boundless.kv.block_bytes,
-        budget=memory_budget(asked, held, device, holding, step, boundless.kv, cpu_blocks, offloaded),
+        budget=memory_budget(asked, held, device, holding, step, boundless.kv, cpu_blocks, offload.away),
         seq_len=seq_len or min(_USUAL_SEQ_LEN, longest),
         resolved=resolved,
         problem=problem,

@@ -12,7 +12,6 @@ from quire.config.memory import (
     activation_bytes,
     encoder_bytes,
     graph_bytes,
-    layer_bytes,
     row_bytes,
     sampler_bytes,
     state_bytes,
@@ -64,21 +63,6 @@ def decide_packed(
     return keep
 
 
-def decide_offload(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, holding: Holding, choices: list[Choice]
-) -> int:
-    """How many layers keep their weights in host memory."""
-    size = asked.model.offload_gb
-    if not size:
-        return 0
-    if device.kind == "cpu":
-        raise ConfigError(f"--offload-gb is {size:g}, but a CPU's weights are in host memory already; leave it out.")
-    each = _last_layer(asked, model, holding)
-    count = min(model.spec.num_layers, -(-int(size * GIB) // max(each, 1)))
-    choices.append(Choice("offloaded_layers", f"{count}", f"{size:g} GiB asked for, {each / GIB:.3g} GiB a layer"))
-    return count
-
-
 def memory_budget(
     asked: EngineConfig,
     model: ModelFacts,
@@ -87,13 +71,12 @@ def memory_budget(
     step: tuple[int, int],
     shape: KVShape | KVLayout,
     cpu_blocks: int,
-    offloaded: int = 0,
+    away: int = 0,
 ) -> MemoryBudget:
-    """What one device's memory goes to when a step holds `step` (sequences, tokens)."""
+    """What one device's memory goes to when a step holds `step` (sequences, tokens); `away` are bytes of weights that
+    need no room there."""
     max_num_seqs, max_num_batched_tokens = step
     dtype, longest = holding.dtype, asked.model.max_model_len or model.spec.max_position
-    # of the layers in host memory one at a time is on the device, and the next on its way
-    away = max(0, offloaded - 2) * _last_layer(asked, model, holding)
     ranks, is_gpu = asked.parallel.tensor_parallel_size, device.kind == "cuda"
     experts_stay_whole = asked.parallel.enable_expert_parallel
     drawn = max_num_seqs * (1 + asked.scheduler.num_drafts)
@@ -116,11 +99,6 @@ def memory_budget(
         runtime=GPU_RUNTIME if is_gpu else 0,
         graphs=graph_bytes(model, dtype, drawn, ranks) if is_gpu else 0,
     )
-
-
-def _last_layer(asked: EngineConfig, model: ModelFacts, holding: Holding) -> int:
-    """Bytes of the layer that is offloaded first."""
-    return layer_bytes(model, holding, asked.parallel, model.spec.num_layers - 1)
 
 
 def decide_cpu_blocks(asked: EngineConfig, device: DeviceFacts, shape: KVShape, choices: list[Choice]) -> int:

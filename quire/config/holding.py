@@ -6,8 +6,8 @@ from itertools import groupby
 
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.facts import ModelFacts
-from quire.core.ggml_types import PACKED
-from quire.core.quantized import EXPERT_CODES
+from quire.core.ggml_types import IN_PLANES, PACKED
+from quire.core.quantized import multiplies_experts
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import WeightScheme
 
@@ -33,8 +33,8 @@ class Holding:
     """Whether weights that are stored packed stay so; for the native core, plain ones of 16 bits too."""
     cpu_core: bool = False
     """Whether they lie in the layouts of the native core of CPUs."""
-    expand_experts: bool = False
-    """Whether experts are held in `dtype` unless they are MXFP4: kernels of GPUs multiply by no others."""
+    on_gpu: bool = False
+    """Whether kernels of GPUs multiply, which take some forms of packed experts only in `dtype`."""
 
     def matrix_bytes(self, model: ModelFacts, matrix: MatrixSpec) -> int:
         """All parts of a matrix and its bias."""
@@ -55,8 +55,7 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
-        is_mxfp4 = kind == _MXFP4 or (scheme is not None and scheme.codes in EXPERT_CODES)
-        if matrix.plain or (self.expand_experts and matrix.experts > 1 and not is_mxfp4):
+        if matrix.plain or (self.on_gpu and matrix.experts > 1 and not _multiplies_experts(kind, scheme, matrix)):
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
@@ -74,6 +73,14 @@ class Holding:
         if self.keep_packed and kind in PACKED:
             return _EXACT.get(kind, _CONVERTED)
         return kind if self.keep_packed and kind in COMPUTE_DTYPES else "float32"
+
+
+def _multiplies_experts(kind: str, scheme: WeightScheme | None, matrix: MatrixSpec) -> bool:
+    if scheme is None:
+        return kind in IN_PLANES
+    # sorted columns are each expert's own, and no stack has several orders
+    group = scheme.group or matrix.columns
+    return not scheme.act_order and multiplies_experts(scheme.codes, group, matrix.columns)
 
 
 def _quantized_layout(scheme: WeightScheme, columns: int) -> str:

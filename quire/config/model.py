@@ -54,7 +54,9 @@ class ModelConfig:
     filled. Not with the native core of a CPU, which is faster, nor with offload_gb, nor with quantized
     weights."""
     offload_gb: float = 0.0
-    """GiB of a GPU model's layers to keep in host memory; they are copied in for every step. 0: none."""
+    """GiB of a GPU model's weights to keep in host memory. Of a model with experts these are experts, which come when
+    tokens choose them and leave when others were chosen since; of others they are whole layers, which come for every
+    step. Of a CPU they are experts that stay in their file until they are chosen. 0: none."""
     load_format: LoadFormat = "auto"
     """auto: the weights in the model's files. dummy: random weights of the shapes in its config.json, to measure speed
     without them."""

@@ -21,10 +21,10 @@ from quire.config.decide_memory import (
     decide_cpu_blocks,
     decide_max_model_len,
     decide_num_blocks,
-    decide_offload,
     decide_packed,
     memory_budget,
 )
+from quire.config.decide_offload import check_offload, decide_offload
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
 from quire.config.decide_speculation import (
@@ -91,15 +91,16 @@ def resolve(
         keep_packed=keep_packed,
         uses_transformers=uses_transformers,
     )
-    holding = Holding(dtype, keep_packed, core, expand_experts=device.kind == "cuda")
-    offloaded = decide_offload(asked, model, device, holding, choices)
+    holding = Holding(dtype, keep_packed, core, on_gpu=device.kind == "cuda")
+    offload = decide_offload(asked, model, device, holding, choices)
     lora = decide_lora(
         *(asked, model, device, dtype, choices),
         cpu_core=core,
         uses_transformers=uses_transformers,
         batch_invariant=batch_invariant,
     )
-    budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
+    check_offload(offload, lora)
+    budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offload.away)
     vision = decide_vision(asked, model, dtype, choices)
     budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
@@ -149,7 +150,8 @@ def resolve(
         cpu_sharers=asked.server.num_local_engines,
         compile=compiled,
         batch_invariant=batch_invariant,
-        offloaded_layers=offloaded,
+        offloaded_layers=offload.layers,
+        expert_slots=offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         expert_parallel=asked.parallel.enable_expert_parallel,
         stage_ends=decide_stages(asked, model, choices),

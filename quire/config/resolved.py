@@ -182,6 +182,8 @@ class Resolved:
     """Whether layers go through torch.compile."""
     offloaded_layers: int = 0
     """Layers, the last ones, whose weights stay in host memory."""
+    expert_slots: int = 0
+    """Experts of a layer that are on the device at a time, where others stay in host memory; 0: all."""
     tensor_parallel_size: int = 1
     """Ranks that share every layer."""
     expert_parallel: bool = False

@@ -90,3 +90,12 @@ def ggml_type(number: int, tensor: str, source: str) -> GGMLType:
             "the file is damaged or newer than quire."
         )
     return _BY_NUMBER[number]
+
+
+IN_PLANES = frozenset(
+    {
+        *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"),
+        "MXFP4",
+    }
+)
+"""Types that kernels of GPUs multiply by as they are packed; others are expanded."""

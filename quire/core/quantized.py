@@ -20,5 +20,27 @@ PLANES: dict[Codes, tuple[int, int]] = {
 }
 """Bits of a code that lie in a matrix's `values`, and those above them, which lie in `high`."""
 
-EXPERT_CODES: frozenset[Codes] = frozenset({"fp4"})
-"""Codes that kernels of GPUs multiply experts by as they are; experts in others are expanded when they are loaded."""
+_RUN = 8
+"""Neighbouring places that a thread of a kernel loads at once."""
+
+
+def chunk_columns(group: int, columns: int) -> int:
+    """The most columns, 128 at the most, that divide the row, and a group or are twice as many.
+
+    Groups of 16 are two a chunk: four places with their bits above fill a word of each plane.
+    """
+    sizes = (128, 64, 32, 16, 8, 4, 2)
+    return next(size for size in sizes if columns % size == 0 and (group % size == 0 or (size, group) == (32, 16)))
+
+
+def multiplies_experts(codes: Codes, group: int, columns: int) -> bool:
+    """Whether kernels of GPUs multiply by experts in such codes as they are packed; others are expanded when they are
+    loaded. A thread's run has to lie in one group, and what a program reads at a time in one group or in whole ones.
+    """
+    low_bits, high_bits = PLANES[codes]
+    halves = 1 if low_bits == 8 else 2
+    if columns % 16 or group % (_RUN * halves):
+        return False
+    least = 1 if halves == 1 else 32 if high_bits else 16
+    in_blocks = group >= columns or group & (group - 1) == 0
+    return in_blocks and (halves == 1 or chunk_columns(group, columns) >= least)

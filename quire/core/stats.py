@@ -5,6 +5,16 @@ import msgspec
 from quire.core.status import FinishReason
 
 
+class LayerBalance(msgspec.Struct, frozen=True, array_like=True):
+    """How evenly tokens choose among the experts of a layer."""
+
+    layer: int
+    imbalance: float
+    """The busiest expert's tokens, in those of an average expert: 1 is even."""
+    hot_share: float
+    """What part of all choices the hottest tenth of its experts has."""
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An engine after a step. Counts named `total_` only grow while the engine lives."""
 
@@ -96,6 +106,15 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     total_draft_tokens: int = 0
     total_accepted_tokens: int = 0
     """Of those drafts, the ones that were right."""
+    expert_balance: list[LayerBalance] = []
+    """By layer with experts, over the last seconds; told where it is another than the last that was told."""
+    total_expert_choices: int = 0
+    """Pairs of a token and an expert that it chose, over all layers."""
+    total_expert_hits: int = 0
+    """Experts that steps asked for and that were on the device, where some stay in host memory."""
+    total_expert_misses: int = 0
+    total_expert_evictions: int = 0
+    """Experts that made way for others."""
     memory_bytes: int = 0
     """Resident memory of the engine's process."""
     device_memory_bytes: int = 0

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from quire.core.adapter import AdapterRef
 from quire.core.carried_blocks import CarriedBlocks
@@ -10,6 +10,9 @@ from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
+
+if TYPE_CHECKING:
+    from quire.core.expert_load import CacheCounts, ExpertLoad
 
 SleepLevel = Literal[1, 2]
 """1: weights go to host memory, or stay in their file where they are mapped from one. 2: everything is dropped, and
@@ -57,6 +60,14 @@ class Executor(ABC):
     def hosted_adapters(self) -> int:
         """Adapters in host memory."""
         return 0
+
+    def expert_load(self) -> "ExpertLoad | None":
+        """How often tokens have chosen each expert since the start; None: there are none, or nobody counts."""
+        return None
+
+    def expert_cache(self) -> "CacheCounts | None":
+        """How often experts were on the device that steps asked for; None: all are always there."""
+        return None
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         """The device's KV blocks, for whoever carries them elsewhere; `num_heads` are the KV heads of all ranks, where

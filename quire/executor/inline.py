@@ -21,6 +21,7 @@ from quire.worker.out_of_memory import telling_out_of_memory
 from quire.worker.start_core_worker import start_core_worker
 
 if TYPE_CHECKING:
+    from quire.core.expert_load import CacheCounts, ExpertLoad
     from quire.worker.adapter_store import AdapterStore
     from quire.worker.core_worker import CoreStepDone, CoreWorker
     from quire.worker.pooling_worker import PoolingWorker
@@ -78,6 +79,12 @@ class InlineExecutor(Executor):
         assert self._worker is not None, "the executor is closed"
         assert self._worker.adapters is not None, "the worker was started without adapters"
         return self._worker.adapters
+
+    def expert_load(self) -> "ExpertLoad | None":
+        return None if self._worker is None else self._worker.expert_load()
+
+    def expert_cache(self) -> "CacheCounts | None":
+        return None if self._worker is None else self._worker.expert_cache()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         assert self._worker is not None, "the executor is closed"

@@ -46,6 +46,7 @@ from quire.worker.rank_blocks import RankBlocks, ranked_blocks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
+    from quire.core.expert_load import CacheCounts, ExpertLoad
     from quire.worker.start import Grammars, Progress
 
 _log = logging.getLogger(__name__)
@@ -192,6 +193,12 @@ class ProcessExecutor(Executor):
             return
         self._tell_others(frame(WakeRank()))
         self._first.wake_up()
+
+    def expert_load(self) -> "ExpertLoad | None":
+        return self._first.expert_load()  # all ranks route alike
+
+    def expert_cache(self) -> "CacheCounts | None":
+        return self._first.expert_cache()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         if self._rank.peers.pipeline is not None:

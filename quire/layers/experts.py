@@ -3,10 +3,13 @@
 import torch
 from torch import Tensor, nn
 
+from quire.layers.expert_cache import ExpertCache
 from quire.layers.policy import WeightPolicy
+from quire.layers.quant.base import Weight
 from quire.layers.weights import ExpectedTensors
 from quire.ops.functional import experts_mlp, group_adapters
 from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.experts import ExpertsSpec
 
 
@@ -18,8 +21,11 @@ class Experts(nn.Module):
         self._activation = spec.activation
         self._weighs_input = spec.weighs_input
         self._held = spec.held
-        self._up = policy.weight(spec.up)
-        self._down = policy.weight(spec.down)
+        self._up = policy.of_experts().weight(spec.up)
+        self._down = policy.of_experts().weight(spec.down)
+        self.cache = ExpertCache(spec.num_experts, policy.expert_slots, policy.device) if policy.expert_slots else None
+        """Of experts that stay in host memory; None: all are on the device."""
+        self._fetched: tuple[list[int], Tensor] | None = None
         self.spec = spec
         self.up_lora: LoraMatrix | None = None
         self.down_lora: LoraMatrix | None = None
@@ -29,10 +35,21 @@ class Experts(nn.Module):
         yield from self._up.expected()
         yield from self._down.expected()
 
+    def fetch(self, ids: Tensor) -> None:
+        """Where experts are in host memory, begin to bring those that were chosen."""
+        if self.cache is not None:
+            self.cache.settle((_home(self._up), self._up.bias, 2), (_home(self._down), self._down.bias, 1))
+            chosen = self.cache.chosen(ids)
+            self._fetched = (chosen, self.cache.fetch(chosen[: self.cache.num_slots]))
+
     def forward(self, x: Tensor, ids: Tensor, weights: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's. Of experts that are spread over
         ranks, the sum of those that are here.
         """
+        if self.cache is not None:
+            assert self._fetched is not None, "experts were not fetched"
+            chosen, self._fetched = self._fetched, None
+            return self._multiply_fetched(self.cache, *chosen, x, ids, weights)
         if self._held is not None:
             ids = _places_in(self._held, ids)
         lora = None if adapters is None else self._lora(ids, adapters)
@@ -50,6 +67,44 @@ class Experts(nn.Module):
             some_elsewhere=self._held is not None,
         )
 
+    def _multiply_fetched(
+        self, cache: ExpertCache, chosen: list[int], slot_of: Tensor, x: Tensor, ids: Tensor, weights: Tensor
+    ) -> Tensor:
+        """With the experts that are in slots; more than fit there take rounds, each with the pairs of its experts."""
+        cache.await_experts()
+        if len(chosen) <= cache.num_slots:
+            return self._multiply_in_slots(cache, x, slot_of[ids], weights)
+        top_k, flat = ids.shape[1], ids.flatten()
+        outputs = x.new_empty((len(flat), x.shape[1]))
+        factors = weights.flatten() if self._weighs_input else torch.ones_like(weights.flatten())
+        for first in range(0, len(chosen), cache.num_slots):
+            if first:
+                slot_of = cache.fetch(chosen[first : first + cache.num_slots])
+                cache.await_experts()
+            slots = slot_of[flat]
+            places = (slots >= 0).nonzero()[:, 0]
+            pairs = (x[places // top_k], slots[places, None], factors[places, None])
+            outputs[places] = self._multiply_in_slots(cache, *pairs)
+        by_rank = outputs.view(*ids.shape, -1).unbind(1)
+        total = torch.zeros_like(by_rank[0], dtype=torch.float32)
+        for output, weight in zip(by_rank, weights.unbind(1), strict=True):
+            total += output if self._weighs_input else output * weight[:, None]
+        return total.to(x.dtype)
+
+    def _multiply_in_slots(self, cache: ExpertCache, x: Tensor, slots: Tensor, weights: Tensor) -> Tensor:
+        up, down = cache.stack(0), cache.stack(1)
+        return experts_mlp(
+            x,
+            slots,
+            weights,
+            up.stack(),
+            down.stack(),
+            self._activation,
+            up_bias=up.slot_bias,
+            down_bias=down.slot_bias,
+            weighs_input=self._weighs_input,
+        )
+
     def _lora(self, ids: Tensor, adapters: AdapterRows) -> ExpertLora | None:
         if self.up_lora is None or self.down_lora is None:
             return None
@@ -62,3 +117,9 @@ def _places_in(held: range, ids: Tensor) -> Tensor:
     """Of each expert its place among those that are here, or -1."""
     places = ids - held.start
     return torch.where((places >= 0) & (places < len(held)), places, -1)
+
+
+def _home(weight: Weight) -> Tensor | QuantizedMatrix:
+    stack = weight.stack()
+    assert isinstance(stack, Tensor | QuantizedMatrix), "the core's experts are at home"
+    return stack

@@ -23,6 +23,8 @@ class WeightPolicy:
     """None: dense, in `dtype`."""
     offloaded: frozenset[int] = frozenset()
     """Layers whose weights stay in host memory."""
+    expert_slots: int = 0
+    """Of a layer's experts, how many are on the device at a time, the others staying in host memory; 0: all."""
     pinned: bool = field(default=False)
     group: Group | None = None
     """The ranks that hold the rest of a model that is cut; None: all of it is here."""
@@ -31,9 +33,13 @@ class WeightPolicy:
         """Where and how one layer's weights are held."""
         return replace(self, device=_HOST, pinned=True) if layer in self.offloaded else self
 
+    def of_experts(self) -> "WeightPolicy":
+        """Where and how the matrices of a layer's experts are held."""
+        return replace(self, device=_HOST, pinned=True) if self.expert_slots else self
+
     def of_tower(self) -> "WeightPolicy":
         """Of a tower beside the language model: whole on every rank, in plain numbers."""
-        return replace(self, method=None, group=None, offloaded=frozenset())
+        return replace(self, method=None, group=None, offloaded=frozenset(), expert_slots=0)
 
     def weight(self, matrix: MatrixSpec) -> Weight:
         """A weight for a matrix, to be filled."""

@@ -23,8 +23,16 @@ class Router(nn.Module):
         self.matrix = spec.router
         self.lora: LoraMatrix | None = None
         """What adapters add to the matrix; None: nothing ever."""
+        self.counts: Tensor | None = None
+        """int32 [experts]: tokens that chose each; None: nobody counts."""
+        self.counted: Tensor | None = None
+        """int64 [1]: how many tokens of a step are counted, the first ones; None: all."""
         empty = torch.empty(spec.num_experts, dtype=torch.float32, device=policy.device)
         self.register_buffer("correction", None if spec.correction is None else empty, persistent=False)
+
+    @property
+    def num_experts(self) -> int:
+        return self._spec.num_experts
 
     def expected(self) -> ExpectedTensors:
         yield from self._weight.expected()
@@ -36,7 +44,7 @@ class Router(nn.Module):
         logits: Tensor = self._weight(x)
         if adapters is not None and self.lora is not None:
             logits = add_lora(logits, x, self.lora, adapters)
-        return route_tokens(logits, self.correction, self._spec.routing)
+        return route_tokens(logits, self.correction, self._spec.routing, self.counts, self.counted)
 
     def base(self, x: Tensor) -> Tensor:
         """Logits in float32, without adapters."""

@@ -22,8 +22,12 @@ class ExpertsMlp(nn.Module):
         self._shared_gate = None if spec.shared_gate is None else Linear(spec.shared_gate, policy)
 
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        output: Tensor = self._experts(x, *self._router(x, adapters), adapters)
-        if self._shared is None:
-            return output
-        shared: Tensor = self._shared(x, adapters)
-        return output + (shared if self._shared_gate is None else self._shared_gate(x, adapters).sigmoid() * shared)
+        ids, weights = self._router(x, adapters)
+        self._experts.fetch(ids)
+        shared = None if self._shared is None else self._weighed_shared(self._shared, x, adapters)
+        output: Tensor = self._experts(x, ids, weights, adapters)
+        return output if shared is None else output + shared
+
+    def _weighed_shared(self, mlp: Mlp, x: Tensor, adapters: AdapterRows | None) -> Tensor:
+        shared: Tensor = mlp(x, adapters)
+        return shared if self._shared_gate is None else self._shared_gate(x, adapters).sigmoid() * shared

@@ -12,47 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from quire.layers.copy_lane import ROOMS, CopyLane, make_lane
 from quire.models.language_model import LanguageModel
 
-ROOMS = 2
 _ALIGNED = 256
 """Bytes; kernels read weights in wide words."""
-
-
-class CopyLane:
-    """How weights get to a device. This one copies at once, as a CPU does."""
-
-    def follow_computing(self) -> None:
-        """Copies from now on come after everything that computes so far."""
-
-    def copy(self, room: int, targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
-        for target, source in zip(targets, sources, strict=True):
-            target.copy_(source, non_blocking=True)
-
-    def await_copies(self, room: int) -> None:
-        """What computes from now on comes after the last copies to `room`."""
-
-
-class CudaCopyLane(CopyLane):
-    """Copies on a stream of its own, beside what computes."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._computed = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._arrived = [torch.cuda.Event() for _ in range(ROOMS)]  # type: ignore[no-untyped-call]
-
-    def follow_computing(self) -> None:
-        self._computed.record(torch.cuda.current_stream(self._device))
-        self._stream.wait_event(self._computed)
-
-    def copy(self, room: int, targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
-        with torch.cuda.stream(self._stream):
-            super().copy(room, targets, sources)
-        self._arrived[room].record(self._stream)
-
-    def await_copies(self, room: int) -> None:
-        torch.cuda.current_stream(self._device).wait_event(self._arrived[room])
 
 
 class Visits:
@@ -140,9 +104,7 @@ def offload_layers(
     places = sorted(layers)
     if not places:
         return
-    if lane is None:
-        lane = CudaCopyLane(device) if device.type == "cuda" else CopyLane()
-    visits = Visits([model.layers[place] for place in places], device, lane)
+    visits = Visits([model.layers[place] for place in places], device, lane or make_lane(device))
     for turn, place in enumerate(places):
         model.layers[place] = OffloadedLayer(model.layers[place], visits, turn)
     model.layers[0].register_forward_pre_hook(lambda *_: visits.begin_step())

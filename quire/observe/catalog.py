@@ -77,6 +77,17 @@ ADAPTERS_WAITING = _gauge("lora_adapters_waiting", "LoRA adapters that wait for 
 ADAPTER_HITS = _counter("lora_adapter_hits", "Requests whose LoRA adapter was on the device.", *_ENGINE)
 ADAPTER_LOADS = _counter("lora_adapter_loads", "LoRA adapters that were copied to the device.", *_ENGINE)
 ADAPTER_EVICTIONS = _counter("lora_adapter_evictions", "LoRA adapters that made way for others.", *_ENGINE)
+EXPERT_IMBALANCE = _gauge("expert_load_imbalance", "Tokens of a layer's busiest expert in those of an average one, "
+                          "over the last seconds; 1 is even.", "engine", "layer")  # fmt: skip
+EXPERT_HOT_SHARE = _gauge("expert_hot_share", "Share of a layer's choices that the hottest tenth of its experts has, "
+                          "over the last seconds.", "engine", "layer")  # fmt: skip
+EXPERT_HITS = _counter("expert_cache_hits", "Experts that steps asked for and that were on the device, where some stay "
+                       "in host memory.", *_ENGINE)  # fmt: skip
+EXPERT_MISSES = _counter(
+    "expert_cache_misses", "Experts that steps asked for and that came from host memory.", *_ENGINE
+)
+EXPERT_EVICTIONS = _counter("expert_cache_evictions", "Experts that made way for others on the device.", *_ENGINE)
+EXPERT_CHOICES = _counter("expert_choices", "Pairs of a token and an expert that it chose, over all layers.", *_ENGINE)
 KV_FETCHING = _gauge("kv_transfers_waiting", "Requests whose KV is on its way from other engines.", *_ENGINE)
 KV_MOVED_BLOCKS = _counter("kv_transfer_blocks", "KV blocks sent to and received from other engines.", "engine",
                            "direction")  # fmt: skip
@@ -158,6 +169,7 @@ ENGINE_METRICS = (
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
     *(KV_FETCHING, KV_MOVED_BLOCKS, KV_MOVED_BYTES, KV_MOVED_SECONDS, KV_NOT_MOVED),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
+    *(EXPERT_IMBALANCE, EXPERT_HOT_SHARE, EXPERT_CHOICES, EXPERT_HITS, EXPERT_MISSES, EXPERT_EVICTIONS),
     *(DISK_BLOCKS, DISK_BYTES, DISK_FOREIGN, DISK_HITS, DISK_READS, DISK_WRITES, DISK_CORRUPT, EVICTIONS),
     *(ASLEEP, WAKES, WAKE_SECONDS),
     *(STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),

@@ -71,6 +71,10 @@ def _now(metric: Metric, *by: str, legend: str = "") -> Query:
     return Query(f"{_over(total, by)}({_selected(metric)})", legend or _legend(metric, by))
 
 
+def _largest(metric: Metric, *by: str) -> Query:
+    return Query(f"{_over('max', by)}({_selected(metric)})", f"layer {_legend(metric, by)}")
+
+
 def _rate(metric: Metric, *by: str, legend: str = "") -> Query:
     return Query(f"{_over('sum', by)}(rate({_selected(metric)}[$__rate_interval]))", legend or _legend(metric, by))
 
@@ -105,7 +109,8 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    return (_service(), _latency(), _requests(), _engine(), _memory(), _drafts(), _adapters(), _transfers(), _front())
+    of_engines = (_engine(), _memory(), _drafts(), _adapters(), _experts(), _transfers())
+    return (_service(), _latency(), _requests(), *of_engines, _front())
 
 
 def _service() -> Row:
@@ -174,6 +179,23 @@ def _adapters() -> Row:
             Panel("Where they are", "short", (_now(catalog.ADAPTERS, "engine", "place"),)),
             Panel("Waiting for room", "short", (_now(catalog.ADAPTERS_WAITING, "engine"),)),
             Panel("Loads and hits a second", "short", moved),
+        ),
+    )
+
+
+def _experts() -> Row:
+    cached = (
+        _rate(catalog.EXPERT_HITS, legend="found on the device"),
+        _rate(catalog.EXPERT_MISSES, legend="came from host memory"),
+        _rate(catalog.EXPERT_EVICTIONS, legend="made way"),
+    )
+    return Row(
+        "Experts",
+        (
+            Panel("Busiest expert, in average ones", "short", (_largest(catalog.EXPERT_IMBALANCE, "layer"),)),
+            Panel("Share of the hottest tenth", "percentunit", (_largest(catalog.EXPERT_HOT_SHARE, "layer"),), top=1),
+            Panel("Choices a second", "short", (_rate(catalog.EXPERT_CHOICES, "engine"),)),
+            Panel("Experts from host memory, a second", "short", cached),
         ),
     )
 

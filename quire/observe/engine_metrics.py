@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from quire.core.stats import EngineStats
+from quire.core.stats import EngineStats, LayerBalance
 from quire.observe import catalog
 from quire.observe.figures import Labels, Samples, bounded
 from quire.observe.histogram import Histogram
@@ -38,6 +38,10 @@ _TOTALS = {
     catalog.DISK_WRITES: "total_disk_writes",
     catalog.DISK_CORRUPT: "total_disk_corrupt",
     catalog.WAKES: "total_wakes",
+    catalog.EXPERT_CHOICES: "total_expert_choices",
+    catalog.EXPERT_HITS: "total_expert_hits",
+    catalog.EXPERT_MISSES: "total_expert_misses",
+    catalog.EXPERT_EVICTIONS: "total_expert_evictions",
 }
 _PREEMPTIONS = {"recompute": "total_preemptions_recompute", "swap": "total_preemptions_swap"}
 _EVICTIONS = {"device": "total_evictions", "host": "total_host_evictions", "disk": "total_disk_evictions"}
@@ -73,8 +77,8 @@ class _Engine:
     """One replica: the engine it has now, and what those before it left."""
 
     __slots__ = (
-        *("batch_size", "before", "busy", "draft_method", "given_up", "lost", "stats", "step_seconds", "step_tokens"),
-        "up",
+        *("batch_size", "before", "busy", "draft_method", "experts", "given_up", "lost", "stats", "step_seconds"),
+        *("step_tokens", "up"),
     )
 
     def __init__(self) -> None:
@@ -82,6 +86,7 @@ class _Engine:
         self.before: dict[str, float] = dict.fromkeys(_RESTARTED, 0)
         self.busy = 0.0
         self.draft_method = ""
+        self.experts: list[LayerBalance] = []
         self.lost: dict[Labels, float] = {}
         self.up = False
         self.given_up = False
@@ -94,6 +99,7 @@ class _Engine:
         for name in _RESTARTED:
             self.before[name] += getattr(self.stats, name)
         self.stats = EngineStats()
+        self.experts = []
 
     def total(self, name: str) -> float:
         now: float = getattr(self.stats, name)
@@ -117,6 +123,7 @@ class EngineMetrics:
             engine.step_seconds.observe(catalog.STEP_SECONDS.buckets, stats.step_seconds)
             engine.busy += stats.step_seconds
         engine.stats = stats
+        engine.experts = stats.expert_balance or engine.experts
         engine.draft_method = stats.draft_method or engine.draft_method
         engine.up, engine.given_up = True, False
 
@@ -163,6 +170,9 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     yield from ((catalog.LOST, labels, count) for labels, count in engine.lost.items())
     yield catalog.ADAPTERS, (replica, "device"), stats.adapters
     yield catalog.ADAPTERS, (replica, "host"), stats.host_adapters
+    for each in engine.experts:
+        yield catalog.EXPERT_IMBALANCE, (replica, str(each.layer)), each.imbalance
+        yield catalog.EXPERT_HOT_SHARE, (replica, str(each.layer)), each.hot_share
     yield from _blocks(replica, stats)
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import ConfigError
-from quire.core.quantized import PLANES
+from quire.core.quantized import PLANES, chunk_columns
 from quire.ops.bit_planes import pack_bits, unpack_bits
-from quire.ops.quantized_matrix import SUPER_COLUMNS, QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import SUPER_COLUMNS, QuantizedMatrix
 
 
 def cut_rows(matrix: QuantizedMatrix, rows: slice | Tensor) -> QuantizedMatrix:

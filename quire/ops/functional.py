@@ -71,12 +71,21 @@ def expand_matrix(matrix: QuantizedMatrix, dtype: torch.dtype) -> Tensor:
     return result
 
 
-def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
+def route_tokens(
+    logits: Tensor,
+    correction: Tensor | None,
+    routing: Routing,
+    counts: Tensor | None = None,
+    counted: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """The experts of each token and their weights, the best first: int64 and float32 [tokens, top_k].
 
-    logits: [tokens, experts]; `correction` float32 [experts] is added to scores when experts are chosen.
+    logits: [tokens, experts]; `correction` float32 [experts] is added to scores when experts are chosen. `counts` int32
+    [experts] grow by the tokens that chose each, of the first `counted` int64 [1] tokens or of all.
     """
-    result: tuple[Tensor, Tensor] = implementation("route_tokens", logits.device.type)(logits, correction, routing)
+    result: tuple[Tensor, Tensor] = implementation("route_tokens", logits.device.type)(
+        logits, correction, routing, counts, counted
+    )
     return result
 
 

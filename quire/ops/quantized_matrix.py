@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from quire.core.quantized import PLANES, Activations, Codes
+from quire.core.quantized import PLANES, Activations, Codes, chunk_columns
 
 SUPER_COLUMNS = 256
 """Columns that share a super scale."""
@@ -78,12 +78,3 @@ class QuantizedMatrix:
         """Those of `ROW_PLANES` that it has."""
         planes = {name: getattr(self, name) for name in ROW_PLANES}
         return {name: plane for name, plane in planes.items() if plane is not None}
-
-
-def chunk_columns(group: int, columns: int) -> int:
-    """The most columns, 128 at the most, that divide the row, and a group or are twice as many.
-
-    Groups of 16 are two a chunk: four places with their bits above fill a word of each plane.
-    """
-    sizes = (128, 64, 32, 16, 8, 4, 2)
-    return next(size for size in sizes if columns % size == 0 and (group % size == 0 or (size, group) == (32, 16)))

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quire.core.quantized import Activations, Codes
+from quire.core.quantized import Activations, Codes, chunk_columns
 from quire.ops.bit_planes import pack_bits
 from quire.ops.code_tables import FP4, NF4
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 
 _LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "int8": 127.0, "int4": 7.0, "nf4": 1.0, "fp4": 6.0}
 _FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}

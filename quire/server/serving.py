@@ -36,6 +36,7 @@ from quire.server.call import Call, check_logprobs
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
+from quire.server.expert_map import ExpertMap
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.journaled import Frames, check_can_resume, journaled_of
@@ -84,6 +85,7 @@ class Serving:
         self._media: MediaDesk | None = None
         self.blocks = BlockMap(llm)
         self.background = BackgroundRuns(alone=hub is None)
+        self.experts = ExpertMap(llm)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
         self.created = int(time.time())

@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.core.version import QUIRE_VERSION
 from quire.protocol.journal import JOURNAL_HEADER, JOURNAL_VERSION
-from quire.protocol.schemas.status import BLOCKS, CHECKS, HEALTH, HISTORY, STATS, VERSION
+from quire.protocol.schemas.status import BLOCKS, CHECKS, EXPERTS, HEALTH, HISTORY, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.history import columns_of
 from quire.server.operation import Operation
@@ -72,6 +72,12 @@ async def blocks(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     caller: Caller = request.state.caller
     return JSONResponse({"replicas": await serving.blocks.replicas(None if caller.is_admin else caller.tenant)})
+
+
+async def experts(request: Request) -> Response:
+    """How the tokens of the last seconds were spread over experts, for the console's map."""
+    serving: Serving = request.app.state.serving
+    return JSONResponse({"replicas": await serving.experts.replicas()})
 
 
 async def history(request: Request) -> Response:
@@ -200,6 +206,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/stats", "What the server is doing, at a glance.", stats, answer=STATS),
     Operation("GET", "/stats/history", "The last minutes of /stats, a sample a second.", history, answer=HISTORY),
     Operation("GET", "/stats/blocks", "The state of every KV block.", blocks, answer=BLOCKS),
+    Operation("GET", "/stats/experts", "How tokens are spread over experts.", experts, answer=EXPERTS),
     Operation("GET", "/debug/check", "Whether every KV block is accounted for.", check, answer=CHECKS),
     Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query=_RECORDED),
 )

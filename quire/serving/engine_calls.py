@@ -8,9 +8,11 @@ from quire.serving.client import EngineClient
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
+    AskExperts,
     Blocks,
     Checked,
     EndProfile,
+    Experts,
     FromEngine,
     Profile,
     Profiled,
@@ -35,6 +37,12 @@ class EngineCalls:
         """The state of every KV block of an engine."""
         answer = await self._ask(client, AskBlocks(), Blocks)
         assert isinstance(answer, Blocks)
+        return answer
+
+    async def experts(self, client: EngineClient) -> Experts:
+        """How the tokens of an engine are spread over experts."""
+        answer = await self._ask(client, AskExperts(), Experts)
+        assert isinstance(answer, Experts)
         return answer
 
     async def check(self, client: EngineClient) -> Checked:

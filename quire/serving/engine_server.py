@@ -22,10 +22,12 @@ from quire.serving.link import Link, LinkRefused
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
+    AskExperts,
     Blocks,
     Checked,
     Close,
     End,
+    Experts,
     FromEngine,
     Hold,
     Lost,
@@ -52,6 +54,7 @@ _MOST_UNSENT = 64 << 20
 """Bytes that may wait for a front that does not read; it is cut off then, and goes on elsewhere."""
 _ANSWERS: dict[type, type] = {
     AskBlocks: Blocks,
+    AskExperts: Experts,
     AskCheck: Checked,
     Profile: Profiled,
     Sleep: Slept,

@@ -69,6 +69,10 @@ class AskBlocks(_Message, frozen=True):
     """Tell the state of every KV block."""
 
 
+class AskExperts(_Message, frozen=True):
+    """Tell how often tokens chose each expert."""
+
+
 class AskCheck(_Message, frozen=True):
     """Prove that the KV bookkeeping is consistent."""
 
@@ -101,7 +105,20 @@ class Close(_Message, frozen=True):
 
 
 ToEngine = (
-    Submit | End | Hold | Resume | Weights | Pull | AskBlocks | AskCheck | Profile | EndProfile | Sleep | WakeUp | Close
+    Submit
+    | End
+    | Hold
+    | Resume
+    | Weights
+    | Pull
+    | AskBlocks
+    | AskExperts
+    | AskCheck
+    | Profile
+    | EndProfile
+    | Sleep
+    | WakeUp
+    | Close
 )
 
 
@@ -194,6 +211,15 @@ class Blocks(_Message, frozen=True):
     """Ids and tenants of those that own blocks."""
 
 
+class Experts(_Message, frozen=True):
+    """How tokens of the last seconds were spread over experts."""
+
+    layers: list[int] = []
+    """Those that have experts; none: the model has no experts, or nobody counts."""
+    shares: list[list[float]] = []
+    """By layer and expert: its tokens in those of an average expert; zeros where none came."""
+
+
 class Checked(_Message, frozen=True):
     """The outcome of a check of the books; None: they balance."""
 
@@ -217,7 +243,7 @@ class Slept(_Message, frozen=True):
     """Why it does not sleep, where it was asked to."""
 
 
-FromEngine = Started | StartFailed | Lost | Report | Blocks | Checked | Profiled | Slept
+FromEngine = Started | StartFailed | Lost | Report | Blocks | Experts | Checked | Profiled | Slept
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

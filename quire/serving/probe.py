@@ -4,12 +4,13 @@ import math
 import time
 from typing import Any
 
+from quire.core.expert_load import RecentLoad
 from quire.core.stats import EngineStats
 from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.kvcache.invariants import check
 from quire.observe.memory import resident_bytes
-from quire.serving.messages import Checked
+from quire.serving.messages import Checked, Experts
 
 _EVERY = 0.5
 """Seconds between signs of life of an engine that has no news."""
@@ -26,6 +27,7 @@ class Probe:
         self._told = 0.0
         self._waste = 0.0
         self._device = (0, 0)
+        self._experts = RecentLoad()
         self._measured = -math.inf
 
     @property
@@ -37,9 +39,11 @@ class Probe:
         self._told = time.monotonic()
         scheduler, figures = self._loop.scheduler, self._loop.figures
         kv, roster = scheduler.kv, scheduler.stats
+        has_new_load = False
         if self._told - self._measured >= _MEASURE_EVERY:
             self._measured = self._told
             self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
+            has_new_load = self._experts.look(self._loop.executor.expert_load())
         return EngineStats(
             step=figures.step,
             running=len(scheduler.running),
@@ -74,12 +78,20 @@ class Probe:
             total_wakes=self._loop.num_wakes,
             wake_seconds=self._loop.wake_seconds,
             **self._adapters(),
+            **self._expert_cache(),
             **self._disk(),
             **self._transfers(),
+            expert_balance=self._experts.recent.balance() if has_new_load and self._experts.recent else [],
+            total_expert_choices=self._experts.total,
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],
             device_memory_total=self._device[1],
         )
+
+    def experts(self) -> Experts:
+        """As of the last time that figures were measured."""
+        recent = self._experts.recent
+        return Experts() if recent is None else Experts(list(recent.layers), recent.shares())
 
     def _disk(self) -> dict[str, int]:
         disk = self._loop.disk
@@ -109,6 +121,16 @@ class Probe:
             "total_adapter_hits": room.stats.hits,
             "total_adapter_loads": room.stats.loads,
             "total_adapter_evictions": room.stats.evictions,
+        }
+
+    def _expert_cache(self) -> dict[str, int]:
+        counts = self._loop.executor.expert_cache()
+        if counts is None:
+            return {}
+        return {
+            "total_expert_hits": counts.hits,
+            "total_expert_misses": counts.misses,
+            "total_expert_evictions": counts.evictions,
         }
 
     def _transfers(self) -> dict[str, Any]:

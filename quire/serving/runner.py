@@ -25,6 +25,7 @@ from quire.serving.channel import Channel
 from quire.serving.messages import (
     AskBlocks,
     AskCheck,
+    AskExperts,
     ChildSettings,
     Close,
     End,
@@ -114,6 +115,7 @@ class Runner:
             Weights: self._weigh,
             Pull: self._pull,
             AskBlocks: self._ask_blocks,
+            AskExperts: self._ask_experts,
             AskCheck: self._ask_check,
             Profile: self._profile,
             EndProfile: self._end_profile,
@@ -210,6 +212,9 @@ class Runner:
 
     def _ask_blocks(self, message: AskBlocks) -> None:
         self._send(block_runs(self._loop.scheduler.kv))
+
+    def _ask_experts(self, message: AskExperts) -> None:
+        self._send(self._probe.experts())
 
     def _ask_check(self, message: AskCheck) -> None:
         self._send(check_books(self._loop))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quire.core.expert_load import ExpertLoad
 from quire.ops.cpu.layouts import core_matrix
 from quire.ops.cpu.packed_file import Bytes, PackedFile
 from quire.ops.cpu.recording import LinkedProgram, Memory, link
@@ -73,6 +74,10 @@ class CoreModel:
     def give_back_pages(self) -> None:
         """Take no memory for matrices until they are used again."""
         self._file.give_back_pages()
+
+    def expert_load(self) -> ExpertLoad | None:
+        """Since the start; None: it has no experts."""
+        return self._layers.expert_load()
 
     def hidden(self, step: CoreStep, prompts: range) -> Floats:
         """Hidden states [tokens, hidden] after the last norm; `prompts` are the tokens of prompts."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from quire.config.resolved import KVLayout
 from quire.core.carried_blocks import CarriedBlocks
+from quire.core.expert_load import ExpertLoad
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
@@ -105,6 +106,15 @@ class CoreWorker:
             self._whole.wake_up()
         self._is_warm = False
         self.warm_up()
+
+    def expert_load(self) -> ExpertLoad | None:
+        """As `Worker.expert_load`: what it computed, and what the whole worker did after it."""
+        own = self._model.expert_load()
+        more = None if self._whole is None else self._whole.expert_load()
+        return own if own is None or more is None else ExpertLoad(own.layers, own.counts + more.counts)
+
+    def expert_cache(self) -> None:
+        """Experts are mapped from a file, and nobody counts its pages."""
 
     def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere; the whole worker goes on with the same."""

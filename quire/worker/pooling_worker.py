@@ -61,6 +61,12 @@ class PoolingWorker:
         """There is nothing to warm up."""
         return False
 
+    def expert_load(self) -> None:
+        """Nobody counts: such models have no experts."""
+
+    def expert_cache(self) -> None:
+        """There is none."""
+
     def carried_blocks(self) -> CarriedBlocks:
         raise ConfigError("a model that only reads keeps no KV that could be sent to other engines")
 

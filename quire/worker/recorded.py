@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from quire.core.expert_load import ExpertLoad
 from quire.layers.batch import Batch, KVLayer, Taps
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
@@ -80,6 +81,10 @@ class RecordedModel:
                 batch.taps.values[layer] = tapped
         self._program.run(self._machine, x.shape[0], given, batch.prompts)
         return hidden
+
+    def expert_load(self) -> ExpertLoad | None:
+        """Since the start; None: it has no experts, or has not run."""
+        return None if self._program is None else self._program.linked.expert_load()
 
     def _slots(self, adapters: AdapterRows | None, count: int) -> Tensor:
         """The adapter of each row, as programs read it."""

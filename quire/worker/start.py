@@ -143,6 +143,7 @@ def start_worker(
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
         stage=stage,
+        counts_experts=not resolved.compile,  # what is compiled changes no numbers beside its results
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -274,12 +275,13 @@ def _own_model(
     checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    policy = WeightPolicy(dtype, device, _method(described.matched, resolved, dtype, device, core), kept, group=group)
+    method = _method(described.matched, resolved, dtype, device, core)
+    policy = WeightPolicy(dtype, device, method, kept, expert_slots=resolved.expert_slots, group=group)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, _WEIGHTS_SEED)
     read = None
-    if checkpoint is not None and device.type == "cuda" and not kept:
+    if checkpoint is not None and device.type == "cuda" and not kept and not resolved.expert_slots:
         read = ReadAhead(checkpoint, device).read
     if in_background:
         load = load_layer_by_layer(model, weights, progress, read)

@@ -10,6 +10,7 @@ from torch import Tensor
 from quire.config.resolved import KVLayout, StepLimits
 from quire.config.speculation import Speculation, draft_lengths
 from quire.core.carried_blocks import CarriedBlocks
+from quire.core.expert_load import CacheCounts, ExpertLoad
 from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
@@ -46,6 +47,7 @@ from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
+from quire.worker.expert_figures import ExpertFigures
 from quire.worker.kv_layers import kv_layers
 from quire.worker.last_stage import LastStage, ReturningSampler
 from quire.worker.media_rows import MediaFigures, MediaRows
@@ -92,6 +94,7 @@ class Worker:
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
         stage: LastStage | None = None,
+        counts_experts: bool = True,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
@@ -100,8 +103,8 @@ class Worker:
         to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
         `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
-        `encoder_cache_tokens` are embeddings of media that are
-        kept on the device and in host memory.
+        `encoder_cache_tokens` are embeddings of media that are kept on the device and in host memory. `counts_experts`:
+        whether routers count the tokens of each expert, unless the core computes, which always does.
         """
         self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
@@ -116,6 +119,7 @@ class Worker:
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
             computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
+        self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts)
         self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -148,7 +152,7 @@ class Worker:
         can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and _can_be_captured(model, stage):
+        if device.type == "cuda" and _can_be_captured(model, stage, self._experts):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
@@ -156,8 +160,7 @@ class Worker:
         # reading a prefix once for many sequences is another order of sums
         may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
-        self._limits = limits
-        self._device = device
+        self._limits, self._device = limits, device
         rows = limits.max_num_seqs + 1
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
@@ -206,6 +209,7 @@ class Worker:
             positions, inputs, seen = self._with_media(plan, positions, inputs)
         if self._drafting is not None:
             inputs = replace(inputs, batch=self._drafting.tapped(inputs.batch))
+        self._experts.count_all()
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         if self._drafting is not None:
             self._drafting.keep(inputs.batch, hidden)
@@ -249,6 +253,15 @@ class Worker:
         if self._prefix_tiles is not None:  # the last batch may have been larger than what is captured now
             self._prefix_tiles.clear()
         return next(self._warmup, _NOTHING_LEFT) is not _NOTHING_LEFT
+
+    def expert_load(self) -> ExpertLoad | None:
+        """How often tokens have chosen each expert, as far as that is known without waiting for the device; None: there
+        are no experts, or none that count."""
+        return self._experts.load()
+
+    def expert_cache(self) -> CacheCounts | None:
+        """How often experts were on the device that steps asked for; None: all are always there."""
+        return self._experts.cache()
 
     def carried_blocks(self) -> CarriedBlocks:
         """Its KV blocks, for whoever carries them elsewhere."""
@@ -365,6 +378,7 @@ class Worker:
             batch = self._encoded.of_rows(batch, rows, len(rows))
         if self._drafting is not None:
             batch = self._drafting.tapped(batch)
+        self._experts.count_real(rows, self._rows.spare, 1 + drafts)
         hidden = self._forward(step.input_ids, positions, batch)
         if self._drafting is not None:
             self._drafting.keep(batch, hidden)
@@ -479,9 +493,11 @@ class Worker:
         )
 
 
-def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None) -> bool:
-    """What a stage waits for comes from outside of any graph."""
-    return model.can_be_captured if isinstance(model, FallbackDecoder) else stage is None
+def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None, experts: ExpertFigures) -> bool:
+    """Whether decode steps can be graphs: nothing in them waits for the host, or for what comes from another stage."""
+    if isinstance(model, FallbackDecoder):
+        return model.can_be_captured
+    return stage is None and not experts.come_and_go
 
 
 def _encoded_media(

@@ -9,8 +9,9 @@ import torch
 from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.facts import ModelFacts
 from quire.config.holding import Holding
-from quire.core.ggml_types import PACKED
+from quire.core.ggml_types import IN_PLANES, PACKED
 from quire.ops.cpu.matrix import StoredRows, packed_form, runs_alike
+from quire.ops.reference.gguf.planes import KINDS as PLANE_KINDS
 from quire.spec.matrix import MatrixSpec, Part
 from tests.config.examples import TINY
 
@@ -29,11 +30,16 @@ def stored(*kinds: str) -> ModelFacts:
     return ModelFacts("m", TINY.spec, "float32", {f"part{number}.weight": kind for number, kind in enumerate(kinds)})
 
 
-def test_experts_are_expanded_where_asked() -> None:
+def test_experts_stay_packed_on_gpus_where_kernels_multiply_by_them() -> None:
     stack, plain = replace(matrix((64, 64), 256), experts=4), matrix((64, 64), 256)
-    holding = Holding("bfloat16", keep_packed=True, expand_experts=True)
-    assert holding.matrix_bytes(stored("Q8_0", "Q8_0"), stack) == 2 * 64 * 256 * 2
-    assert holding.matrix_bytes(stored("Q8_0", "Q8_0"), plain) == 2 * 64 * 256 // 32 * 34
+    holding = Holding("bfloat16", keep_packed=True, on_gpu=True)
+    assert holding.matrix_bytes(stored("Q8_0", "Q8_0"), stack) == 2 * 64 * 256 // 32 * 34
+    assert holding.matrix_bytes(stored("IQ3_S", "IQ3_S"), stack) == 2 * 64 * 256 * 2
+    assert holding.matrix_bytes(stored("IQ3_S", "IQ3_S"), plain) < 2 * 64 * 256
+
+
+def test_types_that_gpus_hold_packed_are_those_that_have_planes() -> None:
+    assert frozenset(PLANE_KINDS) == IN_PLANES
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -89,8 +89,8 @@ def test_experts_stay_packed_and_are_planned_as_they_are_held(tiny: Tiny) -> Non
         assert run.matrix().codes == "fp4"
     held = sum(buffer.nbytes for name, buffer in model.named_buffers() if not name.startswith("ropes"))
     facts = read_model_facts(str(tiny.path))
-    for expand_experts in (False, True):  # as on CPUs and on GPUs
-        holding = Holding("bfloat16", keep_packed=True, expand_experts=expand_experts)
+    for on_gpu in (False, True):  # as on CPUs and on GPUs
+        holding = Holding("bfloat16", keep_packed=True, on_gpu=on_gpu)
         planned = weights_on_device(facts, holding, ParallelConfig())
         assert planned == held
     assert logits_of(model, [5, 17, 3]).isfinite().all()

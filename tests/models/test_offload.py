@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from quire import LLM, SamplingParams
-from quire.models.offload import CopyLane, offload_layers
+from quire.layers.copy_lane import CopyLane
+from quire.models.offload import offload_layers
 from tests.tiny_model import make_text_model
 
 CPU = torch.device("cpu")

@@ -56,6 +56,16 @@ def test_openmetrics_where_it_is_asked_for() -> None:
     assert metrics.render("*/*")[1].startswith("text/plain")
 
 
+def test_the_balance_of_experts_stays_until_another_is_told() -> None:
+    metrics = busy_metrics()
+    metrics.engine(0, EngineStats(step=2, total_expert_choices=900))
+    assert value(metrics, "quire_expert_load_imbalance", engine="0", layer="1") == 2.5
+    assert value(metrics, "quire_expert_hot_share", engine="0", layer="2") == 0.125
+    assert value(metrics, "quire_expert_choices_total", engine="0") == 900
+    metrics.engine_lost(0, "died")
+    assert "quire_expert_hot_share" not in names(metrics)
+
+
 def test_an_engine_as_it_is() -> None:
     metrics = busy_metrics()
     assert value(metrics, "quire_num_requests_running", engine="0") == 2

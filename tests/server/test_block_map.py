@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from quire.core.errors import RequestFailed, Unavailable
-from quire.server import block_map
+from quire.server import asked_engines
 from quire.server.block_map import BlockMap
 from quire.serving.messages import Blocks
 
@@ -78,7 +78,7 @@ def test_an_engine_that_dies_is_shown_as_it_was() -> None:
 
 
 def test_an_engine_in_a_long_step_is_shown_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_map, "_PATIENCE", 0.01)
+    monkeypatch.setattr(asked_engines, "PATIENCE", 0.01)
 
     async def scenario() -> None:
         engines, go_on = Engines(), asyncio.Event()

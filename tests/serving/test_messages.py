@@ -62,6 +62,7 @@ def test_to_the_engine(message):
             [messages.PromptNews("r", PromptSpan(1, [LOGPROBS]))],
         ),
         messages.Blocks([0, 12, 4, 3], [("r", "tenant")]),
+        messages.Experts([1, 2], [[0.5, 1.5], [1.0, 1.0]]),
         messages.Checked(None, 0),
         messages.Profiled("file", 3, "no room"),
     ],

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
+from quire.core.quantized import chunk_columns
 from quire.ops.bit_planes import pack_bits
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.quantization import WeightScheme
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from quire.core.quantized import multiplies_experts
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.matrix_buffers import MatrixBuffers
@@ -80,12 +81,12 @@ class GgufWeight(Weight):
                 self._parts.extend(self._held(each) for each in run)
 
     def _held_stack(self, parts: list[StoredTensor]) -> GgufPart | MatrixBuffers:
-        """Experts are multiplied by as one stack: on CPUs in planes, on GPUs in plain numbers but for MXFP4."""
+        """Experts are multiplied by as one stack: in planes, or in plain numbers where a GPU's kernels cannot."""
         kind = parts[0].kind
-        in_planes = kind in KINDS and (not self._in_planes or kind == "MXFP4")
-        if in_planes and all(each.is_quantized and each.kind == kind for each in parts):
-            matrices = [as_matrix(place(each.data, self._device), kind) for each in parts]
-            return MatrixBuffers(stack_rows(matrices), self._device, pinned=self._pinned)
+        if kind in KINDS and all(each.is_quantized and each.kind == kind for each in parts):
+            stack = stack_rows([as_matrix(place(each.data, self._device), kind) for each in parts])
+            if not self._in_planes or multiplies_experts(stack.codes, stack.group, stack.columns):
+                return MatrixBuffers(stack, self._device, pinned=self._pinned)
         values = torch.cat([place(dense(each, self._dtype), self._device) for each in parts])
         return GgufPart(kind, tuple(values.shape), place(values, self._device, pinned=self._pinned))
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from quire.core.quantized import chunk_columns
 from quire.ops.bit_planes import pack_bits
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.gguf.microscaling import powers_of_two
 from quire.spec.quantization import WeightScheme
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
+from quire.core.quantized import chunk_columns
 from quire.ops.bit_planes import pack_bits
 from quire.ops.code_tables import NF4
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.quantization import WeightScheme
 
 _STATE = "weight.quant_state.bitsandbytes__nf4"

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from quire.core.quantized import EXPERT_CODES
+from quire.core.quantized import multiplies_experts
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.incoming import IncomingPart
@@ -96,9 +96,17 @@ class QuantizedWeight(Weight):
         self._parts[number] = _plain(part, self._dtype) if self._expand else part
         if len(self._parts) == len(self._matrix.parts):
             runs = _runs_alike([self._parts.pop(place) for place in range(len(self._matrix.parts))])
-            if self._matrix.experts > 1 and len(runs) > 1:  # they are one stack, in the numbers that hold all of it
+            # experts are one stack, in the numbers that hold all of it
+            if self._matrix.experts > 1 and (len(runs) > 1 or not self._can_be_multiplied(runs[0][0])):
                 runs = [[_plain(part, self._dtype) for run in runs for part in run]]
             self._runs = nn.ModuleList(self._held(run) for run in runs)
+
+    def _can_be_multiplied(self, part: QuantizedMatrix | Tensor) -> bool:
+        """By experts such as this one, where they compute."""
+        on_gpu = self._pinned or self._device.type == "cuda"
+        if not on_gpu or not isinstance(part, QuantizedMatrix):
+            return True
+        return multiplies_experts(part.codes, part.group, part.columns)
 
     def _held(self, run: list[QuantizedMatrix] | list[Tensor]) -> MatrixBuffers | PlainRows:
         first = run[0]
@@ -139,8 +147,8 @@ class QuantizedMethod(LinearMethod):
         expand: bool = False,
         batch_invariant: bool = False,
     ) -> None:
-        """`schemes` by the names of parts; expanded, weights are held in `dtype`. On GPUs those of experts are, unless
-        kernels multiply by their codes; those that a spec wants plain are everywhere.
+        """`schemes` by the names of parts; expanded, weights are held in `dtype`. On GPUs those of experts are where no
+        kernel multiplies by them; those that a spec wants plain are everywhere.
         """
         self._schemes = schemes
         self._dtype = dtype
@@ -151,17 +159,12 @@ class QuantizedMethod(LinearMethod):
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         if not any(part.name in self._schemes for part in matrix.parts):
             return self._plain.create(matrix, device, pinned=pinned)
-        on_gpu = pinned or device.type == "cuda"
         return QuantizedWeight(
             matrix,
             self._schemes,
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand or matrix.plain or (on_gpu and matrix.experts > 1 and not self._stays_packed(matrix)),
+            expand=self._expand or matrix.plain,
             batch_invariant=self._batch_invariant,
         )
-
-    def _stays_packed(self, matrix: MatrixSpec) -> bool:
-        schemes = [self._schemes.get(part.name) for part in matrix.parts]
-        return all(scheme is not None and scheme.codes in EXPERT_CODES for scheme in schemes)

@@ -157,7 +157,14 @@ def paged_attention(
     return result
 
 
-def route_tokens(logits: Value, correction: Tensor | None, routing: Routing) -> tuple[Value, Value]:
+def route_tokens(
+    logits: Value,
+    correction: Tensor | None,
+    routing: Routing,
+    counts: Tensor | None = None,
+    counted: Tensor | None = None,
+) -> tuple[Value, Value]:
+    assert counts is None, "a program counts by itself"
     if routing.scores not in SCORES:
         raise NotRecordable(f"routing by {routing.scores}")
     tape = logits.tape

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
+from quire.core.expert_load import ExpertLoad
 from quire.core.kv_bytes import INT8_SCALE
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class LinkedProgram:
     inputs: tuple[str, ...]
     owners: object
     """Whoever holds the memory that the program has addresses of."""
+    expert_layers: tuple[int, ...] = ()
+    """Which of its layers have experts."""
 
     def run(self, machine: "_core.Machine", rows: int, given: Mapping[str, Address], prompts: range = range(0)) -> None:
         """Every input is contiguous in its last dimension; outputs are inputs that the program writes.
@@ -78,6 +82,12 @@ class LinkedProgram:
         """
         inputs = [given[name] for name in self.inputs]
         self.program.run(machine, rows, prompts.start, prompts.stop, inputs)
+
+    def expert_load(self) -> ExpertLoad | None:
+        """Since it was linked; None: it has no experts."""
+        if not self.expert_layers:
+            return None
+        return ExpertLoad(self.expert_layers, np.array(self.program.expert_load(), np.float64))
 
 
 def link(recording: Recording, memory: Memory, owners: object) -> LinkedProgram:
@@ -95,4 +105,14 @@ def link(recording: Recording, memory: Memory, owners: object) -> LinkedProgram:
         if operation.cache is not None:
             arguments["cache"] = memory.caches[operation.cache]
         getattr(program, operation.name)(**arguments)
-    return LinkedProgram(program, recording.inputs, owners)
+    return LinkedProgram(program, recording.inputs, owners, _expert_layers(recording))
+
+
+def _expert_layers(recording: Recording) -> tuple[int, ...]:
+    """Every layer has one attention, and experts come after it."""
+    layers, layer = [], -1
+    for operation in recording.operations:
+        layer += operation.name == "attention"
+        if operation.name == "experts":
+            layers.append(layer)
+    return tuple(layers)

@@ -9,9 +9,28 @@ _TINIEST = 1e-20
 """Added to the sum of weights, which sigmoids may leave at 0."""
 
 
-def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
+def route_tokens(
+    logits: Tensor,
+    correction: Tensor | None,
+    routing: Routing,
+    counts: Tensor | None = None,
+    counted: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """In float32; of equal scores the expert with the lower number is the better one."""
-    values = logits.float()
+    ids, weights = _routed(logits.float(), correction, routing)
+    if counts is not None:
+        _count(ids, counts, counted)
+    return ids, weights
+
+
+def _count(ids: Tensor, counts: Tensor, counted: Tensor | None) -> None:
+    ones = torch.ones_like(ids, dtype=torch.int32)
+    if counted is not None:
+        ones *= torch.arange(len(ids), device=ids.device)[:, None] < counted
+    counts.scatter_add_(0, ids.flatten(), ones.flatten())
+
+
+def _routed(values: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
     if routing.scores == "sparsemixer":
         return _sparsemixer(values, routing)
     scores = values.softmax(dim=-1) if routing.scores == "softmax" else values.sigmoid()

@@ -57,5 +57,11 @@ def choose_tile(card: Card, pairs: int, experts: int, itemsize: int) -> Tile:
     return tile
 
 
+def packed_strip(strip: Strip) -> Strip:
+    """For experts in codes, which programs make numbers of in registers: fewer outputs, and 128 columns at a time,
+    which hold whole chunks. Not measured yet."""
+    return Strip(min(strip.block_out, 64), 128, num_warps=4, num_stages=min(strip.num_stages, 3))
+
+
 def _smaller(strip: Strip) -> Strip:
     return Strip(min(strip.block_out, 128), 64, strip.num_warps, _FOR_LESS_MEMORY)

@@ -29,12 +29,23 @@ class ExpertStack(NamedTuple):
         return self.values.shape[0]
 
 
-def stack_of(matrix: Tensor | QuantizedMatrix, bias: Tensor | None) -> ExpertStack:
+class PackedStack(NamedTuple):
+    """The same in any other codes of 8 bits or fewer (`packed_experts.py`)."""
+
+    matrix: QuantizedMatrix
+    bias: Tensor | None
+
+    @property
+    def rows(self) -> int:
+        return self.matrix.rows
+
+
+def stack_of(matrix: Tensor | QuantizedMatrix, bias: Tensor | None) -> ExpertStack | PackedStack:
     if not isinstance(matrix, QuantizedMatrix):
         return ExpertStack(matrix, None, bias)
-    form = (matrix.codes, matrix.group, matrix.chunk)
-    assert form == ("fp4", GROUP.value, GROUP.value), "experts of other codes are expanded"
-    return ExpertStack(matrix.values, matrix.scales, bias)
+    if (matrix.codes, matrix.group, matrix.chunk) == ("fp4", GROUP.value, GROUP.value):
+        return ExpertStack(matrix.values, matrix.scales, bias)
+    return PackedStack(matrix, bias)
 
 
 @triton.jit

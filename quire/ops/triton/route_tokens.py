@@ -1,4 +1,7 @@
-"""route_tokens on a GPU: a program chooses the experts of one token. Groups of experts are left to the definition."""
+"""route_tokens on a GPU: a program chooses the experts of one token, and counts them where someone wants to know.
+
+Groups are those that divide a power of two of experts evenly; others are left to the definition.
+"""
 
 import torch
 import triton
@@ -12,11 +15,18 @@ from quire.ops.triton.overlap import overlap, wait_for_inputs
 _ELEMENTS_PER_WARP = 256
 
 
-def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[Tensor, Tensor]:
-    """logits: [tokens, experts], correction: float32 [experts]."""
-    if routing.groups > 1:
-        return by_definition(logits, correction, routing)
+def route_tokens(
+    logits: Tensor,
+    correction: Tensor | None,
+    routing: Routing,
+    counts: Tensor | None = None,
+    counted: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """logits: [tokens, experts], correction: float32 [experts], counts: int32 [experts], counted: int64 [1]."""
     tokens, experts = logits.shape
+    groups = 1 if routing.scores == "sparsemixer" else routing.groups
+    if groups > 1 and not (_is_power_of_2(experts) and _is_power_of_2(groups)):
+        return by_definition(logits, correction, routing, counts, counted)
     logits = logits.contiguous()
     ids = torch.empty((tokens, routing.top_k), dtype=torch.int64, device=logits.device)
     weights = torch.empty((tokens, routing.top_k), dtype=torch.float32, device=logits.device)
@@ -27,6 +37,8 @@ def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) ->
             correction,
             ids,
             weights,
+            counts,
+            counted,
             routing.scale,
             routing.nearness,
             experts=experts,
@@ -34,11 +46,38 @@ def route_tokens(logits: Tensor, correction: Tensor | None, routing: Routing) ->
             places=triton.next_power_of_2(routing.top_k),
             kind=routing.scores,
             renormalize=routing.renormalize and routing.scores != "sparsemixer",
+            groups=groups,
+            top_groups=routing.top_groups,
+            sums_two=groups > 1 and routing.group_score != "largest" and experts > groups,
             block=block,
             num_warps=max(1, min(4, block // _ELEMENTS_PER_WARP)),
             **overlap(logits),
         )
     return ids, weights
+
+
+def _is_power_of_2(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+@triton.jit
+def _in_best_groups(
+    ranked, groups: tl.constexpr, top_groups: tl.constexpr, sums_two: tl.constexpr, block: tl.constexpr
+):
+    """What is ranked in the best groups; the others are out."""
+    size: tl.constexpr = block // groups
+    members = tl.reshape(ranked, [groups, size])
+    score = tl.max(members, axis=1)
+    if sums_two:
+        best = tl.argmax(members, axis=1)[:, None]
+        score += tl.max(tl.where(tl.arange(0, size)[None, :] == best, float("-inf"), members), axis=1)
+    group = tl.arange(0, groups)
+    is_in = tl.zeros([groups], tl.int32)
+    for _rank in tl.static_range(top_groups):
+        winner = tl.argmax(score, axis=0)
+        is_in = tl.where(group == winner, 1, is_in)
+        score = tl.where(group == winner, float("-inf"), score)
+    return tl.reshape(tl.where(is_in[:, None] == 1, members, float("-inf")), [block])
 
 
 @triton.jit
@@ -47,6 +86,8 @@ def _route(
     correction_at,
     ids_at,
     weights_at,
+    counts_at,  # None: nobody counts
+    counted_at,  # None: all tokens are counted
     scale,
     nearness,
     experts: tl.constexpr,
@@ -54,6 +95,9 @@ def _route(
     places: tl.constexpr,
     kind: tl.constexpr,
     renormalize: tl.constexpr,
+    groups: tl.constexpr,
+    top_groups: tl.constexpr,
+    sums_two: tl.constexpr,
     block: tl.constexpr,
     overlapped: tl.constexpr,
 ):
@@ -74,6 +118,8 @@ def _route(
     if correction_at is not None:
         ranked += tl.load(correction_at + expert, mask=within, other=0.0)
     ranked = tl.where(within, ranked, float("-inf"))
+    if groups > 1:
+        ranked = _in_best_groups(ranked, groups, top_groups, sums_two, block)
     place = tl.arange(0, places)
     chosen = tl.zeros([places], tl.int32)
     weights = tl.zeros([places], tl.float32)
@@ -93,4 +139,9 @@ def _route(
         weights = weights / (tl.sum(weights, axis=0) + 1e-20)
     to = token * top_k + place
     tl.store(ids_at + to, chosen.to(tl.int64), mask=place < top_k)
+    if counts_at is not None:
+        most = top_k
+        if counted_at is not None:
+            most = tl.where(token < tl.load(counted_at), top_k, 0)
+        tl.atomic_add(counts_at + chosen, 1, mask=place < most, sem="relaxed")
     tl.store(weights_at + to, weights * scale, mask=place < top_k)

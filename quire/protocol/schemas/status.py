@@ -37,6 +37,21 @@ _MAP = _object(
     }
 )
 BLOCKS = _object({"replicas": _list(_MAP)})
+EXPERTS = _object(
+    {
+        "replicas": _list(
+            _object(
+                {
+                    "replica": _COUNT,
+                    "layers": _list(_COUNT) | {"description": "Those that have experts."},
+                    "shares": _list(_list({"type": "number"}))
+                    | {"description": "By layer and expert: its tokens in those of an average expert."},
+                }
+            )
+        )
+        | {"description": "Engines whose model has experts."}
+    }
+)
 HISTORY = _object(
     {
         name: _list(_MAYBE)

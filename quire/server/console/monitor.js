@@ -5,6 +5,7 @@ import { BlockMap } from "./blocks.js";
 import { makeCharts } from "./charts.js";
 import { byId, setText } from "./dom.js";
 import { Engines } from "./engines.js";
+import { ExpertMap } from "./experts.js";
 import { age } from "./format.js";
 import { History } from "./history.js";
 import { RequestColours } from "./request_colours.js";
@@ -20,6 +21,7 @@ export class Monitor extends EventTarget {
   #charts = makeCharts();
   #colours = new RequestColours();
   #blocks = new BlockMap(this.#colours);
+  #experts = new ExpertMap();
   #requests = new RequestList();
   #engines = new Engines();
   #banner = new Banner();
@@ -47,6 +49,7 @@ export class Monitor extends EventTarget {
       if (this.#history.isStale(performance.now())) this.#history.seed(await this.#api.json("stats/history"), performance.now());
       this.#show(await this.#api.json("stats"));
       this.#blocks.show(await this.#api.json("stats/blocks"));
+      if (this.#experts.isOfUse) this.#experts.show(await this.#api.json("stats/experts"));
       this.#requests.paint(this.#colours);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -76,6 +79,7 @@ export class Monitor extends EventTarget {
 
   #away(error) {
     this.#reachable = false;
+    this.#experts.isOfUse = true; // it may come back with another model
     if (error.status === 401) this.#showState("locked", "Needs a key");
     else if (error.status) this.#showState("lost", `Answered ${error.status}`);
     else this.#showState("lost", "Not reachable");

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from quire.core.quantized import Codes
+from quire.core.quantized import Codes, chunk_columns
 from quire.ops.bit_planes import pack_bits, unpack_bits
 from quire.ops.code_tables import NF4
 from quire.ops.functional import quantized_linear
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix, dequantize_rows
 from quire.ops.round_to_nearest import round_to_nearest
 

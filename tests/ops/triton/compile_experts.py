@@ -11,14 +11,19 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from quire.ops.triton.expert_gemm import _add, _multiply
-from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile
+from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile, packed_strip
 from quire.ops.triton.expert_gemv import _down, _up
 from quire.ops.triton.expert_tiles import _count, _place
+from quire.ops.triton.packed_experts import _down as _packed_down
+from quire.ops.triton.packed_experts import _multiply as _packed_multiply
+from quire.ops.triton.packed_experts import _up as _packed_up
 from quire.ops.triton.route_tokens import _route
 
 TARGET = GPUTarget("cuda", 90, 32)
-TYPES = {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"} | dict.fromkeys(
-    ("tiles_at", "counts_at", "ranks_at"), "*i32"
+TYPES = (
+    {"ids_at": "*i64", "weights_at": "*fp32", "correction_at": "*fp32"}
+    | dict.fromkeys(("tiles_at", "counts_at", "ranks_at"), "*i32")
+    | {"counted_at": "*i64"}
 )
 FLOATS = ("scale", "nearness")
 PLAIN: dict[str, Any] = {"scales_at": None, "bias_at": None}
@@ -64,6 +69,64 @@ def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
     }
 
 
+_NO_PLANES = dict.fromkeys(("high_at", "zeros_at", "mins_at", "super_scales_at", "super_mins_at", "table_at"))
+_WHOLE = {"whole_blocks": True, "overlapped": True, "moves_bytes": True, "bits_of": "", "bias_at": None}
+FORMS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "fp8 in blocks": (
+        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 128, "less": 0},
+        {"values_at": "*fp8e4nv", "scales_at": "*fp32"},
+    ),
+    "int8": (
+        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 2048, "less": 0},
+        {"values_at": "*i8", "scales_at": "*fp32"},
+    ),
+    "int4 with zeros": (
+        {name: None for name in _NO_PLANES if name != "zeros_at"}
+        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 128, "group": 128, "less": 0},
+        {"values_at": "*i32", "scales_at": "*fp16", "zeros_at": "*u8"},
+    ),
+    "Q4_K": (
+        {"high_at": None, "zeros_at": None, "table_at": None}
+        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 32, "group": 32, "less": 0},
+        {
+            "values_at": "*i32",
+            "scales_at": "*u8",
+            "mins_at": "*u8",
+            "super_scales_at": "*fp16",
+            "super_mins_at": "*fp16",
+        },
+    ),
+    "Q6_K": (
+        {"zeros_at": None, "mins_at": None, "super_mins_at": None, "table_at": None}
+        | {"low_bits": 4, "high_bits": 2, "halves": 2, "chunk": 32, "group": 16, "less": 32},
+        {"values_at": "*i32", "high_at": "*i32", "scales_at": "*i8", "super_scales_at": "*fp16"},
+    ),
+}
+"""Packed experts: constants and types of their planes."""
+
+
+def packed() -> dict[str, int]:
+    """Each form by pairs, and in the smallest and the largest tile."""
+    found: dict[str, int] = {}
+    for name, (planes, types) in FORMS.items():
+        halves = planes["halves"]
+        given = planes | _WHOLE | {"run": 8, "stages": 3, "weights_at": None}
+        up = given | {"top_k": 8, "size": 768, "activation": "silu", "block_out": 8, "block": 512 // halves}
+        found[f"up of a pair in {name}"] = shared_memory(_packed_up, up, types=types)
+        down = given | {"top_k": 8, "ranks": 8, "hidden": 2048, "block_out": 4, "block": 256 // halves}
+        found[f"down of a pair in {name}"] = shared_memory(_packed_down, down, types=types)
+        for tile in (_TILES[0], _TILES[-1]):
+            strip = packed_strip(tile.up)
+            tiles = planes | _WHOLE | {
+                "block_rows": tile.block_rows, "block_out": strip.block_out, "block": strip.block_in // halves,
+                "stages": strip.num_stages, "widen": False, "first_up": 128 * 768, "activation": "silu", "top_k": 8,
+                "weights_at": None,
+            }  # fmt: skip
+            size = shared_memory(_packed_multiply, tiles, strip.num_warps, types=types)
+            found[f"{tile.block_rows} rows, up in {name}"] = size
+    return found
+
+
 def _settings(tile: Tile, strip: Strip) -> dict[str, Any]:
     blocks = {"block_rows": tile.block_rows, "block_out": strip.block_out, "block_in": strip.block_in}
     return blocks | {"stages": strip.num_stages, "widen": False, "whole_blocks": True, "overlapped": True}
@@ -76,6 +139,7 @@ def _warps(tile: Tile, form: str) -> int:
 def main() -> None:
     found = {name: size for tile in _TILES for name, size in of_tile(tile, "bf16").items()}
     found |= of_tile(_IN_32_BITS, "fp32")
+    found |= packed()
     pair = MODEL | {"block_out": 8, "block_in": 512, "stages": 3}
     summed = MODEL | {"places": 8, "block_out": 4, "block_in": 256, "stages": 3}
     found["up of a pair"] = shared_memory(_up, pair | PLAIN | {"activation": "silu", "weights_at": None})
@@ -92,9 +156,13 @@ def main() -> None:
         groups = {"experts": experts, "padded_experts": padded, "block_rows": 64, "block": 256, "overlapped": True}
         found[f"{experts} experts, place"] = shared_memory(_place, groups)
         route = {"experts": experts, "top_k": top_k, "places": top_k, "block": padded, "overlapped": True}
-        softmax = route | {"kind": "softmax", "renormalize": True, "correction_at": None}
+        route |= {"groups": 1, "top_groups": 1, "sums_two": False}
+        grouped = route | {"kind": "sigmoid", "renormalize": True, "groups": 4, "top_groups": 2, "sums_two": True}
+        if experts == padded:
+            found[f"{experts} experts in groups"] = shared_memory(_route, grouped, 1)
+        softmax = route | {"kind": "softmax", "renormalize": True, "correction_at": None, "counted_at": None}
         found[f"{experts} experts, softmax"] = shared_memory(_route, softmax, 1)
-        sigmoid = route | {"kind": "sigmoid", "renormalize": False}
+        sigmoid = route | {"kind": "sigmoid", "renormalize": False, "counts_at": None, "counted_at": None}
         found[f"{experts} experts, sigmoid"] = shared_memory(_route, sigmoid, 1)
         mixed = softmax | {"kind": "sparsemixer", "renormalize": False}
         found[f"{experts} experts, sparsemixer"] = shared_memory(_route, mixed, 1)

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from quire.core.quantized import PLANES, Codes
+from quire.core.quantized import PLANES, Codes, chunk_columns
 from quire.ops.bit_planes import pack_bits
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from tests.ops.triton.device import DEVICE
 
 

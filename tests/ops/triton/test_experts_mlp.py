@@ -194,6 +194,38 @@ def test_routes(scores: str, renormalize: bool, experts: int, top_k: int, correc
     torch.testing.assert_close(weights, expected_weights)
 
 
+@pytest.mark.parametrize("group_score", ["largest", "two largest"])
+@pytest.mark.parametrize(("experts", "groups", "top_groups"), [(16, 4, 2), (8, 8, 3), (12, 3, 2)])
+def test_groups_of_experts(experts: int, groups: int, top_groups: int, group_score: str) -> None:
+    from quire.ops.triton.route_tokens import route_tokens
+
+    random = torch.Generator().manual_seed(groups)
+    logits = torch.randn(11, experts, generator=random).to(DEVICE)
+    correction = torch.randn(experts, generator=random).to(DEVICE)
+    for scores in ("sigmoid", "softmax"):
+        routing = Routing(3, scores, True, groups=groups, top_groups=top_groups, group_score=group_score)  # type: ignore[arg-type]
+        ids, weights = route_tokens(logits, correction, routing)
+        expected_ids, expected_weights = reference_route(logits, correction, routing)
+        assert torch.equal(ids, expected_ids)
+        torch.testing.assert_close(weights, expected_weights)
+
+
+@pytest.mark.parametrize("routing", [Routing(2), Routing(2, "sigmoid", groups=3, top_groups=1)])
+@pytest.mark.parametrize("counted", [None, 5, 0])
+def test_choices_are_counted(routing: Routing, counted: int | None) -> None:
+    """Of all tokens, or of the first ones; on top of what was counted before."""
+    from quire.ops.triton.route_tokens import route_tokens
+
+    logits = torch.randn(9, 12, generator=torch.Generator().manual_seed(3)).to(DEVICE)
+    counts = torch.full((12,), 7, dtype=torch.int32, device=DEVICE)
+    most = None if counted is None else torch.tensor([counted], device=DEVICE)
+    ids, _ = route_tokens(logits, None, routing, counts, most)
+    assert (counts - 7).tolist() == ids[:counted].flatten().bincount(minlength=12).tolist()
+    again = torch.full_like(counts, 7)
+    reference_route(logits, None, routing, again, most)
+    assert torch.equal(counts, again)
+
+
 def test_equal_scores_and_groups() -> None:
     from quire.ops.triton.route_tokens import route_tokens
 

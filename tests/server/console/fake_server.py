@@ -113,6 +113,9 @@ class Script:
     num_blocks: int = 1024
     used: int | None = None
     """Blocks that requests have; None: a share of all that moves with every poll."""
+    num_experts: int = 0
+    """Of each of four layers; 0: the model has none."""
+    asked_for_experts: int = 0
     replicas: int = 1
     polls: int = 0
     histories: int = 0
@@ -154,6 +157,10 @@ def fake_app(script: Script) -> Starlette:
         maps = [block_map(replica, script) for replica in range(script.replicas)]
         return JSONResponse({"replicas": maps})
 
+    async def experts(request: Request) -> Response:
+        script.asked_for_experts += 1
+        return JSONResponse({"replicas": [expert_map(script)] if script.num_experts else []})
+
     async def chat(request: Request) -> Response:
         body = await request.json()
         script.bodies.append(body)
@@ -174,6 +181,7 @@ def fake_app(script: Script) -> Starlette:
         "/stats": stats,
         "/stats/history": history,
         "/stats/blocks": blocks,
+        "/stats/experts": experts,
         "/openapi.json": openapi,
     }
     data = [Route(path, guarded(handler)) for path, handler in routes.items()]
@@ -340,6 +348,13 @@ def block_map(replica: int, script: Script) -> dict[str, Any]:
         "runs": runs,
         "requests": requests,
     }
+
+
+def expert_map(script: Script) -> dict[str, Any]:
+    """The first expert of each layer has 2.5 times the tokens of an average one, and the last has none."""
+    count = script.num_experts
+    shares = [2.5, *[(count - 2.5) / (count - 2)] * (count - 2), 0.0]
+    return {"replica": 0, "layers": [1, 2, 3, 4], "shares": [shares] * 4}
 
 
 @contextmanager

@@ -137,6 +137,27 @@ def test_block_map_counts_every_block(page: Page, watch: Watch, script: Script, 
     assert page.locator("#blocks canvas").first.evaluate("(canvas) => canvas.clientHeight") <= 168
 
 
+def test_load_of_experts_is_drawn_layer_by_layer(page: Page, watch: Watch, script: Script) -> None:
+    script.num_experts = 64
+    open_console(page)
+    picture = page.locator("#experts canvas")
+    expect(picture).to_have_count(1)
+    expect(page.locator("#experts-aside")).to_contain_text("2.5 × an average one")
+    assert "4 layers of 64 experts" in (picture.get_attribute("aria-label") or "")
+    picture.hover(position={"x": 1, "y": 1})
+    expect(page.locator("#experts figcaption")).to_have_text("Layer 1, expert 0: 2.5 × the tokens of an average expert")
+
+
+def test_a_model_without_experts_is_asked_about_them_once(page: Page, watch: Watch, script: Script) -> None:
+    open_console(page)
+    expect(page.locator("#experts-section")).to_be_hidden()
+    polls = script.polls
+    page.wait_for_function("() => document.querySelectorAll('#blocks canvas').length > 0")
+    page.wait_for_timeout(1500)
+    assert script.polls > polls
+    assert script.asked_for_experts == 1
+
+
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [

@@ -137,8 +137,9 @@ std::vector<Matrix> cut_stack(const std::vector<Matrix>& stack, int64_t rows) {
     return experts;
 }
 
-void ExpertRows::assign(const Run& run, const Place& ids, const ExpertStacks& stacks) {
+void ExpertRows::assign(const Run& run, const Place& ids, const ExpertStacks& stacks, size_t layer) {
     form_groups(run, ids, stacks);
+    for (const ExpertGroup& group : groups) load[layer][group.expert - stacks.experts.data()] += group.count();
     lay_out(run, stacks);
     divide(run, stacks);
 }
@@ -230,12 +231,13 @@ struct ExpertStep : Step {
 };
 
 struct Assign final : ExpertStep {
-    Assign(std::shared_ptr<ExpertRows> rows, std::shared_ptr<const ExpertStacks> stacks, Place ids)
-        : ExpertStep(std::move(rows), std::move(stacks)), ids(ids) {}
+    Assign(std::shared_ptr<ExpertRows> rows, std::shared_ptr<const ExpertStacks> stacks, Place ids, size_t layer)
+        : ExpertStep(std::move(rows), std::move(stacks)), ids(ids), layer(layer) {}
     void run(const Run& run, int thread) override {
-        if (thread == 0) rows->assign(run, ids, *stacks);
+        if (thread == 0) rows->assign(run, ids, *stacks, layer);
     }
     const Place ids;
+    const size_t layer;
 };
 
 // Packs the rows of each expert side by side, as its matrices take them.
@@ -343,7 +345,8 @@ private:
 
 void add_experts(Program& program, const std::shared_ptr<ExpertRows>& rows,
                  const std::shared_ptr<const ExpertStacks>& stacks, Place x, Place ids) {
-    program.add(std::make_unique<Assign>(rows, stacks, ids));
+    rows->load.emplace_back(stacks->experts.size(), 0);
+    program.add(std::make_unique<Assign>(rows, stacks, ids, rows->load.size() - 1));
     program.add(std::make_unique<Gather>(rows, stacks, x));
     program.add(std::make_unique<Multiply>(rows, stacks, false));
     program.add(std::make_unique<Inner>(rows, stacks));

@@ -83,9 +83,10 @@ struct ExpertRows {
     std::vector<float> inner;    // [places][gate | up]
     std::vector<float> outputs;  // [places][hidden]
     Shares gathering, up_panels, inner_places, down_panels;
+    std::vector<std::vector<int64_t>> load;  // by layer with experts, and expert: rows that chose it since the start
 
-    // On one thread, when the experts of all rows are known.
-    void assign(const Run& run, const Place& ids, const ExpertStacks& stacks);
+    // On one thread, when the experts of all rows are known; `layer` is its place in `load`.
+    void assign(const Run& run, const Place& ids, const ExpertStacks& stacks, size_t layer);
 
 private:
     void form_groups(const Run& run, const Place& ids, const ExpertStacks& stacks);

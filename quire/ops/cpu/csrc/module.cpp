@@ -308,6 +308,7 @@ NB_MODULE(_core, m) {
         .def("sum_experts", [](RecordedProgram& self, const Spot& factors, const Spot& to, int64_t top_k, int64_t columns) {
             self.add(std::make_unique<SumExperts>(self.expert_rows, place(factors), place(to), top_k, columns));
         }, "factors"_a, "to"_a, "top_k"_a, "columns"_a)
+        .def("expert_load", [](const RecordedProgram& self) { return self.expert_rows->load; })
         .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
                              float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
             const SequenceInputs sequences{tables, starts, lengths, count};

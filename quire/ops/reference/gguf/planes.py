@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from quire.core.ggml_types import PACKED
-from quire.core.quantized import PLANES, Codes
+from quire.core.quantized import PLANES, Codes, chunk_columns
 from quire.ops.bit_planes import pack_bits
 from quire.ops.cut_matrix import stack_rows
-from quire.ops.quantized_matrix import QuantizedMatrix, chunk_columns
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.gguf.iq4 import scale_bits
 from quire.ops.reference.gguf.k_quants import six_bit_scales, six_bits
 from quire.ops.reference.gguf.legacy import five_bits
