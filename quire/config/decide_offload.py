@@ -58,6 +58,11 @@ def check_offload(offload: Offload, lora: LoraRoom | None) -> None:
 def _slots(
     asked: EngineConfig, experts: list[ExpertsSpec], model: ModelFacts, holding: Holding, choices: list[Choice]
 ) -> Offload:
+    if asked.parallel.enable_expert_parallel:
+        raise ConfigError(
+            "--offload-gb keeps experts in host memory, but --enable-expert-parallel has whole experts on every rank; "
+            "leave one out."
+        )
     num_experts = max(each.num_experts for each in experts)
     each = _expert_bytes(experts, model, holding) // asked.parallel.tensor_parallel_size
     fewest = min(num_experts, max(layer.routing.top_k for layer in experts))
