@@ -18,22 +18,17 @@ def decide_disk(
         return None
     if not asked.cache.enable_prefix_caching:
         raise ConfigError("--kv-disk-path keeps the prefix cache, which is turned off; leave one of them out.")
-    ranks = asked.parallel.tensor_parallel_size
-    if ranks > 1:
-        raise ConfigError(
-            f"--kv-disk-path is set and --tensor-parallel-size is {ranks}: KV that several ranks share is not kept on "
-            "disk yet; leave --kv-disk-path out, or use one rank."
-        )
     if speculation is not None and speculation.method == "draft_model":
         raise ConfigError(
             "--kv-disk-path is set and a model drafts, whose own KV is not kept on disk; leave --kv-disk-path out, or "
             "draft with ngram or suffix."
         )
     room = int((_USUAL_GIB if size is None else size) * GIB) // asked.server.replicas
-    tokens = room // layout.block_bytes // len(layout.groups) * layout.block_size
+    block_bytes = layout.block_bytes * asked.parallel.tensor_parallel_size  # all ranks' part of a block lies together
+    tokens = room // block_bytes // len(layout.groups) * layout.block_size
     if not tokens:
         raise ConfigError(
-            f"--kv-disk-gb {size:g} holds no block of {layout.block_bytes:,} bytes for each of "
+            f"--kv-disk-gb {size:g} holds no block of {block_bytes:,} bytes for each of "
             f"{asked.server.replicas} engines; raise it."
         )
     reason = "the usual" if size is None else "asked for"
