@@ -9,7 +9,9 @@ the same one, so that a block goes device → host → device.
 import argparse
 import json
 import multiprocessing
+import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -49,6 +51,8 @@ class Figures:
     tcp_loopback: float
     tcp_of_the_system: float
     """What two sockets carry without anything else to do: what iperf measures, with this language's calls."""
+    iperf3: float | None
+    """What iperf3 measures over loopback with one stream; None where it is not installed."""
     bytes_per_token: int
     bytes_carried: int
 
@@ -189,6 +193,27 @@ def plain_tcp(size: int, rounds: int) -> float:
     return best / 1e9
 
 
+def iperf3(seconds: int = 3) -> float | None:
+    """GB a second over loopback."""
+    program = shutil.which("iperf3")
+    if program is None:
+        return None
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    server = subprocess.Popen([program, "-s", "-1", "-p", port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(50):
+            command = [program, "-c", "127.0.0.1", "-p", port, "-t", str(seconds), "-J"]
+            asked = subprocess.run(command, capture_output=True, text=True, check=False)
+            if asked.returncode == 0:
+                return float(json.loads(asked.stdout)["end"]["sum_received"]["bits_per_second"]) / 8e9
+            time.sleep(0.1)  # the server is not listening yet
+        return None
+    finally:
+        server.kill()
+        server.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=512)
@@ -203,6 +228,7 @@ def main() -> None:
             shared_memory=measured(f"unix://{folder}/kv", num_blocks, asked.rounds, asked.device),
             tcp_loopback=measured("tcp://127.0.0.1:0", num_blocks, asked.rounds, asked.device),
             tcp_of_the_system=plain_tcp(size, asked.rounds),
+            iperf3=iperf3(),
             bytes_per_token=FORMAT.block_bytes // BLOCK_SIZE,
             bytes_carried=size,
         )

@@ -1,6 +1,5 @@
 """Decisions of `resolve` about prefixes on disk: how much of it, and what it does not go with."""
 
-from quire.config.decide_compute import spread_by
 from quire.config.engine import EngineConfig
 from quire.config.resolved import Choice, DiskRoom, KVLayout
 from quire.config.sizes import GIB
@@ -19,11 +18,11 @@ def decide_disk(
         return None
     if not asked.cache.enable_prefix_caching:
         raise ConfigError("--kv-disk-path keeps the prefix cache, which is turned off; leave one of them out.")
-    spread = spread_by(asked)
-    if spread is not None:
+    if asked.parallel.pipeline_parallel_size > 1:
         raise ConfigError(
-            f"--kv-disk-path is set and {spread}: KV that several ranks share is not kept on "
-            "disk yet; leave --kv-disk-path out, or use one rank."
+            f"--kv-disk-path is set and --pipeline-parallel-size is {asked.parallel.pipeline_parallel_size}: KV whose "
+            "layers are on several stages is not kept on disk yet; leave --kv-disk-path out, or use "
+            "--tensor-parallel-size."
         )
     if speculation is not None and speculation.keeps_kv:
         raise ConfigError(
@@ -31,10 +30,11 @@ def decide_disk(
             "not kept on disk; leave --kv-disk-path out, or draft with ngram or suffix."
         )
     room = int((_USUAL_GIB if size is None else size) * GIB) // asked.server.replicas
-    tokens = room // layout.block_bytes // len(layout.groups) * layout.block_size
+    block_bytes = layout.block_bytes * asked.parallel.tensor_parallel_size  # all ranks' part of a block lies together
+    tokens = room // block_bytes // len(layout.groups) * layout.block_size
     if not tokens:
         raise ConfigError(
-            f"--kv-disk-gb {size:g} holds no block of {layout.block_bytes:,} bytes for each of "
+            f"--kv-disk-gb {size:g} holds no block of {block_bytes:,} bytes for each of "
             f"{asked.server.replicas} engines; raise it."
         )
     reason = "the usual" if size is None else "asked for"

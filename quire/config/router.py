@@ -27,6 +27,11 @@ class RouterConfig:
     are passed on where the router has none."""
     member_ca_file: str | None = None
     """Certificates that instances at https:// addresses must be signed by. Unset: those the system trusts."""
+    shared_devices: str | None = None
+    """Addresses of instances that share a device, with + between them and commas between devices, as in
+    http://10.0.0.5:8001+http://10.0.0.5:8002: of each device one is awake, the others sleep until they are asked."""
+    shared_sleep_level: int = 1
+    """How deeply those sleep: 1 keeps weights in host memory, 2 reads them again."""
     routing: RoutingStrategy = "prefix"
     """Which instance gets a request: the one with most of its prefix cached unless another has far less to do, the one
     with the fewest tokens to do, or each in turn."""
@@ -82,6 +87,7 @@ class RouterConfig:
                 check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
         self._check_dns()
         self._check_kubernetes()
+        self._check_devices()
         key = self.member_key
         if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
             raise ConfigError(
@@ -92,6 +98,11 @@ class RouterConfig:
     def listed(self) -> tuple[str, ...]:
         """The addresses of --members."""
         return () if self.members is None else tuple(each.strip() for each in self.members.split(",") if each.strip())
+
+    def devices(self) -> tuple[tuple[str, ...], ...]:
+        """The addresses of the instances of each of --shared-devices."""
+        groups = () if self.shared_devices is None else self.shared_devices.split(",")
+        return tuple(tuple(each.strip() for each in group.split("+")) for group in groups)
 
     def listening(self) -> ServerConfig:
         """Where and how to listen, as servers do."""
@@ -104,6 +115,14 @@ class RouterConfig:
             ok = bool(host) and "/" not in host and port.isdecimal() and 0 < int(port[:6]) <= 65535
             fix = "write it as in quire.example.org:8000"
             check(ok, "members_dns", self.members_dns, "a host name and a port", fix)
+
+    def _check_devices(self) -> None:
+        named = [url for group in self.devices() for url in group]
+        ok = all(len(group) > 1 and all(group) for group in self.devices()) and len(set(named)) == len(named)
+        fix = "write them as in http://10.0.0.5:8001+http://10.0.0.5:8002, each address once"
+        check(ok, "shared_devices", self.shared_devices, "two or more addresses for each device", fix)
+        allowed, level = "1 or 2", self.shared_sleep_level
+        check(level in (1, 2), "shared_sleep_level", level, allowed, "1 wakes up faster")
 
     def _check_kubernetes(self) -> None:
         if self.members_kubernetes is not None:

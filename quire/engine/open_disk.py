@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -18,17 +20,24 @@ from quire.kvcache.disk import DiskTier
 from quire.kvcache.disk_folders import own_folder, remove_unused
 from quire.kvcache.manager import KVManager
 from quire.kvcache.segments import SUFFIX, VERSION, Segments, slots_in
+from quire.kvcache.transfer.format import kv_format
 from quire.models.loading.identity import checkpoint_identity
+from quire.spec.cache import CacheSpec
 
 _log = logging.getLogger(__name__)
 
 
-def open_disk(path: Path, resolved: Resolved, kv: KVManager, executor: Executor) -> PrefixDisk | None:
-    """None where prefixes stay in memory; `path` has the model's files."""
+def open_disk(
+    path: Path, resolved: Resolved, caches: Sequence[CacheSpec], kv: KVManager, executor: Executor
+) -> PrefixDisk | None:
+    """None where prefixes stay in memory; `path` has the model's files, and `caches` are those of its whole layers."""
     room = resolved.disk
     if room is None:
         return None
-    size = executor.carried_blocks().block_bytes
+    # a block on disk has the heads of all ranks
+    num_heads = 1 if resolved.tensor_parallel_size == 1 else kv_format("", caches, resolved.kv).num_heads
+    blocks = partial(executor.carried_blocks, num_heads)
+    size = blocks().block_bytes
     identity = kv_identity(path, resolved)
     try:
         root = Path(room.path).expanduser()
@@ -47,7 +56,7 @@ def open_disk(path: Path, resolved: Resolved, kv: KVManager, executor: Executor)
         _log.warning("%d files below %s are not used, and left as they are: %s", len(problems), folder, problems[0])
     _warn_of_space(room, folder, size * len(found))
     _log.info("%s holds %d of %d KV blocks on disk", folder, len(found), num_slots)
-    copies = DiskCopies(segments, executor.carried_blocks)
+    copies = DiskCopies(segments, blocks)
     return PrefixDisk(kv, tier, copies, size, resolved.preemption_costs.seconds_per_token)
 
 

@@ -109,7 +109,7 @@ def start_loop(
             )
         )
     scheduler = make_scheduler(resolved, tenant_weights)
-    disk = open_disk(path, resolved, scheduler.kv, executor)
+    disk = open_disk(path, resolved, facts.spec.caches, scheduler.kv, executor)
     if disk is not None:
         clock.done("prefixes on disk")
     return StartedLoop(EngineLoop(scheduler, executor, grammar_cache, disk), resolved, facts)

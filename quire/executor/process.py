@@ -158,6 +158,8 @@ class ProcessExecutor(Executor):
         self._rank = first
         self._first = _executor_of(first)
         self._others = list(others)
+        self._carried: CarriedBlocks | None = None
+        """Of these ranks: each takes one connection for its blocks."""
         for other in self._others:
             Thread(target=self._watch, args=(other,), name=f"quire-rank-{other.rank}-watch", daemon=True).start()
 
@@ -206,6 +208,11 @@ class ProcessExecutor(Executor):
                 "--pipeline-parallel-size is above 1: KV whose layers are on several stages cannot be sent to other "
                 "engines yet; use --tensor-parallel-size, or leave KV transfer out."
             )
+        if self._carried is None:
+            self._carried = self._gather_blocks(num_heads)
+        return self._carried
+
+    def _gather_blocks(self, num_heads: int) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)

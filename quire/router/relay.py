@@ -28,6 +28,7 @@ from quire.router.http.connection import Answer, Headers, MemberLost
 from quire.router.member import Member, Work
 from quire.router.members import Members
 from quire.router.prefix import Prefix
+from quire.router.turns import Turns
 
 _JOURNAL, _RESUME = JOURNAL_HEADER.encode(), RESUME_HEADER.encode()
 _ELSEWHERE = frozenset((429, 502, 503, 504))
@@ -91,21 +92,25 @@ class Relayed:
 class Relay:
     """Lives on the event loop."""
 
-    def __init__(self, members: Members, metrics: RelayMetrics, outage_timeout: float) -> None:
+    def __init__(self, members: Members, metrics: RelayMetrics, outage_timeout: float, turns: Turns) -> None:
         self._members = members
         self._metrics = metrics
         self._outage_timeout = outage_timeout
+        self._turns = turns
 
     async def relay(self, asked: Asked) -> Relayed:
         """Raises Unavailable where no member takes it, RequestFailed where it cannot be completed."""
-        return await _Trip(asked, self._members, self._metrics, self._outage_timeout).start()
+        return await _Trip(asked, self._members, self._metrics, self._outage_timeout, self._turns).start()
 
 
 class _Trip:
     """One request from its first member to its last."""
 
-    def __init__(self, asked: Asked, members: Members, metrics: RelayMetrics, outage_timeout: float) -> None:
+    def __init__(
+        self, asked: Asked, members: Members, metrics: RelayMetrics, outage_timeout: float, turns: Turns
+    ) -> None:
         self._asked = asked
+        self._turns = turns
         self._members = members
         self._metrics = metrics
         self._outage_timeout = outage_timeout
@@ -148,6 +153,8 @@ class _Trip:
             self._member = member
             self._work = self._held.enter_context(member.working(self._asked.prefix.tokens + self._so_far.num_tokens))
             try:
+                if self._asked.body is not None:
+                    await self._turns.take(member, self._held, self._deadline)
                 answer = await self._send(member)
             except MemberLost as lost:
                 if not lost.may_have_begun and member.state != "lost":

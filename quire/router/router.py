@@ -11,6 +11,7 @@ from quire.config.router import RouterConfig
 from quire.core.errors import ConfigError
 from quire.observe.router_metrics import RouterMetrics
 from quire.router.health import Health
+from quire.router.http.address import MemberAddress
 from quire.router.http.connection import Headers, MemberLost
 from quire.router.member import Member
 from quire.router.members import Members
@@ -19,6 +20,7 @@ from quire.router.sources.dns import DnsSource
 from quire.router.sources.file import FileSource
 from quire.router.sources.kubernetes import KubernetesSource
 from quire.router.sources.source import Source, SourceFailed, apply, follow
+from quire.router.turns import Turns
 
 _MOST_HELD = 10_000
 """Stored things whose member is remembered; any other is asked for."""
@@ -33,11 +35,13 @@ class Router:
         """Raises ConfigError for members that are none."""
         self.config = config
         self.members = Members(config)
-        self.relay = Relay(self.members, metrics, config.outage_timeout)
         self.headers: Headers = []
         """What every request to a member carries."""
         if config.member_key is not None:
             self.headers.append((b"authorization", b"Bearer " + config.member_key.encode()))
+        devices = [[MemberAddress.read(url).url for url in group] for group in config.devices()]
+        turns = Turns(devices, self.members, self.headers, config.shared_sleep_level)
+        self.relay = Relay(self.members, metrics, config.outage_timeout, turns)
         for url in config.listed():
             self.members.add(url, "given")
         self._sources = list(_sources(config))

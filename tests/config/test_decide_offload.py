@@ -59,6 +59,11 @@ def test_adapters_of_experts_are_refused() -> None:
         resolve(asked(offload_gb=10.0, enable_lora=True, lora_targets="layers,experts"), QWEN_30B, DEVICES["h100"])
 
 
+def test_whole_experts_on_every_rank_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--enable-expert-parallel has whole experts"):
+        resolve(asked(offload_gb=10.0, tensor_parallel_size=2, enable_expert_parallel=True), QWEN_30B, DEVICES["h100"])
+
+
 def test_a_cpu_leaves_experts_in_their_file() -> None:
     packed = stored_as(QWEN_30B, "Q4_0")
     small = replace(DEVICES["cpu"], memory_bytes=16 << 30, host_memory_bytes=16 << 30)

@@ -61,6 +61,8 @@ def run(engine: Engine, prompts: list[list[int]], params: SamplingParams = GREED
         ("llama", {"cpu_compute": "exact", "swap_space": 0.001}),
         ("gemma3", {}),
         ("deepseek_v2", {}),
+        ("llama", {"cpu_compute": "exact", "tensor_parallel_size": 2}),
+        pytest.param("deepseek_v2", {"cpu_compute": "exact", "tensor_parallel_size": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_new_engine_finds_what_the_last_one_computed(tmp_path: Path, name: str, settings: dict[str, object]) -> None:

@@ -20,6 +20,7 @@ import msgspec
 
 from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.prefix import CachedBlock
+from quire.kvcache.transfer.carriage import Carriage
 from quire.kvcache.transfer.format import KVFormat
 from quire.kvcache.transfer.shared_slots import SharedSlots
 from quire.kvcache.transfer.wire import (
@@ -45,20 +46,6 @@ _RUN = 8
 _MOST_PIECES = 4096
 """Blocks in one message at most; a sender sends far fewer."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class ReceivedCounts:
-    """Since the start. Threads add to them under a lock."""
-
-    blocks: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    """Spent receiving, checking and writing."""
-    corrupt: int = 0
-    """Blocks whose bytes were not what their sender read."""
-    refused: int = 0
-    """Times an engine would not send, or could not be reached."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,8 +78,7 @@ class KVFetcher:
         self.blocks = blocks
         self.secret = secret
         self.ca_file = ca_file
-        self.counts = ReceivedCounts()
-        self.lock = Lock()
+        self.counts = Carriage()
         self.wake = wake
         self._lines: dict[str, list[_Line]] = {}
         self._next = 0
@@ -172,8 +158,7 @@ class _Line:
                     self._send(connection, _want(fetch, list(entries.values())))
             self._receive(connection, slots)
         except TransferRefused as error:
-            with self._fetcher.lock:
-                self._fetcher.counts.refused += 1
+            self._fetcher.counts.refuse()
             _log.warning("no KV comes from %s: %s", self._address, error)
         except (msgspec.DecodeError, ValueError, KeyError) as error:
             _log.error("the connection to %s is given up: what came cannot be read (%s)", self._address, error)
@@ -247,12 +232,7 @@ class _Line:
             _log.error("%d blocks from %s came with other bytes than were sent: not used", corrupt, self._address)
             for index, entry in sound:
                 blocks.write([entry.block], memory[index * each : (index + 1) * each], fetch.fence)
-        with self._fetcher.lock:
-            counts = self._fetcher.counts
-            counts.seconds += time.perf_counter() - begun
-            counts.blocks += len(sound)
-            counts.bytes += len(sound) * each
-            counts.corrupt += corrupt
+        self._fetcher.counts.carried(len(sound), len(sound) * each, begun, corrupt)
         whole = {id(entry) for _, entry in sound}
         with self._lock:
             for place in message.places:

@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 
 from quire.core.carried_blocks import CarriedBlocks
+from quire.kvcache.transfer.carriage import Carriage
 from quire.kvcache.transfer.format import KVFormat, mismatch
 from quire.kvcache.transfer.shared_slots import SharedSlots
 from quire.kvcache.transfer.tls_socket import TlsSocket
@@ -45,18 +46,6 @@ FRAME_BYTES = 4 << 20
 """Of blocks that go together: few enough that the other side copies one frame while the next is on its way."""
 NUM_SLOTS = 4
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class SentCounts:
-    """Since the start. Threads add to them under a lock."""
-
-    blocks: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    """Spent reading and sending."""
-    refused: int = 0
-    """Connections of engines whose KV is of another format, or that did not prove themselves."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +85,7 @@ class KVSender:
         self.format = own
         self.wants: SimpleQueue[OpenWant] = SimpleQueue()
         self.returned: SimpleQueue[list[int]] = SimpleQueue()
-        self.counts = SentCounts()
+        self.counts = Carriage()
         self.lock = Lock()
         self.blocks = blocks
         self.wake = wake
@@ -146,8 +135,7 @@ class KVSender:
                 raise TransferRefused(f"an engine that asked for KV was turned away: {why}")
             line = _Line(self, connection)
         except (TransferRefused, msgspec.DecodeError, EOFError, OSError) as error:
-            with self.lock:
-                self.counts.refused += 1
+            self.counts.refuse()
             _log.warning("%s", str(error) or "an engine that did not prove itself in time was turned away")
             connection.close()
             return
@@ -255,11 +243,7 @@ class _Line:
                 size = self._share(self._slots, slot, number, places[start:end], blocks[start:end])
             else:
                 raise EOFError
-            with self._sender.lock:
-                counts = self._sender.counts
-                counts.seconds += time.perf_counter() - begun
-                counts.blocks += len(places[start:end])
-                counts.bytes += size
+            self._sender.counts.carried(len(places[start:end]), size, begun)
 
     def _share(self, slots: SharedSlots, slot: int, number: int, places: list[int], blocks: list[int]) -> int:
         memory, each = slots.slot(slot), self._sender.blocks.block_bytes
