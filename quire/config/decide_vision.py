@@ -38,6 +38,6 @@ def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: l
     width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
     patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
     working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
-    kept = tokens * model.spec.hidden_size * item
+    kept = tokens * model.spec.hidden_size * item * len(spec.projectors)
     choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for images"))
     return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

@@ -6,7 +6,7 @@ from pathlib import Path
 from quire.multimodal.families.idefics3 import idefics3
 from quire.multimodal.families.internvl import internvl
 from quire.multimodal.families.llava import llava
-from quire.multimodal.families.qwen_vl import qwen2_vl
+from quire.multimodal.families.qwen_vl import qwen2_vl, qwen3_vl
 from quire.multimodal.processor import ProcessorFiles, Processors
 from quire.multimodal.settings import read_json
 
@@ -17,6 +17,7 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "smolvlm": idefics3,
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_vl,
+    "qwen3_vl": qwen3_vl,
 }
 
 

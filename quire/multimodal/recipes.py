@@ -85,6 +85,10 @@ class Frames(_Recipe, frozen=True):
     """Frames that are one moment to the model; the last one is repeated to fill its own."""
     bounds_all: bool = False
     """Whether the picture's bounds of pixels are those of all frames together."""
+    most_of_all: int | None = None
+    """Pixels of all frames together, of which each may have its even share, or a little more than the least."""
+    most_of_each: int | None = None
+    """Pixels of each frame where the bounds are those of all."""
 
 
 Recipe = Fixed | Whole | Bounded | Tiles | Split | Frames

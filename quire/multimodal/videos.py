@@ -187,6 +187,7 @@ def _of_one(recipe: Frames, count: int, height: int, width: int, limits: Limits)
     if isinstance(picture, Fixed):
         return picture
     check_shape(height, width)
+    picture = _capped(recipe, picture, count)
     if recipe.bounds_all:
         size = _size_of_all(picture, recipe.moment, count, height, width)
     else:
@@ -195,6 +196,16 @@ def _of_one(recipe: Frames, count: int, height: int, width: int, limits: Limits)
         most = max(limits.pixels // count, picture.factor**2)
         size = whole_size(height, width, picture.factor, min(picture.min_pixels, most), most)
     return Fixed(size, None, picture.filter)
+
+
+def _capped(recipe: Frames, picture: Whole, count: int) -> Whole:
+    """Where a checkpoint bounds what many frames, or few, may take."""
+    most, least = picture.max_pixels, int(picture.min_pixels * 1.05)
+    if recipe.most_of_all is not None:
+        most = max(min(most, recipe.most_of_all // count), least)
+    if recipe.most_of_each is not None:
+        most = max(min(recipe.most_of_each, most // count), least) * count
+    return msgspec.structs.replace(picture, max_pixels=most)
 
 
 def _size_of_all(picture: Whole, moment: int, count: int, height: int, width: int) -> tuple[int, int]:

@@ -49,6 +49,14 @@ class ProjectorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DeepSpec:
+    """A layer of the tower whose vectors the language model is given too."""
+
+    layer: int
+    projector: ProjectorSpec
+
+
+@dataclass(frozen=True, slots=True)
 class VisionSpec:
     """Patches in, embeddings out."""
 
@@ -63,28 +71,40 @@ class VisionSpec:
     """One row, before the patches of every picture; no embedding is made of it."""
     positions: MatrixSpec | None = None
     """A learned vector for each place of a picture of the usual size, the class token's first."""
-    shared_positions: bool = False
-    """Whether those vectors are spread over a picture of any size, each patch having the one nearest to its share."""
+    spread: Literal["nearest", "blended"] | None = None
+    """How those vectors are spread over a picture of any size: each patch has the one nearest to its share, or what the
+    four around it come to; None: the picture has the usual size."""
     rope: AxialRopeSpec | None = None
     norm_before: NormSpec | None = None
     norm_after: NormSpec | None = None
     windows: WindowsSpec | None = None
     positions_per_second: float | None = None
     """Where positions have axes: what a second of a video takes on that of time; None: a moment takes one."""
+    deep: tuple[DeepSpec, ...] = ()
+    """What is added behind the first layers of the language model, one each."""
 
     @property
     def side(self) -> int:
         """Pixels that an embedding has a side."""
         return self.patch_size * self.projector.merge
 
+    @property
+    def projectors(self) -> tuple[ProjectorSpec, ...]:
+        """The last layer's, and those of layers that are read too."""
+        return (self.projector, *(each.projector for each in self.deep))
+
     def matrices(self) -> Iterator[MatrixSpec]:
-        given = (self.patches, self.class_token, self.positions, self.projector.up, self.projector.down)
+        given = [self.patches, self.class_token, self.positions]
+        for projector in self.projectors:
+            given += (projector.up, projector.down)
         yield from (matrix for matrix in given if matrix is not None)
         for layer in self.layers:
             yield from layer.matrices()
 
     def norms(self) -> Iterator[NormSpec]:
-        given = (self.norm_before, self.norm_after, self.projector.patch_norm, self.projector.norm)
+        given = [self.norm_before, self.norm_after]
+        for projector in self.projectors:
+            given += (projector.patch_norm, projector.norm)
         yield from (norm for norm in given if norm is not None)
         for layer in self.layers:
             yield from layer.norms()

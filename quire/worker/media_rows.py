@@ -62,6 +62,7 @@ class MediaRows:
         self._at_once = at_once
         self._rows: dict[int, _Media] = {}
         self._device = tower.device
+        self._hidden_size = (tower.spec.projector.down or tower.spec.projector.up).rows
         self._offsets: Tensor | None = None
         if num_axes > 1:
             self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
@@ -105,7 +106,8 @@ class MediaRows:
         figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
         values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
         places = upload([place for each in slices for place in each.places], torch.int64, self._device)
-        return replace(batch, embeddings=Embeddings(values, places)), figures
+        first, *deep = values.split(self._hidden_size, dim=1)  # type: ignore[no-untyped-call]
+        return replace(batch, embeddings=Embeddings(first, places, tuple(deep))), figures
 
     def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:
         """Media of the step's prompts that are looked for the first time."""

@@ -49,6 +49,9 @@ class RecordedModel:
         """Hidden states [tokens, hidden] after the last norm."""
         if self._program is None:
             self._model.gate.wait_for_all()
+        if batch.embeddings is not None and batch.embeddings.deep:  # added between layers, which the program has not
+            computed: Tensor = self._model(input_ids, positions, batch)
+            return computed.float()
         x = self._model.embed(input_ids, positions, batch).float()
         if self._program is None:
             self._program = record(self._model, self._kv, x.shape[1], self._references, self._num_adapter_slots)

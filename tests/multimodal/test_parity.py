@@ -60,7 +60,7 @@ def test_pixels_are_those_of_the_checkpoints_own_processor(tiny: TinyVision, nam
     given = tiny.processor([[image]] if tiny.name == "idefics3" else [image], return_tensors="pt")
     wanted = given["pixel_values"].float()
     if "image_grid_thw" in given:
-        wanted = _unpatched(wanted, given["image_grid_thw"][0].tolist(), 14, 2)
+        wanted = _unpatched(wanted, given["image_grid_thw"][0].tolist(), tiny.processor.patch_size, 2)
     torch.testing.assert_close(found, wanted.reshape(found.shape), atol=1e-5, rtol=1e-5)
 
 

@@ -55,7 +55,13 @@ def _qwen2_places(total: int, rate: float) -> list[int]:
     return [int(place) for place in torch.arange(0, total, total / count)]
 
 
-_PLACES = {"qwen2_vl": _qwen2_places, "qwen2_5_vl": _qwen2_places}
+def _qwen3_places(total: int, rate: float) -> list[int]:
+    """Two frames a second, four at least, the first and the last among them."""
+    count = min(max(int(total / rate * 2), 4), total)
+    return [int(place) for place in np.linspace(0, total - 1, count).round()]
+
+
+_PLACES = {"qwen3_vl": _qwen3_places, "qwen2_vl": _qwen2_places, "qwen2_5_vl": _qwen2_places}
 
 
 def _prompt(llm: LLM, text: str) -> list[int]:

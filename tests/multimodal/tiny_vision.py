@@ -216,6 +216,21 @@ def _idefics3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     return transformers.Idefics3ForConditionalGeneration(config), processor, "<image>"
 
 
+def _qwen3_vl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"depth": 4, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 32}
+    tower |= {"patch_size": 8, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 2]}  # type: ignore[dict-item]
+    rope = {**_MROPE["rope_parameters"], "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8)
+    text["num_hidden_layers"] = 4
+    config = transformers.Qwen3VLConfig(
+        text_config=text, vision_config=tower, tie_word_embeddings=False, **_qwen_ids(ids)
+    )
+    model = transformers.Qwen3VLForConditionalGeneration(config)
+    sides = {"min_pixels": 16 * 16 * 4, "max_pixels": 16 * 16 * 40, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    processor = transformers.Qwen2VLImageProcessor(patch_size=8, **sides)
+    return model, processor, "<|vision_start|><|image_pad|><|vision_end|>"
+
+
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava": _llava,
     "pixtral": _pixtral,
@@ -223,6 +238,7 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "idefics3": _idefics3,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
+    "qwen3_vl": _qwen3_vl,
 }
 
 
@@ -257,6 +273,7 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "idefics3": _places,
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
+    "qwen3_vl": _squares,
 }
 
 
@@ -287,11 +304,39 @@ def _qwen_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
     }
 
 
+def _qwen3_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
+    """Every moment behind the seconds at which its middle is; its bounds of pixels are those of all frames."""
+    bounds = {"min_pixels": processor.size["shortest_edge"], "max_pixels": processor.size["longest_edge"]}
+    found = []
+    for clip in videos:
+        count = len(clip.frames)
+        own = type(processor)(
+            patch_size=processor.patch_size,
+            image_mean=processor.image_mean,
+            image_std=processor.image_std,
+            **{name: value // count for name, value in bounds.items()},
+        )
+        found.append(_moments(own, clip))
+    written = []
+    for clip, (_, grid) in zip(videos, found, strict=True):
+        times = clip.times + clip.times[-1:] * (len(clip.times) % 2)
+        each = "<|vision_start|>" + "<|video_pad|>" * int(grid[1] * grid[2] // 4) + "<|vision_end|>"
+        pairs = zip(times[::2], times[1::2], strict=True)
+        written.append("".join(f"<{(first + second) / 2:.1f} seconds>{each}" for first, second in pairs))
+    return {
+        "mark": "<|video_pad|>",
+        "written": written,
+        "pixel_values_videos": torch.cat([patches for patches, _ in found]),
+        "video_grid_thw": torch.stack([grid for _, grid in found]),
+    }
+
+
 _VIDEOS: dict[str, Callable[[Any, Sequence[Clip]], dict[str, Any]]] = {
     "qwen2_vl": lambda processor, videos: {
         name: value for name, value in _qwen_videos(processor, videos).items() if name != "second_per_grid_ts"
     },
     "qwen2_5_vl": _qwen_videos,
+    "qwen3_vl": _qwen3_videos,
 }
 FAMILIES = tuple(_MAKERS)
 VIDEO_FAMILIES = tuple(_VIDEOS)
