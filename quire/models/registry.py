@@ -65,6 +65,8 @@ ROWS = (
 
 VISION_ROWS = {
     "llava": "llava:FAMILY",
+    "llava_next": "llava_next:NEXT",
+    "llava_onevision": "llava_next:ONEVISION",
     "internvl": "internvl:FAMILY",
     "idefics3": "idefics3:FAMILY",
     "smolvlm": "idefics3:FAMILY",

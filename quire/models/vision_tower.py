@@ -17,6 +17,7 @@ from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.layer import make_layer
 from quire.models.picture_grid import PictureGrid, axial_angles, blended_places, grid_of, shared_places
+from quire.models.tiled_pictures import TiledPictures
 from quire.ops.functional import activate
 from quire.spec.norm import NormSpec
 from quire.spec.vision import ProjectorSpec, VisionSpec
@@ -54,6 +55,7 @@ class VisionTower(nn.Module):
         self._norm_before = _norm(spec.norm_before, policy)
         self._layers = nn.ModuleList([make_layer(layer, index, policy) for index, layer in enumerate(spec.layers)])
         self._norm_after = _norm(spec.norm_after, policy)
+        self._tiling = None if spec.tiling is None else TiledPictures(spec.tiling, policy)
         self._projectors = nn.ModuleList([Projector(projector, policy) for projector in spec.projectors])
 
     def forward(self, items: Sequence[MediaItem], at_once: int) -> list[Tensor]:
@@ -67,7 +69,10 @@ class VisionTower(nn.Module):
                 together, self._encoded([self._pictures(part) for part in together]), strict=True
             ):
                 made[part.item].append(embeddings)
-        return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+        whole = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+        if self._tiling is None:
+            return whole
+        return [self._tiling(item, embeddings) for item, embeddings in zip(items, whole, strict=True)]
 
     def _portions(self, items: Sequence[MediaItem], at_once: int) -> Iterator[list[_Part]]:
         portion: list[_Part] = []

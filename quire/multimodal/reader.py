@@ -11,7 +11,7 @@ from quire.core.media import MediaItem, MediaKind, Pixels
 from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, Processors
 from quire.multimodal.read_processors import read_processors
-from quire.multimodal.recipes import Cooked, Job, Limits
+from quire.multimodal.recipes import Cooked, Job, Limits, Recipe
 
 _DIGEST_BYTES = 32
 Encode = Callable[[str], list[int]]
@@ -68,13 +68,16 @@ class MediaReader:
                 )
         cooked: dict[MediaKind, list[Cooked]] = {kind: [] for kind in self._processors}
         for kind, data, field in files:
-            cooked[kind].append(self._cooked(kind, data, field))
+            processor = self._processors[kind]
+            others = processor.among_others if kinds.count(kind) > 1 else None
+            recipe = processor.recipe if others is None else others
+            cooked[kind].append(self._cooked(recipe, data, field))
         return self._joined(tokens, {kind: iter(each) for kind, each in cooked.items()})
 
     def close(self) -> None:
         self._pool.close()
 
-    def _cooked(self, kind: MediaKind, data: bytes, field: str) -> Cooked:
+    def _cooked(self, recipe: Recipe, data: bytes, field: str) -> Cooked:
         config = self._config
         limits = Limits(config.media_max_pixels, config.media_max_frames, config.media_max_seconds)
         most = int(config.media_max_mb * (1 << 20))
@@ -83,7 +86,7 @@ class MediaReader:
                 f"{field} has {len(data):,} bytes, and {most:,} are the most (--media-max-mb)", field=field
             )
         try:
-            return self._pool.cook(Job(data, self._processors[kind].recipe, limits))
+            return self._pool.cook(Job(data, recipe, limits))
         except MediaFailed as error:
             raise InvalidRequest(f"{field} cannot be used: {error}", field=field) from None
 

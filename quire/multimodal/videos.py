@@ -45,6 +45,8 @@ def chosen_frames(total: int, rate: float, sampling: Sampling, most: int) -> lis
         assert sampling.per_second is not None, "a rule says how many, or how many a second"
         wanted = max(total / rate * sampling.per_second, sampling.least)
     count = max(int(min(wanted, most)) // sampling.multiple * sampling.multiple, 1)
+    if sampling.rule == "parts":
+        return [number * total // count for number in range(count)]
     if sampling.rule == "spread":
         return [int(place) for place in np.linspace(0, total - 1, count).round()]
     return [min(int(place), total - 1) for place in np.arange(count) * (total / count)]

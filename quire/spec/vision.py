@@ -57,6 +57,16 @@ class DeepSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TilingSpec:
+    """Tiles whose embeddings are laid together as one picture, behind those of the whole, without its border."""
+
+    newline: MatrixSpec
+    """One row: what stands behind each row of embeddings, and behind a picture without tiles."""
+    most_tiles: int | None = None
+    """What more tiles come to is made smaller."""
+
+
+@dataclass(frozen=True, slots=True)
 class VisionSpec:
     """Patches in, embeddings out."""
 
@@ -82,6 +92,8 @@ class VisionSpec:
     """Where positions have axes: what a second of a video takes on that of time; None: a moment takes one."""
     deep: tuple[DeepSpec, ...] = ()
     """What is added behind the first layers of the language model, one each."""
+    tiling: TilingSpec | None = None
+    """None: embeddings stand as pictures do."""
 
     @property
     def side(self) -> int:
@@ -94,7 +106,7 @@ class VisionSpec:
         return (self.projector, *(each.projector for each in self.deep))
 
     def matrices(self) -> Iterator[MatrixSpec]:
-        given = [self.patches, self.class_token, self.positions]
+        given = [self.patches, self.class_token, self.positions, None if self.tiling is None else self.tiling.newline]
         for projector in self.projectors:
             given += (projector.up, projector.down)
         yield from (matrix for matrix in given if matrix is not None)

@@ -14,7 +14,7 @@ from quire.models.vision_tower import scaled
 from quire.multimodal.pictures import decode, prepare
 from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Limits
-from tests.multimodal.tiny_vision import FAMILIES, TinyVision, as_bytes, make_vision, picture
+from tests.multimodal.tiny_vision import FAMILIES, NESTED, TinyVision, as_bytes, make_vision, picture
 
 GREEDY = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
 _LIMITS = Limits(MultimodalConfig().media_max_pixels)
@@ -57,7 +57,7 @@ def test_pixels_are_those_of_the_checkpoints_own_processor(tiny: TinyVision, nam
     pictures, _ = prepare(image, processor.recipe)
     pixels = Pixels(pictures.tobytes(), pictures.shape, processor.rescale, processor.mean, processor.std)  # type: ignore[arg-type]
     found = scaled(pixels, torch.device("cpu")).permute(0, 3, 1, 2)
-    given = tiny.processor([[image]] if tiny.name == "idefics3" else [image], return_tensors="pt")
+    given = tiny.processor([[image]] if tiny.name in NESTED else [image], return_tensors="pt")
     wanted = given["pixel_values"].float()
     if "image_grid_thw" in given:
         wanted = _unpatched(wanted, given["image_grid_thw"][0].tolist(), tiny.processor.patch_size, 2)
