@@ -89,16 +89,17 @@ class Engine:
         request_id: str | None = None,
         adapter: LoRARequest | None = None,
         files: Iterable[MediaFile] = (),
+        media: tuple[MediaItem, ...] = (),
         source: EncoderInput | None = None,
     ) -> str:
         """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run.
 
-        `files` are what the prompt's marks of images stand for, in order. `source` is what the model's encoder reads,
+        `files` are what the prompt's marks of media stand for, in order; `media` what was read of them already, and the
+        prompt with it. `source` is what the model's encoder reads,
         where it has one.
         """
         text = prompt if isinstance(prompt, str) else None
         tokens, given = self.encode(prompt), list(files)
-        media: tuple[MediaItem, ...] = ()
         if given:
             tokens, media = self.media().read(tokens, given)
         ref = None if adapter is None else self._adapter(adapter)

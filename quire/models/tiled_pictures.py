@@ -25,15 +25,15 @@ class TiledPictures(nn.Module):
         """`x`: [pictures * features, hidden], picture by picture."""
         newline: Tensor = self._newline(self._first)
         count = item.pixels.shape[0]
-        pictures = x.unflatten(0, (count, -1))
+        pictures = x.view(count, -1, x.shape[1])
         side = math.isqrt(pictures.shape[1])
         if item.kind == "video":
             half = math.ceil(side / 2)
-            return torch.cat((_resized(pictures.unflatten(1, (side, side)), (half, half)).flatten(0, 2), newline))
+            return torch.cat((_resized(pictures.view(count, side, side, -1), (half, half)).flatten(0, 2), newline))
         if count == 1:
             return torch.cat((x, newline))
         layout = feature_layout(item.size, item.tiles, side, self._most_tiles)
-        tiles = pictures[1:].unflatten(0, item.tiles).unflatten(2, (side, side))
+        tiles = pictures[1:].view(*item.tiles, side, side, -1)
         laid = tiles.permute(0, 2, 1, 3, 4).flatten(0, 1).flatten(1, 2)
         (height, width), top, left = layout.kept, layout.top, layout.left
         laid = laid[top : top + height, left : left + width]
