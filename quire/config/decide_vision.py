@@ -24,8 +24,10 @@ class VisionRoom:
     num_bytes: int
 
 
-def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice]) -> VisionRoom:
-    """Nothing for a model that reads texts alone."""
+def decide_vision(
+    asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice], step_tokens: int
+) -> VisionRoom:
+    """Nothing for a model that reads texts alone; `step_tokens` are the most of a step."""
     spec = model.spec.vision
     if spec is None:
         return VisionRoom(0, 0, 0)
@@ -33,6 +35,13 @@ def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: l
         raise ConfigError(
             f"{model.name} counts positions on several axes, and drafts are not placed on them; leave "
             "--speculative-config out."
+        )
+    longest_chunk = asked.scheduler.long_prefill_token_threshold or step_tokens
+    if spec.seen_whole > min(step_tokens, longest_chunk):
+        raise ConfigError(
+            f"{model.name} computes the {spec.seen_whole} tokens of an image in one step, and a step may have "
+            f"{min(step_tokens, longest_chunk)} of a prompt; raise --max-num-batched-tokens or "
+            "--long-prefill-token-threshold."
         )
     tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
     width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows

@@ -90,7 +90,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         batch_invariant=batch_invariant,
     )
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offloaded)
-    vision = decide_vision(asked, model, dtype, choices)
+    vision = decide_vision(asked, model, dtype, choices, tokens)
     budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
@@ -108,6 +108,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         asked.scheduler.num_drafts,
         recompute_beyond=outgrown,
         max_encoded=encoded,
+        whole_images=model.spec.vision is not None and model.spec.vision.seen_whole > 0,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed

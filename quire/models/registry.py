@@ -67,6 +67,7 @@ VISION_ROWS = {
     "llava": "llava:FAMILY",
     "llava_next": "llava_next:NEXT",
     "llava_onevision": "llava_next:ONEVISION",
+    "gemma3": "gemma3_vision:FAMILY",
     "internvl": "internvl:FAMILY",
     "idefics3": "idefics3:FAMILY",
     "smolvlm": "idefics3:FAMILY",

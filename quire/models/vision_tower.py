@@ -211,7 +211,10 @@ class Projector(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self._patch_norm is not None:
             x = self._patch_norm(x)
-        x = x.reshape(-1, x.shape[1] * self._spec.merge**2)
+        if self._spec.joined_by == "mean":
+            x = x.view(-1, self._spec.merge**2, x.shape[1]).mean(1)
+        else:
+            x = x.reshape(-1, x.shape[1] * self._spec.merge**2)
         if self._norm is not None:
             x = self._norm(x)
         projected: Tensor = self._up(x)

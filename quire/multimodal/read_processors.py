@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.multimodal.families.gemma3 import gemma3
 from quire.multimodal.families.idefics3 import idefics3
 from quire.multimodal.families.internvl import internvl
 from quire.multimodal.families.llava import llava
@@ -15,6 +16,7 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "llava": llava,
     "llava_next": llava_next,
     "llava_onevision": llava_onevision,
+    "gemma3": gemma3,
     "internvl": internvl,
     "idefics3": idefics3,
     "smolvlm": idefics3,

@@ -14,6 +14,7 @@ from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Cooked, Job, Limits, Recipe
 
 _DIGEST_BYTES = 32
+_MOST_BREAKS = 8
 Encode = Callable[[str], list[int]]
 """A text between placeholder tokens to tokens."""
 
@@ -31,6 +32,10 @@ class MediaReader:
         self._config = config
         self._encode = encode
         self._pool = DecoderPool()
+        self._breaks = {
+            tokens[0]: count for count in range(1, _MOST_BREAKS + 1) if len(tokens := encode("\n" * count)) == 1
+        }
+        """Line breaks that are one token."""
         self.marks = {kind: processor.text for kind, processor in processors.items()}
         """How a prompt says that a piece of media stands here, where a chat template does not say it itself."""
 
@@ -98,7 +103,7 @@ class MediaReader:
         for token in tokens:
             kind = self._by_marker.get(token)
             if kind is None:
-                found.append(token)
+                self._append(found, [token])
                 continue
             each, processor = next(coming[kind]), self._processors[kind]
             runs = self._put(found, processor.pieces(each), processor.token)
@@ -110,11 +115,20 @@ class MediaReader:
         runs: list[tuple[int, int]] = []
         for piece in pieces:
             if isinstance(piece, str):
-                tokens.extend(self._encode(piece))
+                self._append(tokens, self._encode(piece))
             else:
                 runs.append((len(tokens), piece))
                 tokens.extend([placeholder] * piece)
         return tuple(runs)
+
+    def _append(self, tokens: list[int], more: Sequence[int]) -> None:
+        """Line breaks that come together are the token that they are in one text."""
+        before, after = self._breaks.get(tokens[-1]) if tokens else None, self._breaks.get(more[0]) if more else None
+        joined = [] if before is None or after is None else self._encode("\n" * (before + after))
+        if len(joined) == 1:
+            tokens[-1:] = joined
+            more = more[1:]
+        tokens.extend(more)
 
 
 def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], processor: MediaProcessor) -> MediaItem:

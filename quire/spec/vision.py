@@ -46,6 +46,7 @@ class ProjectorSpec:
     """Of patches, before they are joined."""
     norm: NormSpec | None = None
     """Of what they are joined to."""
+    joined_by: Literal["side by side", "mean"] = "side by side"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,9 @@ class VisionSpec:
     """Where positions have axes: what a second of a video takes on that of time; None: a moment takes one."""
     deep: tuple[DeepSpec, ...] = ()
     """What is added behind the first layers of the language model, one each."""
+    seen_whole: int = 0
+    """Where tokens of an image see all of it, also what is behind them: how many an image has. One step computes the
+    rest of an image or nothing of it. 0: they see what is before them, as text does."""
     tiling: TilingSpec | None = None
     """None: embeddings stand as pictures do."""
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from quire.layers.batch import Batch, KVLayer
+from quire.layers.image_attention import ImageAttention
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
 from quire.models.language_model import LanguageModel
@@ -49,7 +50,8 @@ class RecordedModel:
         """Hidden states [tokens, hidden] after the last norm."""
         if self._program is None:
             self._model.gate.wait_for_all()
-        if batch.embeddings is not None and batch.embeddings.deep:  # added between layers, which the program has not
+        if batch.embeddings is not None and (batch.embeddings.deep or isinstance(batch.attend, ImageAttention)):
+            # what is added between layers, and another attention, the program has not
             computed: Tensor = self._model(input_ids, positions, batch)
             return computed.float()
         x = self._model.embed(input_ids, positions, batch).float()

@@ -103,6 +103,8 @@ def test_logits_are_those_of_transformers(tiny: TinyVision, llm: LLM) -> None:
 @pytest.mark.parametrize("budget", [3, 7, 16])
 def test_chunks_may_cut_inside_an_image(tiny: TinyVision, budget: int) -> None:
     pictures = [picture(90, 161, 1), picture(221, 60, 2)]
+    if tiny.name == "gemma3":  # a step takes an image's nine tokens or none
+        budget += 9
     settings = {"max_num_batched_tokens": budget, "max_num_seqs": 2, "gpu_memory_utilization": 0.05}
     llm = LLM(str(tiny.folder), dtype="float32", **settings)
     try:

@@ -18,6 +18,9 @@ from tests.text import vocabularies
 
 MARKS = (
     *(
+        "<start_of_image>",
+        "<end_of_image>",
+        "<image_soft_token>",
         "<image>",
         "<video>",
         "<|image_pad|>",
@@ -81,7 +84,9 @@ class TinyVision:
         ids = torch.tensor([self.tokenizer.encode(text, add_special_tokens=False).ids])
         if "qwen" in self.name and (images or videos):
             given["mm_token_type_ids"] = (ids == self.token).int() + 2 * (ids == self.video_token).int()
-        for name in ("rows", "cols", "num_patches"):
+        if self.name == "gemma3":
+            given["token_type_ids"] = (ids == self.tokenizer.token_to_id("<image_soft_token>")).int()
+        for name in ("rows", "cols", "num_patches", "num_crops"):
             given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
 
@@ -159,6 +164,23 @@ def _llava(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     config = transformers.LlavaConfig(vision_config=tower, text_config=text, image_token_index=ids["<image>"])
     processor = transformers.CLIPImageProcessor(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
     return transformers.LlavaForConditionalGeneration(config), processor, "<image>"
+
+
+def _gemma3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = _text(size, num_hidden_layers=3, head_dim=8, sliding_window=16, query_pre_attn_scalar=8)
+    text["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
+    config = transformers.Gemma3Config(
+        vision_config={**tower, "image_size": 42, "patch_size": 7},
+        text_config=transformers.Gemma3TextConfig(**text),
+        mm_tokens_per_image=9,
+        boi_token_index=ids["<start_of_image>"],
+        eoi_token_index=ids["<end_of_image>"],
+        image_token_index=ids["<image_soft_token>"],
+        tie_word_embeddings=False,
+    )
+    processor = transformers.Gemma3ImageProcessor(size={"height": 42, "width": 42})
+    return transformers.Gemma3ForConditionalGeneration(config), processor, "<start_of_image>"
 
 
 def _llava_next(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
@@ -291,6 +313,7 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava": _llava,
     "llava_next": _llava_next,
     "llava_onevision": _llava_onevision,
+    "gemma3": _gemma3,
     "pixtral": _pixtral,
     "internvl": _internvl,
     "idefics3": _idefics3,
@@ -361,6 +384,9 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "llava": lambda given: ["<image>" * 4] * len(given["pixel_values"]),
     "llava_next": _anyres(4, math.inf),
     "llava_onevision": _anyres(3, 2),
+    "gemma3": lambda given: (
+        [f"\n\n<start_of_image>{'<image_soft_token>' * 9}<end_of_image>\n\n"] * len(given["pixel_values"])
+    ),
     "pixtral": _rows,
     "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
     "idefics3": _places,
