@@ -2,7 +2,7 @@
 
 from quire.core.errors import CheckpointError
 from quire.multimodal.families.llava import fixed_recipe
-from quire.multimodal.processor import MediaProcessor, ProcessorFiles, Processors
+from quire.multimodal.processor import MediaProcessor, Piece, ProcessorFiles, Processors
 from quire.multimodal.settings import BILINEAR, HALF, SCALED
 
 _GEMMA3 = {
@@ -23,7 +23,7 @@ def gemma3(files: ProcessorFiles) -> Processors:
         )
     count = int(files.config.get("mm_tokens_per_image") or 256)
     token, marker = files.token("image_token_index", "image_token_id"), files.token("boi_token_index", "boi_token_id")
-    pieces = [f"\n\n{_BEGIN}", count, f"{_END}\n\n"]
+    pieces: list[Piece] = [f"\n\n{_BEGIN}", count, f"{_END}\n\n"]
     return {
         "image": MediaProcessor(
             fixed_recipe(settings), *settings.scaling(), token, marker, lambda cooked: pieces, _BEGIN
