@@ -65,7 +65,7 @@ class ImageAttention:
             window=window,
             softcap=softcap,
             scales=scales,
-        ).clone()
+        )
         for span in self._spans:
             of_image = query[span.tokens.start : span.tokens.stop]
             first = 0 if window is None else max(0, span.position - window + 1)
