@@ -25,8 +25,10 @@ class VisionRoom:
     num_bytes: int
 
 
-def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice]) -> VisionRoom:
-    """Nothing for a model that reads texts alone."""
+def decide_vision(
+    asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice], step_tokens: int
+) -> VisionRoom:
+    """Nothing for a model that reads texts alone; `step_tokens` are the most of a step."""
     spec, audio = model.spec.vision, model.spec.audio
     if spec is None and audio is None:
         return VisionRoom(0, 0, 0)
@@ -35,15 +37,24 @@ def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: l
             f"{model.name} counts positions on several axes, and drafts are not placed on them; leave "
             "--speculative-config out."
         )
+    longest_chunk = asked.scheduler.long_prefill_token_threshold or step_tokens
+    seen_whole = 0 if spec is None else spec.seen_whole
+    if seen_whole > min(step_tokens, longest_chunk):
+        raise ConfigError(
+            f"{model.name} computes the {seen_whole} tokens of an image in one step, and a step may have "
+            f"{min(step_tokens, longest_chunk)} of a prompt; raise --max-num-batched-tokens or "
+            "--long-prefill-token-threshold."
+        )
     tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
-    working = 0
+    working, each = 0, 1
     if spec is not None:
         width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
         patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
         working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
+        each = len(spec.projectors)
     if audio is not None:
         frames = _FRAMES_A_POSITION * audio.encoder.num_mel_bins * _FLOAT32
         working = ENCODED_AT_ONCE * audio.positions_each * (audio.encoder.widest * item + frames)
-    kept = tokens * model.spec.hidden_size * item
+    kept = tokens * model.spec.hidden_size * item * each
     choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for media"))
     return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

@@ -101,7 +101,7 @@ def resolve(
     )
     check_offload(offload, lora)
     budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offload.away)
-    vision = decide_vision(asked, model, dtype, choices)
+    vision = decide_vision(asked, model, dtype, choices, tokens)
     budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
@@ -120,6 +120,7 @@ def resolve(
         recompute_beyond=outgrown,
         max_encoded=encoded,
         num_stages=asked.parallel.pipeline_parallel_size,
+        whole_images=model.spec.vision is not None and model.spec.vision.seen_whole > 0,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed

@@ -85,6 +85,8 @@ class StepLimits:
     """Sequences with media for the model's encoder that a step may admit."""
     num_stages: int = 1
     """Of a pipeline: a sampled token reaches the first stage when so many steps have begun since its own."""
+    whole_images: bool = False
+    """Whether a step computes the rest of an image or nothing of it: its first token looks at its last one."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 

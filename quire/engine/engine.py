@@ -89,16 +89,16 @@ class Engine:
         request_id: str | None = None,
         adapter: LoRARequest | None = None,
         files: Iterable[MediaFile] = (),
+        media: tuple[MediaItem, ...] = (),
         source: EncoderInput | None = None,
     ) -> str:
         """Accept a request; raises InvalidRequest, and takes nothing, when it cannot be run.
 
-        `files` are what the prompt's marks of images stand for, in order. `source` is what the model's encoder reads,
-        where it has one.
+        `files` are what the prompt's marks of media stand for, in order; `media` what was read of them already, and the
+        prompt with it. `source` is what the model's encoder reads, where it has one.
         """
         text = prompt if isinstance(prompt, str) else None
         given = list(files)
-        media: tuple[MediaItem, ...] = ()
         if given:
             reader = self.media()
             tokens, media = reader.read(self.encode(prompt if text is None else reader.with_own_marks(text)), given)

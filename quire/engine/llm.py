@@ -44,7 +44,7 @@ from quire.text.tokenizer import Tokenizer
 
 Prompt = str | list[int] | Mapping[str, Any]
 """Text, token ids, or `{"prompt": text}` / `{"prompt_token_ids": ids}`, which may have `"multi_modal_data"` beside it:
-`{"image": …}`, bytes, a path or a Pillow image, or a list of them."""
+`{"image": …, "video": …}`, bytes, a path or a Pillow image or, of videos, an array of frames, or a list of them."""
 Messages = list[dict[str, Any]]
 
 

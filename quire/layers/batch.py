@@ -27,6 +27,7 @@ class Embeddings:
 
     values: Tensor  # [count, hidden]
     places: Tensor  # [count]: which tokens of the step they stand for
+    deep: tuple[Tensor, ...] = ()  # [count, hidden] each: what is added to the same tokens behind the first layers
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,10 @@ class Rope(nn.Module):
         return cos * more, sin * more
 
     def _by_axis(self, positions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Each section of a head's pairs follows an axis of its own (M-RoPE)."""
+        """Each section of a head's pairs follows an axis of its own (M-RoPE), or the axes take turns."""
         axes, sections = [self(axis, lengths) for axis in positions], list(self._config.sections)
+        if self._config.interleaved:
+            return _taking_turns(axes, sections)
         cos, sin = (
             torch.cat([angles[kind].split(sections, dim=1)[axis] for axis, angles in enumerate(axes)], dim=1)
             for kind in (0, 1)
@@ -74,6 +76,15 @@ class Rope(nn.Module):
         base = config.theta * stretch.double() ** (size / (size - 2))
         exponents = torch.arange(0, size, 2, device=lengths.device, dtype=torch.float64) / size
         return (1.0 / base.unsqueeze(1) ** exponents).float()
+
+
+def _taking_turns(axes: list[tuple[Tensor, Tensor]], sections: list[int]) -> tuple[Tensor, Tensor]:
+    """Every third pair follows height and every third width, as far as their sections reach; all others time."""
+    cos, sin = (angles.clone() for angles in axes[0])
+    for axis in range(1, len(axes)):
+        turns = slice(axis, sections[axis] * len(axes), len(axes))
+        cos[:, turns], sin[:, turns] = axes[axis][0][:, turns], axes[axis][1][:, turns]
+    return cos, sin
 
 
 def stretch_factors(config: RopeSpec) -> Tensor:

@@ -117,6 +117,8 @@ class LanguageModel(nn.Module):
                 batch.taps.take(index, x, added)
             output_rows = batch.output_rows if index == last else None
             x, added = layer(x, added, None if rope is None else angles[rope], batch, output_rows)
+            if batch.embeddings is not None and index < len(batch.embeddings.deep):
+                x = x.index_add(0, batch.embeddings.places, batch.embeddings.deep[index].to(x.dtype))
         if self._norm is None:
             return x if added is None else x + added
         normed: Tensor = self._norm(x) if added is None else self._norm.add(x, added)[1]

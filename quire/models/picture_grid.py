@@ -69,6 +69,24 @@ def shared_places(grid: PictureGrid, side: int) -> Tensor:
     return shares(grid.num_patches // grid.columns)[rows] * side + shares(grid.columns)[columns]
 
 
+def blended_places(grid: PictureGrid, side: int) -> tuple[Tensor, Tensor]:
+    """For each patch, which four of `side` × `side` learned positions lie around it where the outermost of both fall
+    together, and their shares: int64 and float32 [patches, 4]."""
+
+    def around(places: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        exact = places.float() * (side - 1) / max(count - 1, 1)
+        before = exact.floor()
+        after = exact - before
+        pair = torch.stack((before.long(), before.long() + 1), dim=1).clamp(max=side - 1)
+        return pair, torch.stack((1 - after, after), dim=1)
+
+    rows, columns = grid.rows_and_columns()
+    down, down_shares = around(rows, grid.num_patches // grid.columns)
+    across, across_shares = around(columns, grid.columns)
+    places = down[:, :, None] * side + across[:, None, :]
+    return places.flatten(1), (down_shares[:, :, None] * across_shares[:, None, :]).flatten(1)
+
+
 def axial_angles(spec: AxialRopeSpec, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin [patches, head_dim / 2], in float32."""
     size = spec.head_dim // 2

@@ -65,6 +65,9 @@ ROWS = (
 
 VISION_ROWS = {
     "llava": "llava:FAMILY",
+    "llava_next": "llava_next:NEXT",
+    "llava_onevision": "llava_next:ONEVISION",
+    "gemma3": "gemma3_vision:FAMILY",
     "internvl": "internvl:FAMILY",
     "idefics3": "idefics3:FAMILY",
     "smolvlm": "idefics3:FAMILY",
@@ -72,6 +75,7 @@ VISION_ROWS = {
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
     "qwen2_audio": "audio_towers:QWEN2_AUDIO",
     "ultravox": "audio_towers:ULTRAVOX",
+    "qwen3_vl": "qwen3_vl:FAMILY",
 }
 """By `model_type` of the whole: where it is said how media join the language model, whose own type says the rest."""
 _PARTS = ("vision_config", "audio_config")

@@ -16,7 +16,8 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.layer import make_layer
-from quire.models.picture_grid import PictureGrid, axial_angles, grid_of, shared_places
+from quire.models.picture_grid import PictureGrid, axial_angles, blended_places, grid_of, shared_places
+from quire.models.tiled_pictures import TiledPictures
 from quire.ops.functional import activate
 from quire.spec.norm import NormSpec
 from quire.spec.vision import ProjectorSpec, VisionSpec
@@ -54,7 +55,8 @@ class VisionTower(nn.Module):
         self._norm_before = _norm(spec.norm_before, policy)
         self._layers = nn.ModuleList([make_layer(layer, index, policy) for index, layer in enumerate(spec.layers)])
         self._norm_after = _norm(spec.norm_after, policy)
-        self._projector = Projector(spec.projector, policy)
+        self._tiling = None if spec.tiling is None else TiledPictures(spec.tiling, policy)
+        self._projectors = nn.ModuleList([Projector(projector, policy) for projector in spec.projectors])
 
     def forward(self, items: Sequence[MediaItem], at_once: int) -> list[Tensor]:
         """The embeddings of each, [tokens, hidden]; `at_once` are made in one go, or one picture's, since what is held
@@ -67,7 +69,10 @@ class VisionTower(nn.Module):
                 together, self._encoded([self._pictures(part) for part in together]), strict=True
             ):
                 made[part.item].append(embeddings)
-        return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+        whole = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+        if self._tiling is None:
+            return whole
+        return [self._tiling(item, embeddings) for item, embeddings in zip(items, whole, strict=True)]
 
     def _portions(self, items: Sequence[MediaItem], at_once: int) -> Iterator[list[_Part]]:
         portion: list[_Part] = []
@@ -89,15 +94,16 @@ class VisionTower(nn.Module):
         yield portion
 
     def _encoded(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
-        hidden = self._tower(pictures)
-        merged: Tensor = self._projector(hidden)
+        read = zip(self._projectors, self._tower(pictures), strict=True)
+        merged = torch.cat([projector(hidden) for projector, hidden in read], dim=1)
         joined = self.spec.projector.merge**2
         counts = [each.count * each.grid.num_patches // joined for each in pictures]
         parts: tuple[Tensor, ...] = merged.split(counts)  # type: ignore[no-untyped-call]
         return [_in_order(part, each) for part, each in zip(parts, pictures, strict=True)]
 
-    def _tower(self, pictures: Sequence[_Pictures]) -> Tensor:
-        """What the layers make of all patches, [patches, size], without class tokens."""
+    def _tower(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
+        """What the layers make of all patches, [patches, size], without class tokens: the last one, and others that are
+        read too."""
         x: Tensor = self._patches(torch.cat([each.patches for each in pictures]))
         x = self._placed(x, pictures)
         if self._norm_before is not None:
@@ -107,13 +113,18 @@ class VisionTower(nn.Module):
         windows = [size for each in pictures for _ in range(each.count) for size in each.grid.windows]
         batches = (self._batch(whole), self._batch(windows))
         angles, added = self._angles(pictures), None
+        deep: list[Tensor] = []
+        deep_layers = {each.layer for each in self.spec.deep}
         for index, layer in enumerate(self._layers):
             sees_windows = self.spec.windows is not None and index not in self.spec.windows.whole
             x, added = layer(x, added, angles, batches[sees_windows])
+            if index in deep_layers:
+                deep.append(x if added is None else x + added)
         x = x if added is None else x + added
         if self._norm_after is not None:
             x = self._norm_after(x)
-        return x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
+        last = x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
+        return [last, *deep]
 
     def _pictures(self, part: _Part) -> _Pictures:
         """Pixels as patches in the tower's order."""
@@ -133,6 +144,8 @@ class VisionTower(nn.Module):
         """With class tokens and learned positions, where the tower has them."""
         if self._positions is None:
             return x
+        if self.spec.spread == "blended":
+            return x + self._blended(pictures)
         places = torch.cat([self._places(each.grid).repeat(each.count) for each in pictures]).to(self.device)
         x = x + self._positions(places + int(self._class_token is not None))
         if self._class_token is None:
@@ -144,9 +157,20 @@ class VisionTower(nn.Module):
         by_picture = x.view(-1, length, x.shape[1])
         return torch.cat((class_token.expand(len(by_picture), 1, -1), by_picture), dim=1).flatten(0, 1)
 
+    def _blended(self, pictures: Sequence[_Pictures]) -> Tensor:
+        """What the learned positions around each patch come to, [patches, size]."""
+        assert self._positions is not None
+        assert self.spec.positions is not None
+        side = math.isqrt(self.spec.positions.rows)
+        around = [blended_places(each.grid, side) for each in pictures]
+        places = torch.cat([each[0].repeat(pictures[place].count, 1) for place, each in enumerate(around)])
+        shares = torch.cat([each[1].repeat(pictures[place].count, 1) for place, each in enumerate(around)])
+        vectors: Tensor = self._positions(places.to(self.device).flatten()).unflatten(0, places.shape)
+        return (vectors * shares.to(self.device).unsqueeze(2)).sum(1).to(self._dtype)
+
     def _places(self, grid: PictureGrid) -> Tensor:
         """Which of the learned positions each patch has."""
-        if not self.spec.shared_positions:
+        if self.spec.spread is None:
             return grid.order
         assert self.spec.positions is not None
         return shared_places(grid, math.isqrt(self.spec.positions.rows))
@@ -188,7 +212,10 @@ class Projector(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self._patch_norm is not None:
             x = self._patch_norm(x)
-        x = x.reshape(-1, x.shape[1] * self._spec.merge**2)
+        if self._spec.joined_by == "mean":
+            x = x.view(-1, self._spec.merge**2, x.shape[1]).mean(1)
+        else:
+            x = x.reshape(-1, x.shape[1] * self._spec.merge**2)
         if self._norm is not None:
             x = self._norm(x)
         projected: Tensor = self._up(x)

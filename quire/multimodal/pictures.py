@@ -8,7 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - its reader registers itself
 
-from quire.multimodal.recipes import Bounded, Cooked, Fixed, Job, Limits, Recipe, Split, Tiles, Whole
+from quire.multimodal.anyres import best_resolution
+from quire.multimodal.recipes import (
+    Anyres,
+    Bounded,
+    Cooked,
+    Fixed,
+    Job,
+    Limits,
+    Recipe,
+    Split,
+    Square,
+    Tiles,
+    Whole,
+)
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Those whose readers take nothing but pixels out of a file."""
@@ -125,6 +138,29 @@ def _arrangement(image: Image.Image, recipe: Tiles) -> tuple[int, int]:
     return best
 
 
+def _anyres(image: Image.Image, recipe: Anyres) -> tuple[Pictures, tuple[int, int]]:
+    best = best_resolution((image.height, image.width), recipe.resolutions)
+    if best is None:
+        raise BadMedia(f"it is {image.width:,} × {image.height:,} pixels, of which nothing would be left when shrunk")
+    down, across = best[0] / image.height, best[1] / image.width
+    if across < down:
+        size = (min(math.ceil(image.height * across), best[0]), best[1])
+    else:
+        size = (best[0], min(math.ceil(image.width * down), best[1]))
+    whole = Image.new("RGB", (best[1], best[0]))
+    whole.paste(resized(image, size, recipe.filter), ((best[1] - size[1]) // 2, (best[0] - size[0]) // 2))
+    rows, columns = best[0] // recipe.tile[0], best[1] // recipe.tile[1]
+    tiles = _cut(as_array(whole), rows, columns)
+    return np.stack([as_array(resized(image, recipe.tile, recipe.filter)), *tiles]), (rows, columns)
+
+
+def _square(image: Image.Image, recipe: Square) -> tuple[Pictures, tuple[int, int]]:
+    side = max(image.size)
+    whole = Image.new("RGB", (side, side), recipe.color)
+    whole.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+    return as_array(resized(whole, recipe.size, recipe.filter))[None], (0, 0)
+
+
 def _split(image: Image.Image, recipe: Split) -> tuple[Pictures, tuple[int, int]]:
     image = resized(image, _by_longer_side(image, recipe.longest), recipe.filter)
     square = (recipe.tile, recipe.tile)
@@ -205,4 +241,6 @@ _COOKS: dict[type, Callable[..., tuple[Pictures, tuple[int, int]]]] = {
     Bounded: _bounded,
     Tiles: _tiles,
     Split: _split,
+    Anyres: _anyres,
+    Square: _square,
 }

@@ -30,6 +30,8 @@ class MediaProcessor:
     """What it becomes in the prompt."""
     text: str
     """How a prompt says it in words, for chat templates that know no media."""
+    among_others: Recipe | None = None
+    """The recipe where a prompt has several of the kind, if that is another."""
 
 
 Processors = Mapping[MediaKind, MediaProcessor]

@@ -3,20 +3,26 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.multimodal.families.gemma3 import gemma3
 from quire.multimodal.families.idefics3 import idefics3
 from quire.multimodal.families.internvl import internvl
 from quire.multimodal.families.llava import llava
-from quire.multimodal.families.qwen_vl import qwen2_vl
+from quire.multimodal.families.llava_next import llava_next, llava_onevision
+from quire.multimodal.families.qwen_vl import qwen2_vl, qwen3_vl
 from quire.multimodal.processor import ProcessorFiles, Processors
 from quire.multimodal.settings import read_json
 
 _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "llava": llava,
+    "llava_next": llava_next,
+    "llava_onevision": llava_onevision,
+    "gemma3": gemma3,
     "internvl": internvl,
     "idefics3": idefics3,
     "smolvlm": idefics3,
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_vl,
+    "qwen3_vl": qwen3_vl,
 }
 
 

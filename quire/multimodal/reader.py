@@ -11,11 +11,12 @@ from quire.core.media import MediaItem, MediaKind, Pixels
 from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, Processors
 from quire.multimodal.read_processors import read_processors
-from quire.multimodal.recipes import Cooked, Job, Limits
+from quire.multimodal.recipes import Cooked, Job, Limits, Recipe
 from quire.multimodal.sound_processor import read_sound_processor
 from quire.multimodal.sound_reader import SoundReader
 
 _DIGEST_BYTES = 32
+_MOST_BREAKS = 8
 Encode = Callable[[str], list[int]]
 """A text between placeholder tokens to tokens."""
 
@@ -33,6 +34,10 @@ class MediaReader:
         self._config = config
         self._encode = encode
         self._pool = DecoderPool()
+        self._breaks = {
+            tokens[0]: count for count in range(1, _MOST_BREAKS + 1) if len(tokens := encode("\n" * count)) == 1
+        }
+        """Line breaks that are one token."""
         self.marks = {kind: processor.text for kind, processor in processors.items()}
         """How a prompt says that a piece of media stands here, where a chat template does not say it itself."""
 
@@ -68,13 +73,16 @@ class MediaReader:
                 )
         cooked: dict[MediaKind, list[Cooked]] = {kind: [] for kind in self._processors}
         for kind, data, field in files:
-            cooked[kind].append(self._cooked(kind, data, field))
+            processor = self._processors[kind]
+            others = processor.among_others if kinds.count(kind) > 1 else None
+            recipe = processor.recipe if others is None else others
+            cooked[kind].append(self._cooked(recipe, data, field))
         return self._joined(tokens, {kind: iter(each) for kind, each in cooked.items()})
 
     def close(self) -> None:
         self._pool.close()
 
-    def _cooked(self, kind: MediaKind, data: bytes, field: str) -> Cooked:
+    def _cooked(self, recipe: Recipe, data: bytes, field: str) -> Cooked:
         config = self._config
         limits = Limits(config.media_max_pixels, config.media_max_frames, config.media_max_seconds)
         most = int(config.media_max_mb * (1 << 20))
@@ -83,7 +91,7 @@ class MediaReader:
                 f"{field} has {len(data):,} bytes, and {most:,} are the most (--media-max-mb)", field=field
             )
         try:
-            return self._pool.cook(Job(data, self._processors[kind].recipe, limits))
+            return self._pool.cook(Job(data, recipe, limits))
         except MediaFailed as error:
             raise InvalidRequest(f"{field} cannot be used: {error}", field=field) from None
 
@@ -95,7 +103,7 @@ class MediaReader:
         for token in tokens:
             kind = self._by_marker.get(token)
             if kind is None:
-                found.append(token)
+                self._append(found, [token])
                 continue
             each, processor = next(coming[kind]), self._processors[kind]
             runs = self._put(found, processor.pieces(each), processor.token)
@@ -107,11 +115,20 @@ class MediaReader:
         runs: list[tuple[int, int]] = []
         for piece in pieces:
             if isinstance(piece, str):
-                tokens.extend(self._encode(piece))
+                self._append(tokens, self._encode(piece))
             else:
                 runs.append((len(tokens), piece))
                 tokens.extend([placeholder] * piece)
         return tuple(runs)
+
+    def _append(self, tokens: list[int], more: Sequence[int]) -> None:
+        """Line breaks that come together are the token that they are in one text."""
+        before, after = self._breaks.get(tokens[-1]) if tokens else None, self._breaks.get(more[0]) if more else None
+        joined = [] if before is None or after is None else self._encode("\n" * (before + after))
+        if len(joined) == 1:
+            tokens[-1:] = joined
+            more = more[1:]
+        tokens.extend(more)
 
 
 def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], processor: MediaProcessor) -> MediaItem:

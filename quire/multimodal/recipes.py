@@ -62,11 +62,27 @@ class Split(_Recipe, frozen=True):
     filter: Filter
 
 
+class Anyres(_Recipe, frozen=True):
+    """The whole picture as one tile, and tiles of it in the one of several sizes that suits it: LLaVA-NeXT's."""
+
+    resolutions: tuple[tuple[int, int], ...]
+    tile: tuple[int, int]
+    filter: Filter
+
+
+class Square(_Recipe, frozen=True):
+    """Filled up to a square with one color, and resized: what LLaVA-OneVision does with several images."""
+
+    size: tuple[int, int]
+    color: tuple[int, int, int]
+    filter: Filter
+
+
 class Sampling(msgspec.Struct, frozen=True):
     """Which frames of a video are read."""
 
-    rule: Literal["steps", "spread"]
-    """In equal steps from the first on, or spread from the first to the last."""
+    rule: Literal["steps", "parts", "spread"]
+    """In equal steps from the first on, the first of equal parts, or spread from the first to the last."""
     per_second: float | None
     count: int | None = None
     """So many, whatever it lasts; one of both is given."""
@@ -85,9 +101,13 @@ class Frames(_Recipe, frozen=True):
     """Frames that are one moment to the model; the last one is repeated to fill its own."""
     bounds_all: bool = False
     """Whether the picture's bounds of pixels are those of all frames together."""
+    most_of_all: int | None = None
+    """Pixels of all frames together, of which each may have its even share, or a little more than the least."""
+    most_of_each: int | None = None
+    """Pixels of each frame where the bounds are those of all."""
 
 
-Recipe = Fixed | Whole | Bounded | Tiles | Split | Frames
+Recipe = Fixed | Whole | Bounded | Tiles | Split | Anyres | Square | Frames
 
 
 class Limits(msgspec.Struct, frozen=True):

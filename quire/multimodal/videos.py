@@ -45,6 +45,8 @@ def chosen_frames(total: int, rate: float, sampling: Sampling, most: int) -> lis
         assert sampling.per_second is not None, "a rule says how many, or how many a second"
         wanted = max(total / rate * sampling.per_second, sampling.least)
     count = max(int(min(wanted, most)) // sampling.multiple * sampling.multiple, 1)
+    if sampling.rule == "parts":
+        return [number * total // count for number in range(count)]
     if sampling.rule == "spread":
         return [int(place) for place in np.linspace(0, total - 1, count).round()]
     return [min(int(place), total - 1) for place in np.arange(count) * (total / count)]
@@ -187,6 +189,7 @@ def _of_one(recipe: Frames, count: int, height: int, width: int, limits: Limits)
     if isinstance(picture, Fixed):
         return picture
     check_shape(height, width)
+    picture = _capped(recipe, picture, count)
     if recipe.bounds_all:
         size = _size_of_all(picture, recipe.moment, count, height, width)
     else:
@@ -195,6 +198,16 @@ def _of_one(recipe: Frames, count: int, height: int, width: int, limits: Limits)
         most = max(limits.pixels // count, picture.factor**2)
         size = whole_size(height, width, picture.factor, min(picture.min_pixels, most), most)
     return Fixed(size, None, picture.filter)
+
+
+def _capped(recipe: Frames, picture: Whole, count: int) -> Whole:
+    """Where a checkpoint bounds what many frames, or few, may take."""
+    most, least = picture.max_pixels, int(picture.min_pixels * 1.05)
+    if recipe.most_of_all is not None:
+        most = max(min(most, recipe.most_of_all // count), least)
+    if recipe.most_of_each is not None:
+        most = max(min(recipe.most_of_each, most // count), least) * count
+    return msgspec.structs.replace(picture, max_pixels=most)
 
 
 def _size_of_all(picture: Whole, moment: int, count: int, height: int, width: int) -> tuple[int, int]:

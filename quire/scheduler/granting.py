@@ -26,6 +26,7 @@ class Granting:
         """0: no bound of its own."""
         self._whole_prompts = limits.whole_prompts
         self._most_encoded = limits.max_encoder_tokens
+        self._whole_images = limits.whole_images
 
     def decodes(self, builder: StepBuilder, running: Iterable[Sequence]) -> None:
         """The next token of every sequence that misses only one; prompts and their rests are noted for later."""
@@ -59,24 +60,10 @@ class Granting:
         """As many of a sequence's missing tokens as budget, pace and blocks allow."""
         start = seq.num_computed
         is_readout = seq.request.pooling is not None
-        count = seq.num_tokens - start
-        if not self._whole_prompts:
-            count = min(count, builder.tokens_left_for(seq))
-            if count <= 0:
-                return
-        if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
-            count = min(count, seq.num_prompt - start)
-        if seq.request.media:
-            count = self._within_encoder(builder, seq, range(start, start + count))
-            if count <= 0:
-                return
-        if self._longest_chunk:
-            count = min(count, self._longest_chunk)
+        count = self._size_of_chunk(builder, seq)
+        if count <= 0:
+            return
         if start + count + self._lookahead > seq.num_slots:
-            fits = self._kv.tokens_that_fit(seq, self._kv.num_free) - self._lookahead - start
-            count = min(count, fits)
-            if count <= 0:
-                return
             self._grow(builder, seq, start + count + self._lookahead)
         seq.grant(start + count)
         builder.tokens_left -= count
@@ -91,6 +78,32 @@ class Granting:
             seq.num_pending += 1
             seq.num_proposed = self._most_drafts
         builder.add_chunk(seq, count, samples=samples)
+
+    def _size_of_chunk(self, builder: StepBuilder, seq: Sequence) -> int:
+        """Tokens; nothing to grant where it is not above 0."""
+        start = seq.num_computed
+        count = seq.num_tokens - start
+        if not self._whole_prompts:
+            count = min(count, builder.tokens_left_for(seq))
+        if start < seq.num_prompt:  # what it had answered before it lost its blocks comes in a step of its own
+            count = min(count, seq.num_prompt - start)
+        if self._longest_chunk:
+            count = min(count, self._longest_chunk)
+        if start + count + self._lookahead > seq.num_slots and count > 0:
+            fits = self._kv.tokens_that_fit(seq, self._kv.num_free) - self._lookahead - start
+            count = min(count, fits)
+        if seq.request.media and count > 0:
+            count = self._before_a_cut(seq, start, count)
+            count = self._within_encoder(builder, seq, range(start, start + count))
+        return count
+
+    def _before_a_cut(self, seq: Sequence, start: int, count: int) -> int:
+        """Where images are not cut, how many of a chunk's tokens come before the one that it would cut."""
+        if self._whole_images:
+            for item in seq.request.media:
+                if item.position < start + count < item.end:
+                    return item.position - start
+        return count
 
     def _within_encoder(self, builder: StepBuilder, seq: Sequence, chunk: range) -> int:
         """How many of a chunk's tokens come before the first image that the step's encoder has no room for.

@@ -23,6 +23,8 @@ class RopeSpec:
     scaling: Mapping[str, Any] = field(default_factory=dict)
     sections: tuple[int, ...] = ()
     """Of positions with several axes (time, height, width): how many pairs of a head follow each; empty: one axis."""
+    interleaved: bool = False
+    """Whether the axes take turns among a head's pairs; otherwise each has a section of its own."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -62,4 +64,5 @@ def read_rope(config: Mapping[str, Any], head_dim: int, *, theta: float = 10000.
         kind=kind,
         scaling=scaling,
         sections=tuple(scaling.get("mrope_section") or ()),
+        interleaved=bool(scaling.get("mrope_interleaved")),
     )

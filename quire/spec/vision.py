@@ -46,6 +46,25 @@ class ProjectorSpec:
     """Of patches, before they are joined."""
     norm: NormSpec | None = None
     """Of what they are joined to."""
+    joined_by: Literal["side by side", "mean"] = "side by side"
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpec:
+    """A layer of the tower whose vectors the language model is given too."""
+
+    layer: int
+    projector: ProjectorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TilingSpec:
+    """Tiles whose embeddings are laid together as one picture, behind those of the whole, without its border."""
+
+    newline: MatrixSpec
+    """One row: what stands behind each row of embeddings, and behind a picture without tiles."""
+    most_tiles: int | None = None
+    """What more tiles come to is made smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +82,45 @@ class VisionSpec:
     """One row, before the patches of every picture; no embedding is made of it."""
     positions: MatrixSpec | None = None
     """A learned vector for each place of a picture of the usual size, the class token's first."""
-    shared_positions: bool = False
-    """Whether those vectors are spread over a picture of any size, each patch having the one nearest to its share."""
+    spread: Literal["nearest", "blended"] | None = None
+    """How those vectors are spread over a picture of any size: each patch has the one nearest to its share, or what the
+    four around it come to; None: the picture has the usual size."""
     rope: AxialRopeSpec | None = None
     norm_before: NormSpec | None = None
     norm_after: NormSpec | None = None
     windows: WindowsSpec | None = None
     positions_per_second: float | None = None
     """Where positions have axes: what a second of a video takes on that of time; None: a moment takes one."""
+    deep: tuple[DeepSpec, ...] = ()
+    """What is added behind the first layers of the language model, one each."""
+    seen_whole: int = 0
+    """Where tokens of an image see all of it, also what is behind them: how many an image has. One step computes the
+    rest of an image or nothing of it. 0: they see what is before them, as text does."""
+    tiling: TilingSpec | None = None
+    """None: embeddings stand as pictures do."""
 
     @property
     def side(self) -> int:
         """Pixels that an embedding has a side."""
         return self.patch_size * self.projector.merge
 
+    @property
+    def projectors(self) -> tuple[ProjectorSpec, ...]:
+        """The last layer's, and those of layers that are read too."""
+        return (self.projector, *(each.projector for each in self.deep))
+
     def matrices(self) -> Iterator[MatrixSpec]:
-        given = (self.patches, self.class_token, self.positions, self.projector.up, self.projector.down)
+        given = [self.patches, self.class_token, self.positions, None if self.tiling is None else self.tiling.newline]
+        for projector in self.projectors:
+            given += (projector.up, projector.down)
         yield from (matrix for matrix in given if matrix is not None)
         for layer in self.layers:
             yield from layer.matrices()
 
     def norms(self) -> Iterator[NormSpec]:
-        given = (self.norm_before, self.norm_after, self.projector.patch_norm, self.projector.norm)
+        given = [self.norm_before, self.norm_after]
+        for projector in self.projectors:
+            given += (projector.patch_norm, projector.norm)
         yield from (norm for norm in given if norm is not None)
         for layer in self.layers:
             yield from layer.norms()

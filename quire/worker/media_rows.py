@@ -10,6 +10,7 @@ from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
 from quire.core.result import EncoderFigures
 from quire.layers.batch import Batch, Embeddings
+from quire.layers.image_attention import ImageAttention, ImageSpan
 from quire.models.audio_tower import AudioTower
 from quire.models.vision_tower import VisionTower
 from quire.multimodal.positions import PositionRule, prompt_positions
@@ -27,6 +28,10 @@ class _Slice:
     """Of the item's own."""
     places: range
     """Of the step's tokens."""
+    sequence: int
+    """Of the step's."""
+    position: int
+    """Of its first token in that sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class MediaRows:
         self._at_once = at_once
         self._rows: dict[int, _Media] = {}
         self._device = tower.device
+        self._hidden_size = (tower.spec.projector.down or tower.spec.projector.up).rows
         self._offsets: Tensor | None = None
         if num_axes > 1:
             self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
@@ -109,7 +115,11 @@ class MediaRows:
         figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
         values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
         places = upload([place for each in slices for place in each.places], torch.int64, self._device)
-        return replace(batch, embeddings=Embeddings(values, places)), figures
+        if isinstance(self._tower, VisionTower) and self._tower.spec.seen_whole:
+            spans = [ImageSpan(each.sequence, each.places, each.position) for each in slices]
+            batch = replace(batch, attend=ImageAttention(batch.attend, spans))
+        first, *deep = values.split(self._hidden_size, dim=1)  # type: ignore[no-untyped-call]
+        return replace(batch, embeddings=Embeddings(first, places, tuple(deep))), figures
 
     def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:
         """Media of the step's prompts that are looked for the first time."""
@@ -165,11 +175,11 @@ class MediaRows:
 
     def _slices(self, plan: StepPlan, computed: Sequence[int]) -> Iterator[_Slice]:
         start = 0
-        for row, count in zip(plan.rows, plan.counts, strict=True):
+        for sequence, (row, count) in enumerate(zip(plan.rows, plan.counts, strict=True)):
             media, end = self._rows.get(row), computed[row]
             for item in () if media is None else media.items:
                 if item.position < end and item.end > end - count:
-                    yield from _inside(item, range(end - count, end), start)
+                    yield from _inside(item, range(end - count, end), start, sequence)
             start += count
 
     def _encoded(self, items: Sequence[MediaItem]) -> dict[bytes, Tensor]:
@@ -190,12 +200,13 @@ class MediaRows:
         return found
 
 
-def _inside(item: MediaItem, computed: range, start: int) -> Iterator[_Slice]:
-    """What of an item lies among the tokens `computed`, the first of which is the step's token `start`."""
+def _inside(item: MediaItem, computed: range, start: int, sequence: int) -> Iterator[_Slice]:
+    """What of an item lies among the tokens `computed` of a sequence, the first being the step's token `start`."""
     before = 0
     for first, count in item.runs:
         begin, end = max(first, computed.start), min(first + count, computed.stop)
         if begin < end:
             own = range(before + begin - first, before + end - first)
-            yield _Slice(item, own, range(start + begin - computed.start, start + end - computed.start))
+            places = range(start + begin - computed.start, start + end - computed.start)
+            yield _Slice(item, own, places, sequence, begin)
         before += count

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from quire.core.expert_load import ExpertLoad
 from quire.layers.batch import Batch, KVLayer, Taps
+from quire.layers.image_attention import ImageAttention
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
 from quire.models.heads.draft_head import DraftHead
@@ -54,6 +55,10 @@ class RecordedModel:
         if self._program is None:
             self._model.gate.wait_for_all()
         assert isinstance(self._model, LanguageModel), "a head is given more than tokens"
+        if batch.embeddings is not None and (batch.embeddings.deep or isinstance(batch.attend, ImageAttention)):
+            # what is added between layers, and another attention, the program has not
+            computed: Tensor = self._model(input_ids, positions, batch)
+            return computed.float()
         return self.run(self._model.embed(input_ids, positions, batch).float(), positions, batch)
 
     def run(self, x: Tensor, positions: Tensor, batch: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,19 @@ from tokenizers import AddedToken
 from tests.text import vocabularies
 
 MARKS = (
-    *("<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "[IMG]", "[IMG_BREAK]"),
+    *(
+        "<start_of_image>",
+        "<end_of_image>",
+        "<image_soft_token>",
+        "<image>",
+        "<video>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "[IMG]",
+        "[IMG_BREAK]",
+    ),
     *("[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<fake_token_around_image>", "<global-img>"),
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 )
@@ -27,6 +40,8 @@ TEMPLATE = (
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 CONTEXT = 512
+NESTED = ("idefics3", "llava_onevision")
+"""Whose processors take the images of each prompt together."""
 _QWEN_PIXELS = {"min_pixels": 28 * 28 * 4, "max_pixels": 28 * 28 * 40}
 
 
@@ -59,7 +74,7 @@ class TinyVision:
         text what an image becomes."""
         text, given = self.tokenizer.decode(list(prompt), skip_special_tokens=False), {}
         if images:
-            nested = [list(images)] if "idefics" in self.name else list(images)
+            nested = [list(images)] if self.name in NESTED else list(images)
             given = dict(self.processor(nested, return_tensors="pt"))
             text = _filled(text, self.tokenizer.id_to_token(self.token), _WRITTEN[self.name](given))
         if videos:
@@ -69,9 +84,15 @@ class TinyVision:
         ids = torch.tensor([self.tokenizer.encode(text, add_special_tokens=False).ids])
         if "qwen" in self.name and (images or videos):
             given["mm_token_type_ids"] = (ids == self.token).int() + 2 * (ids == self.video_token).int()
-        for name in ("rows", "cols", "num_patches"):
+        if self.name == "gemma3":
+            given["token_type_ids"] = (ids == self.tokenizer.token_to_id("<image_soft_token>")).int()
+        for name in ("rows", "cols", "num_patches", "num_crops"):
             given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
+
+    @property
+    def video_mark(self) -> str:
+        return "<|vision_start|><|video_pad|><|vision_end|>" if "qwen" in self.name else "<video>"
 
     @property
     def video_token(self) -> int:
@@ -145,6 +166,63 @@ def _llava(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     return transformers.LlavaForConditionalGeneration(config), processor, "<image>"
 
 
+def _gemma3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = _text(size, num_hidden_layers=3, head_dim=8, sliding_window=16, query_pre_attn_scalar=8)
+    text["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
+    config = transformers.Gemma3Config(
+        vision_config={**tower, "image_size": 42, "patch_size": 7},
+        text_config=transformers.Gemma3TextConfig(**text),
+        mm_tokens_per_image=9,
+        boi_token_index=ids["<start_of_image>"],
+        eoi_token_index=ids["<end_of_image>"],
+        image_token_index=ids["<image_soft_token>"],
+        tie_word_embeddings=False,
+    )
+    processor = transformers.Gemma3ImageProcessor(size={"height": 42, "width": 42})
+    return transformers.Gemma3ForConditionalGeneration(config), processor, "<start_of_image>"
+
+
+def _llava_next(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = transformers.CLIPVisionConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2, image_size=28, patch_size=7
+    )
+    sizes = [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]]
+    config = transformers.LlavaNextConfig(
+        vision_config=tower,
+        text_config=transformers.MistralConfig(**_text(size, sliding_window=None)),
+        image_token_index=ids["<image>"],
+        image_grid_pinpoints=sizes,
+        tie_word_embeddings=False,
+    )
+    processor = transformers.LlavaNextImageProcessor(
+        size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, image_grid_pinpoints=sizes
+    )
+    return transformers.LlavaNextForConditionalGeneration(config), processor, "<image>"
+
+
+def _llava_onevision(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = transformers.SiglipVisionConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, image_size=27, patch_size=9
+    )
+    sizes = [[27 * down, 27 * across] for down in range(1, 4) for across in range(1, 4)]
+    config = transformers.LlavaOnevisionConfig(
+        vision_config=tower,
+        text_config=transformers.Qwen2Config(**_text(size)),
+        image_token_index=ids["<image>"],
+        video_token_index=ids["<video>"],
+        image_grid_pinpoints=sizes,
+        vision_aspect_ratio="anyres_max_2",
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )
+    processor = transformers.LlavaOnevisionImageProcessor(
+        size={"height": 27, "width": 27}, image_grid_pinpoints=sizes, do_pad=True
+    )
+    return transformers.LlavaOnevisionForConditionalGeneration(config), processor, "<image>"
+
+
 _MROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
 
@@ -216,14 +294,66 @@ def _idefics3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     return transformers.Idefics3ForConditionalGeneration(config), processor, "<image>"
 
 
+def _qwen3_vl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"depth": 4, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 32}
+    tower |= {"patch_size": 8, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 2]}  # type: ignore[dict-item]
+    rope = {**_MROPE["rope_parameters"], "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8)
+    text["num_hidden_layers"] = 4
+    config = transformers.Qwen3VLConfig(
+        text_config=text, vision_config=tower, tie_word_embeddings=False, **_qwen_ids(ids)
+    )
+    model = transformers.Qwen3VLForConditionalGeneration(config)
+    sides = {"min_pixels": 16 * 16 * 4, "max_pixels": 16 * 16 * 40, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    processor = transformers.Qwen2VLImageProcessor(patch_size=8, **sides)
+    return model, processor, "<|vision_start|><|image_pad|><|vision_end|>"
+
+
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava": _llava,
+    "llava_next": _llava_next,
+    "llava_onevision": _llava_onevision,
+    "gemma3": _gemma3,
     "pixtral": _pixtral,
     "internvl": _internvl,
     "idefics3": _idefics3,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
+    "qwen3_vl": _qwen3_vl,
 }
+
+
+def _anyres(side: int, most: float) -> Callable[[dict[str, Any]], list[str]]:
+    def written(given: dict[str, Any]) -> list[str]:
+        found = []
+        for place, (height, width) in enumerate(given["image_sizes"].tolist()):
+            if "batch_num_images" in given and len(given["image_sizes"]) > 1:
+                found.append("<image>" * (side**2 + 1))
+                continue
+            tiles = len([picture for picture in given["pixel_values"][place] if picture.abs().sum() > 0])
+            assert tiles > 1
+            found.append("<image>" * _anyres_count(height, width, side, most))
+        return found
+
+    return written
+
+
+def _anyres_count(height: int, width: int, side: int, most: float) -> int:
+    """As LLaVA-NeXT's processor counts, on the tiles that transformers chooses."""
+    tile = 28 if math.isinf(most) else 27
+    sizes = [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]]
+    if tile == 27:
+        sizes = [[27 * down, 27 * across] for down in range(1, 4) for across in range(1, 4)]
+    best = transformers.image_processing_utils.select_best_resolution((height, width), sizes)
+    rows, columns = best[0] // tile * side, best[1] // tile * side
+    if width / height > columns / rows:
+        rows -= (rows - int(round(height * columns / width, 7))) // 2 * 2
+    else:
+        columns -= (columns - int(round(width * rows / height, 7))) // 2 * 2
+    shrink = math.sqrt(rows * columns / (most * side**2))
+    if shrink > 1.1:
+        rows, columns = int(rows // shrink), int(columns // shrink)
+    return side**2 + rows * (columns + 1)
 
 
 def _squares(given: dict[str, Any]) -> list[str]:
@@ -252,11 +382,17 @@ def _places(given: dict[str, Any]) -> list[str]:
 
 _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "llava": lambda given: ["<image>" * 4] * len(given["pixel_values"]),
+    "llava_next": _anyres(4, math.inf),
+    "llava_onevision": _anyres(3, 2),
+    "gemma3": lambda given: (
+        [f"\n\n<start_of_image>{'<image_soft_token>' * 9}<end_of_image>\n\n"] * len(given["pixel_values"])
+    ),
     "pixtral": _rows,
     "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
     "idefics3": _places,
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
+    "qwen3_vl": _squares,
 }
 
 
@@ -287,11 +423,53 @@ def _qwen_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
     }
 
 
+def _qwen3_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
+    """Every moment behind the seconds at which its middle is; its bounds of pixels are those of all frames."""
+    bounds = {"min_pixels": processor.size["shortest_edge"], "max_pixels": processor.size["longest_edge"]}
+    found = []
+    for clip in videos:
+        count = len(clip.frames)
+        own = type(processor)(
+            patch_size=processor.patch_size,
+            image_mean=processor.image_mean,
+            image_std=processor.image_std,
+            **{name: value // count for name, value in bounds.items()},
+        )
+        found.append(_moments(own, clip))
+    written = []
+    for clip, (_, grid) in zip(videos, found, strict=True):
+        times = clip.times + clip.times[-1:] * (len(clip.times) % 2)
+        each = "<|vision_start|>" + "<|video_pad|>" * int(grid[1] * grid[2] // 4) + "<|vision_end|>"
+        pairs = zip(times[::2], times[1::2], strict=True)
+        written.append("".join(f"<{(first + second) / 2:.1f} seconds>{each}" for first, second in pairs))
+    return {
+        "mark": "<|video_pad|>",
+        "written": written,
+        "pixel_values_videos": torch.cat([patches for patches, _ in found]),
+        "video_grid_thw": torch.stack([grid for _, grid in found]),
+    }
+
+
+def _onevision_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
+    """Frames resized to one tile each, in half as many features a side."""
+    own = transformers.SiglipImageProcessor(
+        size=dict(processor.size), resample=3, image_mean=processor.image_mean, image_std=processor.image_std
+    )
+    frames = [own(clip.frames, return_tensors="pt")["pixel_values"] for clip in videos]
+    return {
+        "mark": "<video>",
+        "written": ["<video>" * (len(each) * 4 + 1) for each in frames],
+        "pixel_values_videos": torch.stack(frames),
+    }
+
+
 _VIDEOS: dict[str, Callable[[Any, Sequence[Clip]], dict[str, Any]]] = {
     "qwen2_vl": lambda processor, videos: {
         name: value for name, value in _qwen_videos(processor, videos).items() if name != "second_per_grid_ts"
     },
     "qwen2_5_vl": _qwen_videos,
+    "qwen3_vl": _qwen3_videos,
+    "llava_onevision": _onevision_videos,
 }
 FAMILIES = tuple(_MAKERS)
 VIDEO_FAMILIES = tuple(_VIDEOS)

@@ -30,7 +30,7 @@ def attach(text: ModelSpec, config: HFFields) -> ModelSpec:
         patch_size=patch,
         patches=patch_matrix(f"{start}patch_embedding", size, patch, bias=True),
         positions=table(f"{start}position_embedding", side**2, size),
-        shared_positions=True,
+        spread="nearest",
         layers=tuple(clip_layer(fields, _TOWER, layer, usual="gelu_pytorch_tanh") for layer in layers),
         norm_after=vision_norm(f"{_TOWER}post_layernorm", size, fields.number("layer_norm_eps", 1e-6)),
         projector=ProjectorSpec(

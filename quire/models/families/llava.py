@@ -70,7 +70,7 @@ def tower(config: HFFields) -> VisionSpec:
     fields = _tower_fields(config)
     kind = fields.text("model_type", "")
     if kind == "pixtral":
-        return pixtral_tower(fields, _layers(config, fields)[0], _TOWER)
+        return pixtral_tower(fields, _layers(config, fields), _TOWER)
     is_clip = kind == "clip_vision_model"
     if kind not in ("clip_vision_model", "siglip_vision_model"):
         raise CheckpointError(
@@ -80,7 +80,7 @@ def tower(config: HFFields) -> VisionSpec:
     size, patch = fields.size("hidden_size"), fields.size("patch_size")
     eps = fields.number("layer_norm_eps", 1e-5 if is_clip else 1e-6)
     places = (fields.size("image_size") // patch) ** 2 + is_clip
-    layers, is_whole = _layers(config, fields)
+    layers = _layers(config, fields)
     usual = "quick_gelu" if is_clip else "gelu_pytorch_tanh"
     start = f"{_TOWER}embeddings."
     patches = patch_matrix(f"{start}patch_embedding", size, patch, bias=not is_clip)
@@ -91,7 +91,6 @@ def tower(config: HFFields) -> VisionSpec:
         positions=matrix(f"{start}position_embedding", places, size, bias=False),
         norm_before=vision_norm(f"{_TOWER}pre_layrnorm", size, eps) if is_clip else None,
         layers=tuple(clip_layer(fields, _TOWER, layer, usual=usual) for layer in range(layers)),
-        norm_after=vision_norm(f"{_TOWER}post_layernorm", size, eps) if is_whole and not is_clip else None,
         projector=ProjectorSpec(patches, None, "gelu"),
     )
 
@@ -102,8 +101,8 @@ def _tower_fields(config: HFFields) -> HFFields:
     return HFFields({**defaults, **given.values}, given.source)
 
 
-def _layers(config: HFFields, fields: HFFields) -> tuple[int, bool]:
-    """How many layers run, and whether that is all of the tower."""
+def _layers(config: HFFields, fields: HFFields) -> int:
+    """How many layers run: what LLaVA reads is what a layer gives, before any last norm."""
     total, feature = fields.size("num_hidden_layers"), config.values.get("vision_feature_layer", -2)
     strategy = config.text("vision_feature_select_strategy", "default")
     has_class = fields.text("model_type", "") == "clip_vision_model"
@@ -116,8 +115,7 @@ def _layers(config: HFFields, fields: HFFields) -> tuple[int, bool]:
             f"{config.source} selects the {strategy!r} features of a tower {'with' if has_class else 'without'} a "
             f"class token; quire reads its patches alone."
         )
-    count = total + 1 + feature if feature < 0 else feature
-    return count, count == total and feature == -1
+    return total + 1 + feature if feature < 0 else feature
 
 
 def _has_bias(config: HFFields) -> bool:
