@@ -1,6 +1,5 @@
 """A rank of `benchmarks.pipeline_timeline`: as any other, and it writes down when it computes and when it waits."""
 
-import atexit
 import json
 import os
 import sys
@@ -15,14 +14,16 @@ Spans = list[tuple[str, int, float, float]]
 """What, of which step, from when to when: seconds of the clock that all processes of a machine share."""
 
 
-def record(name: str) -> Spans:
-    """From now on this process notes its steps, and what they wait for; written when it ends."""
+def record(name: str) -> Path:
+    """From now on this process notes its steps, and what they wait for, in the file that is returned: line by line, as
+    a rank ends without notice."""
     from quire.core.plan import StepPlan
     from quire.parallel.pipeline import Pipeline
     from quire.worker.stage_worker import StageWorker
     from quire.worker.worker import Worker
 
-    spans: Spans = []
+    path = Path(os.environ[FOLDER]) / f"{name}.jsonl"
+    file = path.open("w", buffering=1)
     step = 0
 
     def timed(owner: Any, method: str, what: str) -> None:
@@ -34,7 +35,7 @@ def record(name: str) -> Spans:
                 step = given[0].step
             begun = time.monotonic()
             result = run(self, *given)
-            spans.append((what, step, begun, time.monotonic()))
+            file.write(json.dumps((what, step, begun, time.monotonic())) + "\n")
             return result
 
         setattr(owner, method, timing)
@@ -43,19 +44,18 @@ def record(name: str) -> Spans:
         timed(worker, "start", "step")
     for method in ("receive", "take_tokens"):
         timed(Pipeline, method, "wait")
-    atexit.register(lambda: _write(name, spans))
-    return spans
+    return path
 
 
-def _write(name: str, spans: Spans) -> None:
-    (Path(os.environ[FOLDER]) / f"{name}.json").write_text(json.dumps(spans))
+def read(path: Path) -> Spans:
+    """What was noted there."""
+    return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
 
 
 if __name__ == "__main__":
-    recorded = record(f"rank-{os.getpid()}")
+    record(f"rank-{os.getpid()}")
     from quire.executor.rank_child import main
 
     code = main()
-    _write(f"rank-{os.getpid()}", recorded)
     sys.stderr.flush()
     os._exit(code)

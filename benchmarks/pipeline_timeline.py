@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pipeline_rank import FOLDER, Spans, record
+from benchmarks.pipeline_rank import FOLDER, Spans, read, record
 from quire import LLM, SamplingParams
 from quire.executor import process
 
@@ -34,8 +34,8 @@ def main() -> None:
         found["two stages, 1 thread each"] = _throughput(
             asked, cpu_threads=2, cpu_compute="exact", pipeline_parallel_size=2
         )
-        own = recorded.copy()
-        [first] = [_read(file) for file in Path(folder).glob("rank-*.json")]
+        own = read(recorded)
+        [first] = [read(path) for path in Path(folder).glob("rank-*.jsonl")]
         found["one process, 2 threads"] = _throughput(asked, cpu_threads=2, cpu_compute="exact")
         found["one process, 2 threads, native core"] = _throughput(asked, cpu_threads=2)
     stages = [_busy(first), _busy(own)]
@@ -66,21 +66,18 @@ def _throughput(asked: argparse.Namespace, **settings: Any) -> float:
     return float(asked.prompts * asked.tokens / seconds)
 
 
-def _read(file: Path) -> Spans:
-    return [tuple(span) for span in json.loads(file.read_text())]
-
-
 def _busy(spans: Spans) -> list[Span]:
     """Steps, without what they wait for."""
     waits = [(begun, ended) for what, _, begun, ended in spans if what == "wait"]
     busy: list[Span] = []
     for what, _, begun, ended in spans:
         if what == "step":
+            since = begun
             for wait_begun, wait_ended in waits:
                 if begun <= wait_begun and wait_ended <= ended:
-                    busy.append((begun, wait_begun))
-                    begun = wait_ended
-            busy.append((begun, ended))
+                    busy.append((since, wait_begun))
+                    since = wait_ended
+            busy.append((since, ended))
     return sorted(busy)
 
 
