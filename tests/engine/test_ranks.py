@@ -1,4 +1,4 @@
-"""LLM over two ranks: structured output, and the default model word for word."""
+"""LLM over two ranks, side by side or one behind the other: structured output, and the default model word for word."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from quire import LLM, SamplingParams, StructuredOutput
 from tests.engine.test_structured_output import PET
 
 
-@pytest.fixture(scope="module")
-def llm(tiny_chat: Path) -> Iterator[LLM]:
-    model = LLM(str(tiny_chat), num_gpu_blocks_override=256, block_size=4, tensor_parallel_size=2)
+@pytest.fixture(scope="module", params=["tensor_parallel_size", "pipeline_parallel_size"])
+def llm(tiny_chat: Path, request: pytest.FixtureRequest) -> Iterator[LLM]:
+    model = LLM(str(tiny_chat), num_gpu_blocks_override=256, block_size=4, **{request.param: 2})
     yield model
     model.close()
 
