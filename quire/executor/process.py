@@ -1,4 +1,4 @@
-"""The workers of one model as processes of this host: the first rank inside the engine's, the others beside it.
+"""The workers of one model as processes: the first rank inside the engine's, the others beside it or on other hosts.
 
 All ranks run the same plans in lockstep and wait for each other within a step. So a rank that dies, throws or hangs
 cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends then, with
@@ -12,32 +12,23 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVLayout, Resolved
 from quire.core.carried_blocks import CarriedBlocks
-from quire.core.errors import CheckpointError, ConfigError, QuireError
+from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
+from quire.core.rank_place import RankPlace
 from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.executor.inline import inline
-from quire.executor.rank_messages import (
-    Failed,
-    RankSettings,
-    Ready,
-    RunStep,
-    SleepRank,
-    WakeRank,
-    WarmUp,
-    decode_answer,
-    frame,
-    receive,
-)
+from quire.executor.other_rank import OtherRank, RankLost
+from quire.executor.rank_messages import RankSettings, RunStep, SleepRank, WakeRank, WarmUp, frame
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
 from quire.worker.freed_memory import give_back_freed
@@ -46,72 +37,51 @@ from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
     from quire.worker.start import Grammars, Progress
+    from quire.worker.start_rank import Meeting
 
 _log = logging.getLogger(__name__)
 _CHILD = "quire.executor.rank_child"
 _END_SECONDS = 5.0
 """What a rank that was told to end may take before it is killed."""
+_STACK_SECONDS = 0.5
+"""What one that hangs gets to write its stack before it is killed."""
 _LAST_WORDS_SECONDS = 2.0
 """What one that fails may take to say why, after others have felt it."""
 
 
-class RankLost(RuntimeError):
-    """A rank of the model is gone, or not where the others are: the engine cannot go on."""
-
-
-class RankProcess:
-    """Another rank, seen from the first."""
+class RankProcess(OtherRank):
+    """A rank in a process of this host."""
 
     def __init__(self, settings: RankSettings) -> None:
-        self.rank = settings.rank
-        self._connection, theirs = socket.socketpair()
+        connection, theirs = socket.socketpair()
+        super().__init__(settings.rank, connection, settings.asked.parallel.rank_timeout)
         self.for_blocks, its_blocks = socket.socketpair()
-        """Over which its KV blocks can be read and written."""
         with theirs, its_blocks:
             descriptors = (theirs.fileno(), its_blocks.fileno())
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _CHILD, *map(str, descriptors)], stdin=subprocess.PIPE, pass_fds=descriptors
             )
         self.send(frame(settings))
+        self.listen()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, data: bytes) -> None:
-        with suppress(OSError):  # it is gone; who waits for it will hear
-            self._connection.sendall(data)
+    @property
+    def place(self) -> str:
+        return f"process {self.pid}"
 
-    def wait_until_ready(self) -> Ready:
-        """Raises what kept it from starting."""
-        data = receive(self._connection)
-        answer = None if data is None else decode_answer(data)
-        if isinstance(answer, Ready):
-            return answer
-        if isinstance(answer, Failed):
-            raise _error_of(answer)(f"rank {self.rank}: {answer.message}")
-        raise RankLost(f"rank {self.rank} ended while it started ({self._exit()})")
-
-    def trouble(self, patience: float) -> str | None:
-        """Why it is gone or about to go, if it is."""
-        self._connection.settimeout(patience)
-        try:
-            data = receive(self._connection)
-        except TimeoutError:
-            return None
-        except OSError:  # it went with messages that it had not read
-            data = None
-        answer = None if data is None else decode_answer(data)
-        return f"it threw {answer.kind}: {answer.message}" if isinstance(answer, Failed) else self._exit()
-
-    def wait(self) -> str:
-        """Until its process has ended; says how that was."""
-        return _exit_cause(self._process.wait())
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)  # it dumps its stacks, unless it is stopped
+            sleep(_STACK_SECONDS)
+            self._process.kill()
 
     def close(self) -> None:
-        """It ends by itself when nobody can send it anything, and by force if it does not."""
-        self._connection.close()
-        self.for_blocks.close()
+        self.hang_up()
+        if self.for_blocks is not None:
+            self.for_blocks.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -125,10 +95,10 @@ class RankProcess:
             code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return "it closed its connection"
-        return _exit_cause(code)
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-StartedRanks = tuple[Rank, list[RankProcess]]
+StartedRanks = tuple[Rank, Sequence[OtherRank]]
 """The first and the others."""
 
 
@@ -138,7 +108,7 @@ class ProcessExecutor(Executor):
     def __init__(
         self,
         first: Rank,
-        others: Sequence[RankProcess],
+        others: Sequence[OtherRank],
         layout: KVLayout,
         restart: Callable[[], StartedRanks] | None = None,
     ) -> None:
@@ -152,17 +122,17 @@ class ProcessExecutor(Executor):
         self._begin(first, others)
         self.max_in_flight = self._first.max_in_flight
 
-    def _begin(self, first: Rank, others: Sequence[RankProcess]) -> None:
+    def _begin(self, first: Rank, others: Sequence[OtherRank]) -> None:
         self._rank = first
         self._first = inline(first.worker)
         self._others = list(others)
         for other in self._others:
-            Thread(target=self._watch, args=(other,), name=f"quire-rank-{other.rank}-watch", daemon=True).start()
+            other.watch(self._note_loss)
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes of other ranks."""
-        return [other.pid for other in self._others]
+        """Of the processes of other ranks that are on this host."""
+        return [other.pid for other in self._others if isinstance(other, RankProcess)]
 
     def execute(self, plan: StepPlan) -> StepHandle:
         if self._lost is not None:
@@ -194,7 +164,7 @@ class ProcessExecutor(Executor):
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)
-        others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
+        others = [RankBlocks(_blocks_of(other), first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
@@ -215,11 +185,10 @@ class ProcessExecutor(Executor):
             other.close()
         self._first.close()
 
-    def _watch(self, other: RankProcess) -> None:
-        """A rank that dies while there is nothing to do is noticed too, before a request needs it."""
-        how = other.wait()
+    def _note_loss(self, other: OtherRank) -> None:
+        """A rank that goes while there is nothing to do is noticed too, before a request needs it."""
         if other in self._others:
-            self._lost = f"rank {other.rank} (process {other.pid}) is lost: {how}"
+            self._lost = other.told_loss
             _log.error("%s", self._lost)
             self._rank.abandon()
 
@@ -230,15 +199,53 @@ class ProcessExecutor(Executor):
     def _what_happened(self) -> str:
         patience = _LAST_WORDS_SECONDS
         for other in self._others:
-            trouble = other.trouble(patience)
-            if trouble is not None:
-                return f"rank {other.rank} (process {other.pid}) is lost: {trouble}"
+            if other.loss(patience) is not None:
+                return other.told_loss
             patience = 0.1
         ranks = ", ".join(str(other.rank) for other in self._others)
         return (
             f"rank 0 threw in a step, or waited in vain for rank {ranks}, which neither ended nor threw; ranks that "
             "are not in step cannot go on"
         )
+
+
+@contextmanager
+def closing_on_failure(others: Sequence[OtherRank]) -> Iterator[None]:
+    """Ranks that were started for one that could not be must not stay."""
+    try:
+        yield
+    except BaseException:
+        for other in others:
+            other.close()
+        raise
+
+
+def start_first(
+    path: Path,
+    resolved: Resolved,
+    meeting: "Meeting",
+    place: RankPlace,
+    others: Sequence[OtherRank],
+    *,
+    seed: int = 0,
+    progress: "Progress | None" = None,
+    grammars: "Grammars | None" = None,
+    clock: StartClock | None = None,
+) -> StartedRanks:
+    """Start the first rank in this process, where all others have begun to start."""
+    import torch  # noqa: F401  while they do
+
+    for other in others:
+        other.wait_until_arrived()  # who waits for one that has failed waits in vain
+    first = start_rank(path, resolved, 0, meeting, place, seed=seed, progress=progress, grammars=grammars, clock=clock)
+    try:
+        for other in others:
+            size = other.wait_until_ready().weight_bytes
+            _log.info("rank %d is %s, with %d bytes of weights", other.rank, other.place, size)
+    except BaseException:
+        first.leave()
+        raise
+    return first, others
 
 
 def start_processes(
@@ -258,31 +265,37 @@ def start_processes(
     """
     _check_devices(resolved.tensor_parallel_size)
 
+    ranks = resolved.tensor_parallel_size
+
     def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
         others: list[RankProcess] = []
-        with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder:
+        with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder, closing_on_failure(others):
             meeting = os.path.join(folder, "meeting")
-            try:
-                for rank in range(1, resolved.tensor_parallel_size):
-                    settings = RankSettings(rank, str(path), asked, device, meeting, seed)
-                    others.append(RankProcess(settings))
-                first = start_rank(
-                    path, resolved, 0, meeting, seed=seed, progress=progress, grammars=grammars, clock=clock
-                )
-                for other in others:
-                    size = other.wait_until_ready().weight_bytes
-                    _log.info("rank %d is process %d, with %d bytes of weights", other.rank, other.pid, size)
-            except BaseException:
-                for other in others:
-                    other.close()
-                raise
-        return first, others
+            for rank in range(1, ranks):
+                place = RankPlace(rank, ranks)
+                others.append(RankProcess(RankSettings(rank, str(path), asked, device, meeting, seed, place)))
+            return start_first(
+                path,
+                resolved,
+                meeting,
+                RankPlace(0, ranks),
+                others,
+                seed=seed,
+                progress=progress,
+                grammars=grammars,
+                clock=clock,
+            )
 
     return ProcessExecutor(*start(clock, progress), resolved.kv, start)
 
 
-def _exit_cause(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+def _blocks_of(other: OtherRank) -> socket.socket:
+    if other.for_blocks is None:
+        raise ConfigError(
+            f"rank {other.rank} is on another host ({other.place}), and the KV of such ranks cannot be sent to other "
+            "engines; leave --kv-transfer and roles out, or keep the model on one host."
+        )
+    return other.for_blocks
 
 
 def _check_devices(ranks: int) -> None:
@@ -292,9 +305,3 @@ def _check_devices(ranks: int) -> None:
             f"--tensor-parallel-size is {ranks}, but {devices} GPU{'s are' if devices > 1 else ' is'} visible here; "
             "lower it, or let more be seen (CUDA_VISIBLE_DEVICES)."
         )
-
-
-def _error_of(failed: Failed) -> type[Exception]:
-    """Errors of the model and of settings stay what they are; all others are a lost rank."""
-    known: dict[str, type[QuireError]] = {each.__name__: each for each in (ConfigError, CheckpointError)}
-    return known.get(failed.kind, RankLost)

@@ -11,10 +11,13 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from quire.executor.rank_messages import (
+    Answer,
+    Arrived,
+    Beat,
     Failed,
     RankSettings,
     Ready,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_CHARACTERS = 2000
+_BEAT_SECONDS = 1.0
 
 
 def main() -> int:
@@ -50,31 +54,64 @@ def main() -> int:
         return serve(connection, for_blocks)
 
 
-def serve(connection: socket.socket, for_blocks: socket.socket | None = None) -> int:
-    """Be the rank that the first message says until the connection is closed; 0 unless something was thrown."""
+def serve(connection: socket.socket, for_blocks: socket.socket | None = None, model: str | None = None) -> int:
+    """Be the rank that the first message says until the connection is closed; 0 unless something was thrown.
+
+    `model` is what the model is called on this host, where that is not the first rank's.
+    """
     data = receive(connection)
     if data is None:
         return 0
     settings = decode_settings(data)
     configure_logging(settings.asked.observe, mark=f"rank {settings.rank}")
+    voice = _Voice(connection)
+    voice.beat(every=min(_BEAT_SECONDS, settings.asked.parallel.rank_timeout / 4))
     try:
-        rank = _start(settings)
-        connection.sendall(frame(Ready(rank.worker.weight_bytes)))
+        rank = _start(settings, model, voice)
+        voice.say(Ready(rank.worker.weight_bytes))
         _run(rank.worker, connection, _offer_blocks(rank.worker, for_blocks))
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
         with suppress(OSError):
-            connection.sendall(frame(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS])))
+            voice.say(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS]))
         return 1
+    finally:
+        voice.is_over.set()
     return 0
 
 
-def _start(settings: RankSettings) -> "Rank":
-    from quire.worker.start_rank import start_other_rank
+class _Voice:
+    """What a rank says, from more than one thread."""
 
-    path, asked = Path(settings.path), settings.asked
-    return start_other_rank(path, asked, settings.device, settings.rank, settings.meeting, seed=settings.seed)
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = Lock()
+        self.is_over = Event()
+
+    def say(self, message: Answer) -> None:
+        with self._lock:
+            self._connection.sendall(frame(message))
+
+    def beat(self, every: float) -> None:
+        """From now on, beside whatever the rank computes."""
+
+        def run() -> None:
+            with suppress(OSError):  # nobody listens
+                while not self.is_over.wait(every):
+                    self.say(Beat())
+
+        Thread(target=run, name="quire-beat", daemon=True).start()
+
+
+def _start(settings: RankSettings, model: str | None, voice: _Voice) -> "Rank":
+    from quire.worker.start_rank import resolve_other_rank, start_rank
+
+    path, resolved = resolve_other_rank(
+        Path(settings.path), settings.asked, settings.device, model=model, file_bytes=settings.file_bytes
+    )
+    voice.say(Arrived())
+    return start_rank(path, resolved, settings.rank, settings.meeting, settings.place, seed=settings.seed)
 
 
 def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsBegun":

@@ -70,12 +70,14 @@ def start_worker(
     core: CpuCore | None = None,
     memory: CoreMemory | None = None,
     group: Group | None = None,
+    num_local_ranks: int = 1,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from; `group` are the ranks that share the model.
+    started already, and `memory` that of a worker to go on from; `group` are the ranks that share the model,
+    `num_local_ranks` of them on this host.
     """
     clock = clock or StartClock()
     if resolved.cpu_core:
@@ -83,7 +85,7 @@ def start_worker(
         # what is left to torch is small, and a second pool would take the cores from the first
         torch.set_num_threads(1)
     elif group is not None and device.type == "cpu":
-        torch.set_num_threads(threads_of_rank(resolved))
+        torch.set_num_threads(threads_of_rank(resolved, num_local_ranks))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")

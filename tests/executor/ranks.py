@@ -15,32 +15,37 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.core.prompt import Prompt
+from quire.core.rank_place import RankPlace
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.executor.base import Executor
 from quire.executor.inline import inline
-from quire.executor.process import ProcessExecutor, RankProcess
+from quire.executor.other_rank import OtherRank
+from quire.executor.process import ProcessExecutor, RankProcess, closing_on_failure, start_first
 from quire.executor.rank_messages import RankSettings, frame
 from quire.models.loading.header import read_model_facts
 from quire.worker.device import cpu_facts
 from quire.worker.start import start_worker
-from quire.worker.start_rank import start_rank
 
 
 class ServedRank(RankProcess):
     """A rank in a process that outlives it."""
 
     def __init__(self, settings: RankSettings, address: str, process: "subprocess.Popen[bytes]") -> None:
-        self.rank = settings.rank
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        OtherRank.__init__(self, settings.rank, connection, settings.asked.parallel.rank_timeout)
         self._process = process
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(address)
         self.send(frame(settings))
+        self.listen()
 
     def close(self) -> None:
-        self._connection.close()
+        self.hang_up()
+
+    def _exit(self) -> str:
+        return "it closed its connection"
 
 
 class OtherRanks:
@@ -101,17 +106,13 @@ class RankRunner:
             return inline(worker)
         with TemporaryDirectory() as folder:
             meeting = f"{folder}/meeting"
-            settings = [
-                RankSettings(rank, str(path), asked, device, meeting, 0)
-                for rank in range(1, self.resolved.tensor_parallel_size)
+            ranks = self.resolved.tensor_parallel_size
+            processes = [
+                others.start(RankSettings(rank, str(path), asked, device, meeting, 0, RankPlace(rank, ranks)))
+                for rank in range(1, ranks)
             ]
-            processes = [others.start(each) for each in settings]
-            try:
-                first = start_rank(path, self.resolved, 0, meeting)
-            except BaseException:
-                for process in processes:
-                    process.close()
-                raise
+            with closing_on_failure(processes):
+                first, _ = start_first(path, self.resolved, meeting, RankPlace(0, ranks), processes)
             self.weight_bytes = [
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),

@@ -16,7 +16,8 @@ from quire.core.errors import ConfigError, Unavailable
 from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
-from quire.serving.engine_link import EngineAddress, accept, connect, read_secret
+from quire.core.shared_secret import read_secret
+from quire.serving.engine_link import EngineAddress, accept, connect
 from quire.serving.link import LinkRefused
 
 pytestmark = pytest.mark.anyio
