@@ -34,6 +34,7 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
             f"--distributed-executor-backend is {parallel.distributed_executor_backend}, but the model runs on one "
             "device; leave it out, or give a --tensor-parallel-size."
         )
+    _check_hosts(asked)
     stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
     for flag, is_there in (
         ("--speculative-config", asked.scheduler.speculative_config is not None),
@@ -43,6 +44,29 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
             raise ConfigError(
                 f"{flag} is for models on one device so far, but --tensor-parallel-size is {size}; leave one out."
             )
+
+
+def _check_hosts(asked: EngineConfig) -> None:
+    parallel = asked.parallel
+    if parallel.ray_address is not None and parallel.distributed_executor_backend != "ray":
+        raise ConfigError("--ray-address is set without --distributed-executor-backend ray; give both or neither.")
+    if parallel.nnodes == 1:
+        return
+    if parallel.distributed_executor_backend == "ray":
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes}, but with --distributed-executor-backend ray the cluster says which hosts "
+            "there are; leave one of them out."
+        )
+    if parallel.world_size % parallel.nnodes:
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes}, which does not divide the {parallel.world_size} ranks of the model; every "
+            "host runs equally many."
+        )
+    if asked.server.num_local_engines > 1:
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes} and there are {asked.server.num_local_engines} engines; a server over "
+            "several hosts has one. Run a server for each copy, and `quire route` before them."
+        )
 
 
 def decide_dtype(

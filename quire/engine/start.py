@@ -19,7 +19,7 @@ from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
-from quire.executor.process import start_processes
+from quire.executor.start_ranks import start_ranks
 from quire.lora.registry import with_targets
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -97,11 +97,12 @@ def start_loop(
                 path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
             )
             if resolved.tensor_parallel_size == 1
-            else start_processes(
+            else start_ranks(
                 path,
                 resolved,
                 asked,
                 device,
+                file_bytes=facts.total_weight_bytes,
                 seed=seed,
                 progress=bar.loaded,
                 grammars=grammar_cache,
@@ -118,7 +119,9 @@ def start_loop(
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:
     """What one rank may plan with: all ranks on a CPU share its memory, as engines do."""
     device = local_device_facts()
-    sharers = asked.parallel.tensor_parallel_size if device.kind == "cpu" else 1
+    sharers = asked.parallel.tensor_parallel_size // asked.parallel.nnodes if device.kind == "cpu" else 1
+    if asked.parallel.distributed_executor_backend == "ray":
+        sharers = 1 if device.kind == "cuda" else asked.parallel.tensor_parallel_size  # any number may be on one host
     return device.shared(memory_share / sharers)
 
 
@@ -163,8 +166,8 @@ def _refuse_what_is_not_built(asked: EngineConfig) -> None:
             f"--pipeline-parallel-size is {stages}; layers on several devices are not built yet, so it must be 1 "
             "(`quire plan` takes more, and --tensor-parallel-size shares every layer)"
         )
-    if asked.parallel.distributed_executor_backend == "ray":
+    if asked.parallel.node_rank:
         raise ConfigError(
-            "--distributed-executor-backend is ray, which is not built yet; use process, which runs the workers of one "
-            "host"
+            f"--node-rank is {asked.parallel.node_rank}, but the engine runs on host 0 of --nnodes; run `quire serve` "
+            "here with these settings, which starts this host's workers."
         )

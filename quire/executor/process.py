@@ -259,7 +259,7 @@ def start_processes(
     grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
 ) -> ProcessExecutor:
-    """An executor with the model at `path` over as many ranks as the settings say.
+    """An executor with the model at `path` over as many ranks of this host as the settings say.
 
     `resolved` is what was `asked` for a rank's `device`; other ranks resolve it themselves.
     """
