@@ -142,7 +142,7 @@ class _Reservation:
     @property
     def host(self) -> str:
         """Of this process, as the cluster knows it."""
-        return self._here
+        return str(self._here)
 
     def wait(self, clock: StartClock) -> None:
         """Until there is room; raises a ConfigError that says what there is if that takes too long."""

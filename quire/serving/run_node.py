@@ -131,10 +131,10 @@ def _watch(workers: list[_Worker], limit: float) -> bool:
             selector.register(worker.news, selectors.EVENT_READ, worker)
         while True:
             for key, _ in selector.select(_LOOK_SECONDS):
-                worker = key.data
-                if not worker.hear():
-                    status = worker.wait(_END_SECONDS)
-                    _log.warning("worker %d (process %d) has ended (%s)", worker.number, worker.pid, status)
+                speaker: _Worker = key.data
+                if not speaker.hear():
+                    status = speaker.wait(_END_SECONDS)
+                    _log.warning("worker %d (process %d) has ended (%s)", speaker.number, speaker.pid, status)
                     return status == REFUSED
             for worker in workers:
                 if worker.is_hung(limit):
