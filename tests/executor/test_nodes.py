@@ -1,4 +1,4 @@
-"""A model over two hosts without Ray; both are this machine. Words are those of one rank, and no end is left waiting."""
+"""A model over two hosts without Ray; both are this machine. Words are those of one rank, and nobody waits in vain."""
 
 import os
 import signal
