@@ -112,8 +112,7 @@ def test_two_hosts_say_what_one_says(tiny_chat: Path, port: int, secret: Path, n
     with pytest.raises(RankLost, match=r"rank 1 .* is lost: it hung: it was silent for 2 s"):
         words(llm)
     assert time.monotonic() - began < 60  # and not the 120 s of an exchange
-    os.kill(worker, signal.SIGKILL)
-    llm.close()
+    llm.close()  # whoever started the worker ends it
 
 
 @pytest.mark.slow
