@@ -54,6 +54,7 @@ _COME_SECONDS = 120.0
 """What an actor may take to start and to find the first rank."""
 _EXIT_SECONDS = 1.5
 """What Ray may take to know how an actor ended."""
+_REACH_SECONDS = 5.0
 _TELL_EVERY = 10.0
 _PIN = 0.001
 """Of the resource that each node has one of, by which a bundle is put there."""
@@ -282,19 +283,34 @@ def _join_cluster(address: str | None) -> None:
     """The one that was named, the one this host is part of, or one that is started here and ends with this process."""
     if ray.is_initialized():
         return
+    named = address or os.environ.get("RAY_ADDRESS")
+    if named is not None:
+        _check_reachable(named, "--ray-address" if address else "RAY_ADDRESS")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     said: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": True}
     try:
-        ray.init(address=address or "auto", **said)
+        ray.init(address=named or "auto", **said)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        if address is not None or "RAY_ADDRESS" in os.environ:
-            asked = f"--ray-address is {address}" if address else f"RAY_ADDRESS is {os.environ['RAY_ADDRESS']}"
-            raise ConfigError(f"{asked}, and no cluster of Ray answers there: {error}") from None
+        if named is not None:
+            raise ConfigError(f"the cluster of Ray at {named} cannot be joined: {error}") from None
         _log.info("no cluster of Ray runs on this host: one is started")
         ray.init(address="local", object_store_memory=_STORE_BYTES, include_dashboard=False, **said)
     for number, handler in handlers.items():  # it sets its own, and would end a server that drains
         with suppress(ValueError):  # not in the main thread, where it sets none
             signal.signal(number, handler)
+
+
+def _check_reachable(address: str, name: str) -> None:
+    """Ray itself would try for minutes."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise ConfigError(f"{name} is {address!r}, but it must be host:port of a cluster's head, or auto or local.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"{name} is {address}, and no cluster of Ray answers there: {error}") from None
 
 
 def _cluster() -> str:
