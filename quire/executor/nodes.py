@@ -14,7 +14,14 @@ from quire.core.errors import ConfigError
 from quire.core.rank_place import RankPlace
 from quire.core.shared_secret import read_secret
 from quire.executor.other_rank import OtherRank
-from quire.executor.process import ProcessExecutor, RankProcess, StartedRanks, closing_on_failure, start_first
+from quire.executor.process import (
+    ProcessExecutor,
+    RankProcess,
+    StartedRanks,
+    closing_on_failure,
+    local_ring,
+    start_first,
+)
 from quire.executor.rank_door import RankDoor, Visitor
 from quire.executor.rank_messages import RankSettings
 from quire.executor.remote_rank import RemoteRank
@@ -55,7 +62,8 @@ def start_over_nodes(
     def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
         others: list[OtherRank] = []
         door = RankDoor(host, parallel.master_port, secret)
-        with closing_on_failure(others):
+        ring = local_ring(each)
+        with closing_on_failure(others, ring):
             try:
                 expected = {(node, local) for node in range(1, parallel.nnodes) for local in range(each)}
                 visitors = _wait(door, expected, clock or StartClock())
@@ -81,6 +89,7 @@ def start_over_nodes(
                 meeting,
                 RankPlace(0, each, host),
                 others,
+                ring,
                 seed=seed,
                 progress=progress,
                 grammars=grammars,

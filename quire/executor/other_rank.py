@@ -29,6 +29,9 @@ class OtherRank(ABC):
     for_blocks: socket.socket | None = None
     """Over which its KV blocks can be read and written; None where that is not possible."""
 
+    reads_ring = False
+    """Whether frames for all ranks come to it through shared memory."""
+
     def __init__(self, rank: int, connection: socket.socket, timeout: float) -> None:
         """`timeout` is how long it may be silent once it is ready."""
         self.rank = rank

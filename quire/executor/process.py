@@ -28,7 +28,17 @@ from quire.core.rank_place import RankPlace
 from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.executor.inline import inline
 from quire.executor.other_rank import OtherRank, RankLost
-from quire.executor.rank_messages import RankSettings, RunStep, SleepRank, WakeRank, WarmUp, frame
+from quire.executor.plan_ring import PlanRing, has_rings
+from quire.executor.rank_messages import (
+    FRAME_HEAD,
+    LOOK_ELSEWHERE,
+    RankSettings,
+    RunStep,
+    SleepRank,
+    WakeRank,
+    WarmUp,
+    frame,
+)
 from quire.observe.start_clock import StartClock
 from quire.worker.device import num_devices
 from quire.worker.freed_memory import give_back_freed
@@ -52,14 +62,20 @@ _LAST_WORDS_SECONDS = 2.0
 class RankProcess(OtherRank):
     """A rank in a process of this host."""
 
-    def __init__(self, settings: RankSettings) -> None:
+    def __init__(self, settings: RankSettings, ring: PlanRing | None = None) -> None:
+        """`ring` is that of the ranks of this host, of which this one has the number before its own."""
         connection, theirs = socket.socketpair()
         super().__init__(settings.rank, connection, settings.asked.parallel.rank_timeout)
         self.for_blocks, its_blocks = socket.socketpair()
+        self.reads_ring = ring is not None
         with theirs, its_blocks:
-            descriptors = (theirs.fileno(), its_blocks.fileno())
+            descriptors = [theirs.fileno(), its_blocks.fileno()]
+            arguments = [*descriptors]
+            if ring is not None:
+                descriptors.append(ring.descriptor)
+                arguments += [ring.descriptor, ring.readers, settings.place.local_rank - 1]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _CHILD, *map(str, descriptors)], stdin=subprocess.PIPE, pass_fds=descriptors
+                [sys.executable, "-m", _CHILD, *map(str, arguments)], stdin=subprocess.PIPE, pass_fds=descriptors
             )
         self.send(frame(settings))
         self.listen()
@@ -98,8 +114,8 @@ class RankProcess(OtherRank):
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-StartedRanks = tuple[Rank, Sequence[OtherRank]]
-"""The first and the others."""
+StartedRanks = tuple[Rank, Sequence[OtherRank], PlanRing | None]
+"""The first and the others, and the ring through which those of this host hear what is said to all."""
 
 
 class ProcessExecutor(Executor):
@@ -109,6 +125,7 @@ class ProcessExecutor(Executor):
         self,
         first: Rank,
         others: Sequence[OtherRank],
+        ring: PlanRing | None,
         layout: KVLayout,
         restart: Callable[[], StartedRanks] | None = None,
     ) -> None:
@@ -119,10 +136,11 @@ class ProcessExecutor(Executor):
         self._restart = restart
         self._lost: str | None = None
         """Which rank is gone, and how."""
-        self._begin(first, others)
+        self._begin(first, others, ring)
         self.max_in_flight = self._first.max_in_flight
 
-    def _begin(self, first: Rank, others: Sequence[OtherRank]) -> None:
+    def _begin(self, first: Rank, others: Sequence[OtherRank], ring: PlanRing | None) -> None:
+        self._ring = ring
         self._rank = first
         self._first = inline(first.worker)
         self._others = list(others)
@@ -181,6 +199,8 @@ class ProcessExecutor(Executor):
         if not others:  # it was closed, or sleeps and has none
             return
         self._rank.leave()
+        if self._ring is not None:
+            self._ring.close()
         for other in others:
             other.close()
         self._first.close()
@@ -193,8 +213,17 @@ class ProcessExecutor(Executor):
             self._rank.abandon()
 
     def _tell_others(self, data: bytes) -> None:
+        fits = False
+        if self._ring is not None:
+            message = data[FRAME_HEAD:]
+            fits = self._ring.fits(len(message))
+            self._ring.write(message if fits else LOOK_ELSEWHERE, self._is_whole)
         for other in self._others:
-            other.send(data)
+            if not (other.reads_ring and fits):
+                other.send(data)
+
+    def _is_whole(self) -> bool:
+        return self._lost is None
 
     def _what_happened(self) -> str:
         patience = _LAST_WORDS_SECONDS
@@ -209,12 +238,19 @@ class ProcessExecutor(Executor):
         )
 
 
+def local_ring(ranks: int) -> PlanRing | None:
+    """For so many ranks of this host, the first among them; None where one is alone, or the system has no rings."""
+    return PlanRing(ranks - 1) if ranks > 1 and has_rings() else None
+
+
 @contextmanager
-def closing_on_failure(others: Sequence[OtherRank]) -> Iterator[None]:
+def closing_on_failure(others: Sequence[OtherRank], ring: PlanRing | None = None) -> Iterator[None]:
     """Ranks that were started for one that could not be must not stay."""
     try:
         yield
     except BaseException:
+        if ring is not None:
+            ring.close()
         for other in others:
             other.close()
         raise
@@ -226,6 +262,7 @@ def start_first(
     meeting: "Meeting",
     place: RankPlace,
     others: Sequence[OtherRank],
+    ring: PlanRing | None = None,
     *,
     seed: int = 0,
     progress: "Progress | None" = None,
@@ -245,7 +282,7 @@ def start_first(
     except BaseException:
         first.leave()
         raise
-    return first, others
+    return first, others, ring
 
 
 def start_processes(
@@ -269,17 +306,19 @@ def start_processes(
 
     def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
         others: list[RankProcess] = []
-        with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder, closing_on_failure(others):
+        ring = local_ring(ranks)
+        with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder, closing_on_failure(others, ring):
             meeting = os.path.join(folder, "meeting")
             for rank in range(1, ranks):
                 place = RankPlace(rank, ranks)
-                others.append(RankProcess(RankSettings(rank, str(path), asked, device, meeting, seed, place)))
+                others.append(RankProcess(RankSettings(rank, str(path), asked, device, meeting, seed, place), ring))
             return start_first(
                 path,
                 resolved,
                 meeting,
                 RankPlace(0, ranks),
                 others,
+                ring,
                 seed=seed,
                 progress=progress,
                 grammars=grammars,

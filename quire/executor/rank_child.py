@@ -9,15 +9,19 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from quire.executor.plan_ring import PlanReader
 from quire.executor.rank_messages import (
+    LOOK_ELSEWHERE,
     Answer,
     Arrived,
     Beat,
+    Command,
     Failed,
     RankSettings,
     Ready,
@@ -42,7 +46,7 @@ _BEAT_SECONDS = 1.0
 
 
 def main() -> int:
-    """Serve over the socket whose number is the one argument; 0 when that is closed."""
+    """Serve over the sockets whose numbers are the arguments, with a ring if there are more; 0 when that is over."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the first rank decides when to end
         signal.signal(number, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -51,13 +55,20 @@ def main() -> int:
         socket.socket(fileno=int(sys.argv[1])) as connection,
         socket.socket(fileno=int(sys.argv[2])) as for_blocks,
     ):
-        return serve(connection, for_blocks)
+        ring = PlanReader(*map(int, sys.argv[3:6])) if len(sys.argv) > 3 else None
+        return serve(connection, for_blocks, ring=ring)
 
 
-def serve(connection: socket.socket, for_blocks: socket.socket | None = None, model: str | None = None) -> int:
+def serve(
+    connection: socket.socket,
+    for_blocks: socket.socket | None = None,
+    model: str | None = None,
+    ring: PlanReader | None = None,
+) -> int:
     """Be the rank that the first message says until the connection is closed; 0 unless something was thrown.
 
-    `model` is what the model is called on this host, where that is not the first rank's.
+    `model` is what the model is called on this host, where that is not the first rank's; `ring` is where commands come
+    from, if not over the connection.
     """
     data = receive(connection)
     if data is None:
@@ -69,7 +80,7 @@ def serve(connection: socket.socket, for_blocks: socket.socket | None = None, mo
     try:
         rank = _start(settings, model, voice)
         voice.say(Ready(rank.worker.weight_bytes))
-        _run(rank.worker, connection, _offer_blocks(rank.worker, for_blocks))
+        _run(rank.worker, commands(connection, ring), _offer_blocks(rank.worker, for_blocks))
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
@@ -125,9 +136,18 @@ def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsB
     return steps
 
 
-def _run(worker: "Worker", connection: socket.socket, steps: "StepsBegun") -> None:
-    while (data := receive(connection)) is not None:
-        command = decode_command(data)
+def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Command]:
+    """What the first rank says, until it has nothing more to say."""
+    while (data := receive(connection) if ring is None else ring.read()) is not None:
+        if data == LOOK_ELSEWHERE:
+            data = receive(connection)
+            if data is None:
+                return
+        yield decode_command(data)
+
+
+def _run(worker: "Worker", given: Iterator[Command], steps: "StepsBegun") -> None:
+    for command in given:
         if isinstance(command, RunStep):
             worker.start(command.plan)
             steps.begun(command.plan.step)

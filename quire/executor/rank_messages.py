@@ -87,6 +87,9 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Command = RunStep | WarmUp | SleepRank | WakeRank
 Answer = Arrived | Beat | Ready | Failed
 
+FRAME_HEAD = _LENGTH.size
+LOOK_ELSEWHERE = b""
+"""In the ring of plans: the next message is too large for it, and comes over the socket."""
 _encode = msgspec.msgpack.Encoder().encode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
 decode_settings = msgspec.msgpack.Decoder(RankSettings).decode

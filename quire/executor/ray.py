@@ -260,7 +260,7 @@ def _bring_in(reservation: _Reservation, ranks: int, clock: StartClock) -> tuple
         actors = {rank: reservation.start(rank, door, secret) for rank in range(1, ranks)}
 
         def waiting(missing: list[tuple[int, int]]) -> None:
-            clock.waiting(f"{len(missing)} actors of Ray")
+            clock.waiting("Ray's actors of rank " + ", ".join(str(rank) for _, rank in missing))
             for _, rank in missing:
                 how = actors[rank].end(0)
                 if how is not None:

@@ -112,12 +112,12 @@ class RankRunner:
                 for rank in range(1, ranks)
             ]
             with closing_on_failure(processes):
-                first, _ = start_first(path, self.resolved, meeting, RankPlace(0, ranks), processes)
+                first, _, _ = start_first(path, self.resolved, meeting, RankPlace(0, ranks), processes)
             self.weight_bytes = [
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),
             ]
-            return ProcessExecutor(first, processes, self.resolved.kv)
+            return ProcessExecutor(first, processes, None, self.resolved.kv)
 
     def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
         """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""

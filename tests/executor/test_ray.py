@@ -106,7 +106,8 @@ def test_no_cluster_is_told(tiny_chat: Path) -> None:
 
 async def test_killed_actors_lose_no_request(tiny_chat: Path, cluster: Any) -> None:
     expected = texts_alone(tiny_chat)
-    async with await AsyncLLM.create(str(tiny_chat), ray_address=cluster.address, **ON_RAY, **ALONE) as llm:
+    settings = {**ON_RAY, **ALONE, "outage_timeout": 600.0}
+    async with await AsyncLLM.create(str(tiny_chat), ray_address=cluster.address, **settings) as llm:
         for _ in range(3):
             running = asked_of_all(llm)
             await asyncio.sleep(1.0)

@@ -61,7 +61,7 @@ async def test_a_killed_rank_loses_no_request(tiny_chat: Path) -> None:
 async def test_fifty_mixed_requests_outlive_their_ranks(tiny_chat: Path, number: int) -> None:
     """Whichever worker is killed or stopped, the engine's own process too; three times."""
     expected = texts_alone(tiny_chat)
-    settings = {**SETTINGS, "rank_timeout": 3.0}
+    settings = {**SETTINGS, "rank_timeout": 3.0, "outage_timeout": 600.0}
     async with await AsyncLLM.create(str(tiny_chat), tensor_parallel_size=2, **settings) as llm:
         slot = llm.fleet.supervisor.slots[0]
         for attempt in range(3):
