@@ -71,7 +71,7 @@ def start_over_nodes(
                 for local in range(1, each):
                     place = RankPlace(local, each, host)
                     others.append(
-                        RankProcess(RankSettings(local, str(path), asked, device, meeting.address, seed, place))
+                        RankProcess(RankSettings(local, str(path), asked, device, meeting.address, seed, place), ring)
                     )
                 for visitor in visitors:
                     hello = visitor.hello

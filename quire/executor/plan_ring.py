@@ -73,6 +73,8 @@ class PlanRing:
         self.room = room
         self.readers = readers
         self._memory = _Memory(self.descriptor, readers, room)
+        self._count = 0
+        """Of frames, which the memory counts only up to 2**32."""
         self._next = 0
         """Where the next frame goes."""
         self._held: deque[tuple[int, int, int]] = deque()
@@ -84,18 +86,21 @@ class PlanRing:
     def write(self, data: bytes, is_anybody_there: Callable[[], bool]) -> None:
         """For all readers. Waits for the slowest where the ring is full, as long as `is_anybody_there`."""
         frames, size = self._memory.frames, len(data) + _HEAD
+        count = self._count + 1
+        number = count & _WRAP
         if self._next + size + _HEAD > self.room:
             if not self._wait_for_room(self._next, self.room, is_anybody_there):
                 return
             frames[self._next : self._next + 4] = _WRAP.to_bytes(4, "little")
+            self._held.append((count, self._next, self._next + 4))  # who has not taken the frame needs this to find it
             self._next = 0
         start, end = self._next, self._next + size
         if not self._wait_for_room(start, end + _HEAD, is_anybody_there):
             return
-        number = (self._memory.written.value + 1) & _WRAP
         frames[start + _HEAD : end] = data
         frames[start : start + _HEAD] = len(data).to_bytes(4, "little") + crc32(data, number).to_bytes(4, "little")
-        self._held.append((number, start, end))
+        self._count = count
+        self._held.append((count, start, end))
         self._next = end
         self._memory.written.value = number
         self._memory.wake()
@@ -117,9 +122,8 @@ class PlanRing:
 
     def _forget_taken(self) -> deque[tuple[int, int, int]]:
         written = self._memory.written.value
-        # counted back from the last frame, since numbers begin again after 2**32
         behind = max((written - taken.value) & _WRAP for taken in self._memory.taken)
-        while self._held and (written - self._held[0][0]) & _WRAP >= behind:
+        while self._held and self._held[0][0] <= self._count - behind:
             self._held.popleft()
         return self._held
 

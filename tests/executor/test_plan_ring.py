@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_said() -> None:
 
 def test_numbers_begin_again() -> None:
     ring = PlanRing(1, ROOM)
-    ring._memory.written.value = ring._memory.taken[0].value = 2**32 - 3
+    ring._count = ring._memory.written.value = ring._memory.taken[0].value = 2**32 - 3
     reader = reader_of(ring, 0)
     for data in frames(12):
         ring.write(data, lambda: True)
