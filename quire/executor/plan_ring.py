@@ -52,16 +52,19 @@ class _Memory:
         self.taken = [ctypes.c_uint32.from_buffer(self._map, (2 + reader) * _LINE) for reader in range(readers)]
         self.frames = memoryview(self._map)[(2 + readers) * _LINE :]
         self._address = ctypes.addressof(self.written)
-        self._call = ctypes.CDLL(None, use_errno=True).syscall
+        self._look = ctypes.addressof(_LOOK)
+        self._futex = ctypes.CDLL(None).syscall
+        self._futex.argtypes = (
+            *(ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32),
+            *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
+        )
 
     def wake(self) -> None:
-        self._call(_FUTEX, ctypes.c_void_p(self._address), _WAKE, _EVERYBODY, None, None, 0)
+        self._futex(_FUTEX, self._address, _WAKE, _EVERYBODY, None, None, 0)
 
     def wait(self, written: int) -> None:
         """Until more than that is written; returns now and then without."""
-        self._call(
-            _FUTEX, ctypes.c_void_p(self._address), _WAIT, ctypes.c_uint32(written), ctypes.byref(_LOOK), None, 0
-        )
+        self._futex(_FUTEX, self._address, _WAIT, written, self._look, None, 0)
 
 
 class PlanRing:

@@ -79,7 +79,10 @@ def _listening(address: str) -> "subprocess.Popen[bytes]":
 class RankRunner:
     """An engine over one checkpoint, of as many ranks as its settings say."""
 
-    def __init__(self, path: Path, others: OtherRanks | None = None, **settings: Any) -> None:
+    def __init__(
+        self, path: Path, others: OtherRanks | None = None, executor: Executor | None = None, **settings: Any
+    ) -> None:
+        """`executor` is one that was started with such settings."""
         settings = {
             "dtype": "float32",
             "block_size": 4,
@@ -94,7 +97,7 @@ class RankRunner:
         self.resolved = resolve(asked, self.facts, device)
         self.weight_bytes: list[int] = []
         """Of every rank."""
-        self.executor = self._executor(path, asked, device, others)
+        self.executor = executor or self._executor(path, asked, device, others)
         self.scheduler = make_scheduler(self.resolved)
         self.loop = EngineLoop(self.scheduler, self.executor)
         self._next = 0
@@ -139,8 +142,10 @@ class RankRunner:
 
 
 @contextmanager
-def running(path: Path, others: OtherRanks | None = None, **settings: Any) -> Iterator[RankRunner]:
-    runner = RankRunner(path, others, **settings)
+def running(
+    path: Path, others: OtherRanks | None = None, executor: Executor | None = None, **settings: Any
+) -> Iterator[RankRunner]:
+    runner = RankRunner(path, others, executor, **settings)
     try:
         yield runner
     finally:

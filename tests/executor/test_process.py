@@ -177,6 +177,21 @@ def test_a_killed_rank_is_named(tiny: Tiny) -> None:
     executor.close()
 
 
+def test_plans_through_shared_memory(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on hosts with a core for every rank; what is too large for the ring goes around it, in its turn."""
+    prompts = PROMPTS[:3]
+    with running(tiny.path) as one:
+        wanted = one.run(prompts, 8)
+    monkeypatch.setattr("quire.executor.process.num_cores", lambda: 64)
+    executor = executor_of(tiny)
+    assert executor._ring is not None
+    monkeypatch.setattr(executor._ring, "fits", lambda size: size < 150)
+    settings = {"tensor_parallel_size": 2, "block_size": 16, "num_gpu_blocks_override": 64}
+    with running(tiny.path, executor=executor, **settings) as two:
+        assert two.run(prompts, 8) == wanted
+    assert not executor.pids
+
+
 def test_a_stopped_rank_is_named_and_ended(tiny: Tiny) -> None:
     """By its silence, not by the patience of an exchange."""
     executor, layout = executor_of(tiny, rank_timeout=2.0), resolved_for(tiny).kv
