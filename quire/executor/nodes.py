@@ -55,7 +55,7 @@ def start_over_nodes(
     """
     parallel = asked.parallel
     secret = read_secret(asked.server.engine_secret_file)
-    each = parallel.world_size // parallel.nnodes
+    each = parallel.num_ranks // parallel.nnodes
     host = parallel.master_addr
     remote = replace(asked, server=ServerConfig())  # the first host's own business, and it may hold keys
 

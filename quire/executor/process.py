@@ -1,8 +1,8 @@
 """The workers of one model as processes: the first rank inside the engine's, the others beside it or on other hosts.
 
-All ranks run the same plans in lockstep and wait for each other within a step. So a rank that dies, throws or hangs
-cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends then, with
-an error that names the rank, and whoever supervises it starts another.
+All ranks run the same plans in the same order and wait for each other within a step. So a rank that dies, throws or
+hangs cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends
+then, with an error that names the rank, and whoever supervises it starts another.
 """
 
 import logging
@@ -26,7 +26,8 @@ from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.rank_place import RankPlace
 from quire.executor.base import Executor, SleepLevel, StepHandle
-from quire.executor.inline import inline
+from quire.executor.inline import InlineExecutor, inline
+from quire.executor.last_stage import last_stage
 from quire.executor.other_rank import OtherRank, RankLost
 from quire.executor.plan_ring import PlanRing, has_rings
 from quire.executor.rank_messages import (
@@ -142,7 +143,7 @@ class ProcessExecutor(Executor):
     def _begin(self, first: Rank, others: Sequence[OtherRank], ring: PlanRing | None) -> None:
         self._ring = ring
         self._rank = first
-        self._first = inline(first.worker)
+        self._first = _executor_of(first)
         self._others = list(others)
         for other in self._others:
             other.watch(self._note_loss)
@@ -181,6 +182,11 @@ class ProcessExecutor(Executor):
         self._first.wake_up()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
+        if self._rank.peers.pipeline is not None:
+            raise ConfigError(
+                "--pipeline-parallel-size is above 1: KV whose layers are on several stages cannot be sent to other "
+                "engines yet; use --tensor-parallel-size, or leave KV transfer out."
+            )
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(_blocks_of(other), first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)
@@ -304,9 +310,9 @@ def start_processes(
 
     `resolved` is what was `asked` for a rank's `device`; other ranks resolve it themselves.
     """
-    _check_devices(resolved.tensor_parallel_size)
+    _check_devices(resolved)
 
-    ranks = resolved.tensor_parallel_size
+    ranks = resolved.num_ranks
 
     def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
         others: list[RankProcess] = []
@@ -341,10 +347,16 @@ def _blocks_of(other: OtherRank) -> socket.socket:
     return other.for_blocks
 
 
-def _check_devices(ranks: int) -> None:
-    devices = num_devices()
+def _executor_of(first: Rank) -> InlineExecutor:
+    pipeline = first.peers.pipeline
+    return inline(first.sampling_worker) if pipeline is None else last_stage(first.sampling_worker, pipeline.stages)
+
+
+def _check_devices(resolved: Resolved) -> None:
+    devices, ranks = num_devices(), resolved.num_ranks
     if devices is not None and devices < ranks:
         raise ConfigError(
-            f"--tensor-parallel-size is {ranks}, but {devices} GPU{'s are' if devices > 1 else ' is'} visible here; "
-            "lower it, or let more be seen (CUDA_VISIBLE_DEVICES)."
+            f"--tensor-parallel-size {resolved.tensor_parallel_size} and --pipeline-parallel-size "
+            f"{resolved.num_stages} take {ranks} GPUs, but {devices} {'are' if devices > 1 else 'is'} visible here; "
+            "lower one, or let more be seen (CUDA_VISIBLE_DEVICES)."
         )

@@ -37,6 +37,7 @@ from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
     from quire.worker.rank_blocks import StepsBegun
+    from quire.worker.stage_worker import StageWorker
     from quire.worker.start_rank import Rank
     from quire.worker.worker import Worker
 
@@ -125,7 +126,7 @@ def _start(settings: RankSettings, model: str | None, voice: _Voice) -> "Rank":
     return start_rank(path, resolved, settings.rank, settings.meeting, settings.place, seed=settings.seed)
 
 
-def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsBegun":
+def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | None) -> "StepsBegun":
     """Whoever holds the other end may read and write KV blocks beside the steps."""
     from quire.worker.rank_blocks import StepsBegun, serve_rank_blocks
 
@@ -146,7 +147,7 @@ def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Com
         yield decode_command(data)
 
 
-def _run(worker: "Worker", given: Iterator[Command], steps: "StepsBegun") -> None:
+def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun") -> None:
     for command in given:
         if isinstance(command, RunStep):
             worker.start(command.plan)

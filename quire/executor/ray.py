@@ -129,7 +129,7 @@ class _Reservation:
     """Room for all ranks, in one placement group: the first bundle on this host, the others wherever there is some."""
 
     def __init__(self, asked: EngineConfig, *, with_gpus: bool) -> None:
-        ranks = asked.parallel.world_size
+        ranks = asked.parallel.num_ranks
         each: dict[str, float] = {"CPU": max(1, (asked.model.cpu_threads or 0) // ranks)}
         if with_gpus:
             each["GPU"] = 1
@@ -221,7 +221,7 @@ def start_on_ray(
             with closing_on_failure(others):
                 reservation.wait(clock)
                 first_device = reservation.first_device()
-                visitors, actors = _bring_in(reservation, asked.parallel.world_size, clock)
+                visitors, actors = _bring_in(reservation, asked.parallel.num_ranks, clock)
                 sharers = Counter([reservation.host, *(visitor.hello.address for visitor in visitors)])
                 meeting = host_meeting(reservation.host)
                 placed = Counter({reservation.host: 1})

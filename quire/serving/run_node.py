@@ -73,7 +73,7 @@ def run_node(config: EngineConfig) -> int:
 
 
 def _workers(config: EngineConfig) -> int:
-    return config.parallel.world_size // config.parallel.nnodes
+    return config.parallel.num_ranks // config.parallel.nnodes
 
 
 class _Worker:

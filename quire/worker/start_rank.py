@@ -16,8 +16,9 @@ from quire.worker.device import rank_device
 from quire.worker.rank_cores import stay_near
 
 if TYPE_CHECKING:
-    from quire.parallel.group import Group
     from quire.parallel.meeting import HostedMeeting
+    from quire.parallel.peers import Peers
+    from quire.worker.stage_worker import StageWorker
     from quire.worker.start import Grammars, Progress
     from quire.worker.worker import Worker
 
@@ -30,16 +31,24 @@ itself."""
 class Rank:
     """One rank's worker, and its bond with the others."""
 
-    worker: "Worker"
-    group: "Group"
+    worker: "Worker | StageWorker"
+    peers: "Peers"
+
+    @property
+    def sampling_worker(self) -> "Worker":
+        """That of the first rank, which yields results."""
+        from quire.worker.worker import Worker
+
+        assert isinstance(self.worker, Worker), "the first rank is of the last stage"
+        return self.worker
 
     def abandon(self) -> None:
         """Another rank is gone: what waits for it is to end."""
-        self.group.abandon()
+        self.peers.abandon()
 
     def leave(self) -> None:
         """Let go of the other ranks, in whatever state they are."""
-        self.group.close()
+        self.peers.close()
 
 
 def resolve_other_rank(
@@ -81,8 +90,8 @@ def start_rank(
     """Of the model at `path`; ranks find each other at the `meeting`. Only the first needs `grammars`."""
     import torch
 
-    from quire.parallel.meeting import meet
-    from quire.worker.start import start_worker
+    from quire.parallel.meeting import meet_peers
+    from quire.worker.start import start_stage_worker, start_worker
 
     clock = clock or StartClock()
     clock.done("importing torch")
@@ -90,9 +99,15 @@ def start_rank(
     stay_near(device, place)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # kernels are launched where the current device is
-    group = meet(rank, resolved.tensor_parallel_size, meeting, device, place.address)
+    stages = resolved.num_stages
+    peers = meet_peers(rank, resolved.tensor_parallel_size, stages, meeting, device, place.address)
     clock.done("meeting other ranks")
     try:
+        if peers.pipeline is not None and not peers.pipeline.is_last:
+            stage = start_stage_worker(
+                path, resolved, peers, device=device, num_local_ranks=place.num_local, clock=clock
+            )
+            return Rank(stage, peers)
         # nothing is loaded in the background: a rank that waits for a layer would keep the others waiting in a step
         worker = start_worker(
             path,
@@ -102,13 +117,13 @@ def start_rank(
             progress=progress,
             grammars=grammars,
             clock=clock,
-            group=group,
+            peers=peers,
             num_local_ranks=place.num_local,
         )
     except BaseException:
-        group.close()
+        peers.close()
         raise
-    return Rank(worker, group)
+    return Rank(worker, peers)
 
 
 def host_meeting(address: str) -> "HostedMeeting":
