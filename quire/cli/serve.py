@@ -38,6 +38,11 @@ def serve(
     config: ConfigFile = None,
 ) -> int:
     """Serve a model over HTTP, as OpenAI's and Anthropic's clients expect it; the console is at /."""
+    asked = EngineConfig(model, cache, scheduler, parallel, server, observe, parsers, lora, multimodal)
+    if parallel.node_rank:
+        from quire.serving.run_node import run_node
+
+        return run_node(asked)
     from quire.server.run import run_server
 
-    return run_server(EngineConfig(model, cache, scheduler, parallel, server, observe, parsers, lora, multimodal))
+    return run_server(asked)

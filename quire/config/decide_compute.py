@@ -35,6 +35,7 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
             f"--distributed-executor-backend is {parallel.distributed_executor_backend}, but the model runs on one "
             "device; leave it out, or give a --tensor-parallel-size or --pipeline-parallel-size."
         )
+    _check_hosts(asked)
     stages_of(model, parallel)
     _check_ranks(asked, model)
 
@@ -72,6 +73,29 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
                 f"--pipeline-parallel-size is {stages}, but {what} models in one piece so far; use "
                 "--tensor-parallel-size, or leave it out."
             )
+
+
+def _check_hosts(asked: EngineConfig) -> None:
+    parallel = asked.parallel
+    if parallel.ray_address is not None and parallel.distributed_executor_backend != "ray":
+        raise ConfigError("--ray-address is set without --distributed-executor-backend ray; give both or neither.")
+    if parallel.nnodes == 1:
+        return
+    if parallel.distributed_executor_backend == "ray":
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes}, but with --distributed-executor-backend ray the cluster says which hosts "
+            "there are; leave one of them out."
+        )
+    if parallel.num_ranks % parallel.nnodes:
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes}, which does not divide the {parallel.num_ranks} ranks of the model; every "
+            "host runs equally many."
+        )
+    if asked.server.num_local_engines > 1:
+        raise ConfigError(
+            f"--nnodes is {parallel.nnodes} and there are {asked.server.num_local_engines} engines; a server over "
+            "several hosts has one. Run a server for each copy, and `quire route` before them."
+        )
 
 
 def _check_experts(asked: EngineConfig, model: ModelFacts) -> None:

@@ -1,4 +1,4 @@
-"""Over how many devices one copy of the model is spread, and how many copies there are."""
+"""Over how many devices and hosts one copy of the model is spread, and how many copies there are."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from quire.config.bounds import check
 
 @dataclass(frozen=True, slots=True)
 class ParallelConfig:
-    """Over how many devices one copy of the model is spread."""
+    """Over how many devices and hosts one copy of the model is spread."""
 
     tensor_parallel_size: int = 1
     """Devices that share every layer."""
@@ -19,8 +19,22 @@ class ParallelConfig:
     enable_expert_parallel: bool = False
     """Spread whole experts over the devices that share every layer, instead of cutting each expert."""
     distributed_executor_backend: Literal["auto", "process", "ray"] = "auto"
-    """How an engine reaches the workers of its other devices: as processes of this host. Actors of Ray, over several
-    hosts, are not built yet."""
+    """How an engine reaches the workers of its other devices: as processes, of this host or of --nnodes, or as actors
+    of Ray, wherever its cluster has room."""
+    ray_address: str | None = None
+    """Of Ray's cluster, as host:port. Unset: RAY_ADDRESS, the cluster that this host is part of, or one that is started
+    here."""
+    nnodes: int = 1
+    """Hosts over which the model is spread without Ray. On each runs the same command with its own --node-rank."""
+    node_rank: int = 0
+    """This host's number: 0 serves, the others run workers only."""
+    master_addr: str = "127.0.0.1"
+    """Address of host 0 at which it listens for the others and they reach it."""
+    master_port: int = 29500
+    """Port of host 0 at which it listens for the others."""
+    rank_timeout: float = 15.0
+    """Seconds that a worker may be silent before it counts as hung and the engine is replaced. It says every second
+    that it lives, however long its step takes."""
 
     @property
     def num_ranks(self) -> int:
@@ -30,3 +44,11 @@ class ParallelConfig:
     def __post_init__(self) -> None:
         for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more", "1 keeps the model in one piece")
+        check(self.nnodes >= 1, "nnodes", self.nnodes, "1 or more", "1 keeps the model on this host")
+        last = self.nnodes - 1
+        check(0 <= self.node_rank <= last, "node_rank", self.node_rank, f"0 to {last}", "--nnodes says how many")
+        port = self.master_port
+        check(1 <= port <= 65535, "master_port", port, "1 to 65535", "it is the same on all hosts")
+        check(bool(self.master_addr), "master_addr", self.master_addr, "an address", "host 0 listens there")
+        limit = self.rank_timeout
+        check(limit >= 2, "rank_timeout", limit, "2 or more seconds", "workers say every second that they live")

@@ -19,7 +19,7 @@ from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
-from quire.executor.process import start_processes
+from quire.executor.start_ranks import start_ranks
 from quire.lora.registry import with_targets
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -97,11 +97,12 @@ def start_loop(
                 path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
             )
             if resolved.num_ranks == 1
-            else start_processes(
+            else start_ranks(
                 path,
                 resolved,
                 asked,
                 device,
+                file_bytes=facts.total_weight_bytes,
                 seed=seed,
                 progress=bar.loaded,
                 grammars=grammar_cache,
@@ -118,7 +119,7 @@ def start_loop(
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:
     """What one rank may plan with: all ranks on a CPU share its memory, as engines do."""
     device = local_device_facts()
-    sharers = asked.parallel.num_ranks if device.kind == "cpu" else 1
+    sharers = asked.parallel.num_ranks // asked.parallel.nnodes if device.kind == "cpu" else 1
     return device.shared(memory_share / sharers)
 
 
@@ -157,8 +158,8 @@ def _start_reading(
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:
     """A setting is honoured or refused, never ignored."""
-    if asked.parallel.distributed_executor_backend == "ray":
+    if asked.parallel.node_rank:
         raise ConfigError(
-            "--distributed-executor-backend is ray, which is not built yet; use process, which runs the workers of one "
-            "host"
+            f"--node-rank is {asked.parallel.node_rank}, but the engine runs on host 0 of --nnodes; run `quire serve` "
+            "here with these settings, which starts this host's workers."
         )

@@ -9,12 +9,19 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from quire.executor.plan_ring import PlanReader
 from quire.executor.rank_messages import (
+    LOOK_ELSEWHERE,
+    Answer,
+    Arrived,
+    Beat,
+    Command,
     Failed,
     RankSettings,
     Ready,
@@ -36,10 +43,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_CHARACTERS = 2000
+_BEAT_SECONDS = 1.0
 
 
 def main() -> int:
-    """Serve over the socket whose number is the one argument; 0 when that is closed."""
+    """Serve over the sockets whose numbers are the arguments, with a ring if there are more; 0 when that is over."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the first rank decides when to end
         signal.signal(number, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -48,34 +56,74 @@ def main() -> int:
         socket.socket(fileno=int(sys.argv[1])) as connection,
         socket.socket(fileno=int(sys.argv[2])) as for_blocks,
     ):
-        return serve(connection, for_blocks)
+        ring = PlanReader(*map(int, sys.argv[3:6])) if len(sys.argv) > 3 else None
+        return serve(connection, for_blocks, ring=ring)
 
 
-def serve(connection: socket.socket, for_blocks: socket.socket | None = None) -> int:
-    """Be the rank that the first message says until the connection is closed; 0 unless something was thrown."""
+def serve(
+    connection: socket.socket,
+    for_blocks: socket.socket | None = None,
+    model: str | None = None,
+    ring: PlanReader | None = None,
+) -> int:
+    """Be the rank that the first message says until the connection is closed; 0 unless something was thrown.
+
+    `model` is what the model is called on this host, where that is not the first rank's; `ring` is where commands come
+    from, if not over the connection.
+    """
     data = receive(connection)
     if data is None:
         return 0
     settings = decode_settings(data)
     configure_logging(settings.asked.observe, mark=f"rank {settings.rank}")
+    voice = _Voice(connection)
+    voice.beat(every=min(_BEAT_SECONDS, settings.asked.parallel.rank_timeout / 4))
     try:
-        rank = _start(settings)
-        connection.sendall(frame(Ready(rank.worker.weight_bytes)))
-        _run(rank.worker, connection, _offer_blocks(rank.worker, for_blocks))
+        rank = _start(settings, model, voice)
+        voice.say(Ready(rank.worker.weight_bytes))
+        _run(rank.worker, commands(connection, ring), _offer_blocks(rank.worker, for_blocks))
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
         with suppress(OSError):
-            connection.sendall(frame(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS])))
+            voice.say(Failed(type(error).__name__, str(error)[:_MOST_CHARACTERS]))
         return 1
+    finally:
+        voice.is_over.set()
     return 0
 
 
-def _start(settings: RankSettings) -> "Rank":
-    from quire.worker.start_rank import start_other_rank
+class _Voice:
+    """What a rank says, from more than one thread."""
 
-    path, asked = Path(settings.path), settings.asked
-    return start_other_rank(path, asked, settings.device, settings.rank, settings.meeting, seed=settings.seed)
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = Lock()
+        self.is_over = Event()
+
+    def say(self, message: Answer) -> None:
+        with self._lock:
+            self._connection.sendall(frame(message))
+
+    def beat(self, every: float) -> None:
+        """From now on, beside whatever the rank computes."""
+
+        def run() -> None:
+            with suppress(OSError):  # nobody listens
+                while not self.is_over.wait(every):
+                    self.say(Beat())
+
+        Thread(target=run, name="quire-beat", daemon=True).start()
+
+
+def _start(settings: RankSettings, model: str | None, voice: _Voice) -> "Rank":
+    from quire.worker.start_rank import resolve_other_rank, start_rank
+
+    path, resolved = resolve_other_rank(
+        Path(settings.path), settings.asked, settings.device, model=model, file_bytes=settings.file_bytes
+    )
+    voice.say(Arrived())
+    return start_rank(path, resolved, settings.rank, settings.meeting, settings.place, seed=settings.seed)
 
 
 def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | None) -> "StepsBegun":
@@ -89,9 +137,18 @@ def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | No
     return steps
 
 
-def _run(worker: "Worker | StageWorker", connection: socket.socket, steps: "StepsBegun") -> None:
-    while (data := receive(connection)) is not None:
-        command = decode_command(data)
+def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Command]:
+    """What the first rank says, until it has nothing more to say."""
+    while (data := receive(connection) if ring is None else ring.read()) is not None:
+        if data == LOOK_ELSEWHERE:
+            data = receive(connection)
+            if data is None:
+                return
+        yield decode_command(data)
+
+
+def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun") -> None:
+    for command in given:
         if isinstance(command, RunStep):
             worker.start(command.plan)
             steps.begun(command.plan.step)

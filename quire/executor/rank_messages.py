@@ -1,4 +1,4 @@
-"""What the first rank's process and the others' say to each other: msgpack in frames, over a socket pair. No pickle."""
+"""What the first rank's process and the others' say to each other: msgpack in frames, over a socket. No pickle."""
 
 import socket
 import struct
@@ -8,6 +8,7 @@ import msgspec
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.core.plan import StepPlan
+from quire.core.rank_place import RankPlace
 
 _LENGTH = struct.Struct("<I")
 
@@ -22,8 +23,25 @@ class RankSettings(msgspec.Struct, frozen=True):
     device: DeviceFacts
     """What the first rank resolved its settings for: all ranks come to the same."""
     meeting: str
-    """The file where ranks find each other."""
+    """Where ranks find each other: a file, or tcp://host:port."""
     seed: int
+    place: RankPlace
+    file_bytes: int = 0
+    """Of the model's weights, as the first rank's host has them; 0: it is the same host."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first word of a rank on another host, once both sides have proved themselves."""
+
+    node: int
+    """Of its host, by --node-rank; with Ray all are 0."""
+    local_rank: int
+    """Its number on that host; with Ray its rank."""
+    host: str
+    """What its host is called."""
+    pid: int
+    address: str
+    """Of its host, towards the first rank."""
 
 
 class RunStep(msgspec.Struct, frozen=True, tag="step"):
@@ -44,6 +62,14 @@ class WakeRank(msgspec.Struct, frozen=True, tag="wake_up"):
     """Take it again."""
 
 
+class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
+    """The rank knows what to load, and goes to meet the others."""
+
+
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    """The rank lives."""
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The rank has its part of the model."""
 
@@ -59,9 +85,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 Command = RunStep | WarmUp | SleepRank | WakeRank
-Answer = Ready | Failed
+Answer = Arrived | Beat | Ready | Failed
 
+FRAME_HEAD = _LENGTH.size
+LOOK_ELSEWHERE = b""
+"""In the ring of plans: the next message is too large for it, and comes over the socket."""
 _encode = msgspec.msgpack.Encoder().encode
+decode_hello = msgspec.msgpack.Decoder(Hello).decode
 decode_settings = msgspec.msgpack.Decoder(RankSettings).decode
 decode_command = msgspec.msgpack.Decoder(Command).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode

@@ -1,7 +1,7 @@
 """StartClock: where the time of a start goes, part by part."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Parts = Sequence[tuple[str, float]]
 """Names and seconds, in order."""
@@ -15,6 +15,8 @@ class StartClock:
         self._began = time.monotonic() if began is None else began
         self._last = self._began
         self.parts: list[tuple[str, float]] = []
+        self.on_waiting: Callable[[str], None] | None = None
+        """Told again and again of what the start waits for that is not its own to do, such as other hosts."""
 
     @property
     def total(self) -> float:
@@ -25,6 +27,11 @@ class StartClock:
         now = time.monotonic()
         self.parts.append((part, now - self._last))
         self._last = now
+
+    def waiting(self, what: str) -> None:
+        """The start is not stuck: it waits for `what`."""
+        if self.on_waiting is not None:
+            self.on_waiting(what)
 
     def beside(self, part: str, seconds: float) -> None:
         """Something that ran meanwhile, and adds nothing to the whole."""

@@ -1,5 +1,6 @@
 """Group: the ranks that compute one model together, and what passes between them. A model on its own has none."""
 
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from quire.spec.share import even_share
 
 FIRST = 0
 """The rank that samples, and that all results come from."""
+_LOOK_EVERY = timedelta(seconds=1)
+"""How often one that waits for others looks whether there is still somebody to wait for."""
 
 
 class Group:
@@ -26,6 +29,7 @@ class Group:
         self.size = size
         self._backend = backend
         self._on_gpu = on_gpu
+        self._is_abandoned = False
         self._sum = dist.AllreduceOptions()
         self._sum.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
         self._from_first = dist.BroadcastOptions()
@@ -40,12 +44,12 @@ class Group:
     def all_reduce(self, x: Tensor) -> Tensor:
         """The sum over all ranks, in place: the same bits on every rank."""
         x = x.contiguous()
-        self._backend.allreduce([x], self._sum).wait()
+        self._wait(self._backend.allreduce([x], self._sum))
         return x
 
     def broadcast(self, x: Tensor) -> Tensor:
         """The first rank's, in place."""
-        self._backend.broadcast([x], self._from_first).wait()
+        self._wait(self._backend.broadcast([x], self._from_first))
         return x
 
     def gather_columns(self, x: Tensor, whole: int) -> Tensor:
@@ -56,17 +60,34 @@ class Group:
         widest = len(shares[0])  # pieces of a gather are of one size
         x = x.contiguous() if x.shape[1] == widest else pad(x, (0, widest - x.shape[1]))
         if not self.is_first:
-            self._backend.gather([], [x], self._to_first).wait()
+            self._wait(self._backend.gather([], [x], self._to_first))
             return x.new_zeros(()).expand(len(x), whole)
         pieces = [torch.empty_like(x) for _ in shares]
-        self._backend.gather([pieces], [x], self._to_first).wait()
+        self._wait(self._backend.gather([pieces], [x], self._to_first))
         return torch.cat([piece[:, : len(share)] for piece, share in zip(pieces, shares, strict=True)], dim=1)
+
+    def _wait(self, work: Any) -> None:
+        if self._on_gpu:
+            work.wait()  # which the device does
+            return
+        while True:
+            try:
+                work.wait(_LOOK_EVERY)
+                return
+            except RuntimeError:
+                if work.is_completed():  # now, or with an error
+                    work.wait()
+                    return
+                if self._is_abandoned:
+                    raise
 
     def abandon(self) -> None:
         """Another rank is gone: let calls that wait for it end. To be called beside them, from another thread.
 
-        CPUs notice by themselves; a GPU would wait as long as it is switched on.
+        CPUs notice by themselves where its process has ended, and look here where its host is away; a GPU would wait as
+        long as it is switched on.
         """
+        self._is_abandoned = True
         if self._on_gpu and self._backend is not None:
             self._backend.abort()
 

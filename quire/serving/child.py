@@ -18,7 +18,7 @@ from quire.core.errors import QuireError
 from quire.observe.logs import configure_logging
 from quire.observe.start_clock import StartClock
 from quire.serving.channel import SocketChannel
-from quire.serving.messages import ChildSettings, Lost, StartFailed
+from quire.serving.messages import ChildSettings, Lost, StartFailed, Waiting
 from quire.serving.settings_frame import read_settings
 
 
@@ -43,6 +43,7 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     with _channel(settings) as channel:
         try:
+            clock.on_waiting = lambda what: channel.send(Waiting(what))
             runner = start_runner(settings, channel, clock)
             channel.send(runner.started)
             gc.freeze()  # what imports made never goes: going through it would stop steps for a tenth of a second each

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from quire.config.server import EngineRole
 from quire.core.stats import EngineStats
-from quire.serving.messages import FromEngine, Report, Started, StartFailed, ToEngine
+from quire.serving.messages import FromEngine, Report, Started, StartFailed, ToEngine, Waiting
 from quire.serving.supervised import Supervised
 
 OnMessage = Callable[["EngineClient", FromEngine], None]
@@ -44,6 +44,9 @@ class EngineClient(Supervised):
     def _received(self, message: FromEngine) -> None:
         """For each kind to call: note what a message says of the engine, then pass it on."""
         self.heard = time.monotonic()
+        if isinstance(message, Waiting):
+            self.waiting_for = message.what
+            return
         if isinstance(message, Report):
             self.stats = message.stats
         elif isinstance(message, Started):

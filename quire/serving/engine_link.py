@@ -7,15 +7,12 @@ keeps strangers out; over networks where others can listen or interfere, use TLS
 import asyncio
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from quire.core.errors import ConfigError
 from quire.core.shared_secret import NUMBER_BYTES, PROOF_BYTES, fresh_number, proof, proves
 from quire.serving.link import Link, LinkRefused
 
-LEAST_SECRET = 16
-"""Characters a secret must have: it is all that keeps strangers from the engine."""
 _GREETING = b"quire-engine-1\n"
 _HANDSHAKE_SECONDS = 10.0
 
@@ -48,22 +45,6 @@ class EngineAddress:
             return f"unix://{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-def read_secret(file: str | None) -> bytes:
-    """The shared secret of a file."""
-    if file is None:
-        raise ConfigError("engines on other hosts need a shared secret; give its file as --engine-secret-file")
-    try:
-        secret = Path(file).expanduser().read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"the file of the engines' secret cannot be read: {error}") from None
-    if len(secret) < LEAST_SECRET:
-        raise ConfigError(
-            f"the engines' secret in {file} has {len(secret)} characters, and needs {LEAST_SECRET} or more; "
-            "`openssl rand -hex 32` makes a good one"
-        )
-    return secret
 
 
 async def connect(address: EngineAddress, secret: bytes, ca_file: str | None = None) -> Link:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from quire.config.engine import EngineConfig
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError, RequestFailed, Unavailable
+from quire.core.shared_secret import read_secret
 from quire.core.stats import EngineStats
 from quire.observe.metrics import Metrics
 from quire.serving.board import Board
 from quire.serving.child_process import ChildProcess
 from quire.serving.client import EngineClient
 from quire.serving.dispatcher import Dispatcher
-from quire.serving.engine_link import EngineAddress, read_secret
+from quire.serving.engine_link import EngineAddress
 from quire.serving.inline_client import InlineClient
 from quire.serving.messages import FromEngine, Report, Started, StartFailed, Weights
 from quire.serving.process_engines import ProcessEngines

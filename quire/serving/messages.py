@@ -143,6 +143,12 @@ class Started(_Message, frozen=True):
     """Where it sends KV to other engines; nothing: it does not."""
 
 
+class Waiting(_Message, frozen=True):
+    """The engine cannot start yet, and is not stuck: it waits for something that is not its own to do."""
+
+    what: str
+
+
 class StartFailed(_Message, frozen=True):
     """The engine cannot be started with these settings; trying again would not help."""
 
@@ -243,7 +249,7 @@ class Slept(_Message, frozen=True):
     """Why it does not sleep, where it was asked to."""
 
 
-FromEngine = Started | StartFailed | Lost | Report | Blocks | Experts | Checked | Profiled | Slept
+FromEngine = Started | Waiting | StartFailed | Lost | Report | Blocks | Experts | Checked | Profiled | Slept
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

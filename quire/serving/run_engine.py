@@ -7,9 +7,10 @@ import signal
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
+from quire.core.shared_secret import read_secret
 from quire.observe.logs import configure_logging
 from quire.observe.metrics import Metrics
-from quire.serving.engine_link import EngineAddress, read_secret
+from quire.serving.engine_link import EngineAddress
 from quire.serving.engine_server import EngineServer
 from quire.serving.process_engines import ProcessEngines
 from quire.serving.tls import tls_context

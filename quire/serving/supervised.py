@@ -15,6 +15,8 @@ class Supervised(ABC):
         """Why these settings cannot start it."""
         self.loss: str | None = None
         """Why it is gone, once it is."""
+        self.waiting_for: str | None = None
+        """What keeps it from starting that others have to do."""
         self.seconds_served = 0.0
         """How long one that is lost had been ready."""
         self._is_lost = asyncio.Event()

@@ -52,6 +52,12 @@ class Slot(Generic[_T]):
             return "ready"
         return "lost" if self.is_given_up else "starting"
 
+    @property
+    def cause(self) -> str:
+        """Of its outage: why the last one was lost, and what the next waits for."""
+        waiting = "" if self.client.waiting_for is None else f", and the next waits for {self.client.waiting_for}"
+        return f"{self.problem}{waiting}"
+
     def note_loss(self, cause: str, seconds_ready: float) -> None:
         self.restarts += 1
         self.losses_in_a_row = 1 if seconds_ready > SETTLED_AFTER else self.losses_in_a_row + 1
@@ -136,7 +142,7 @@ class Supervisor(Generic[_T]):
         seconds = time.monotonic() - self._down_since
         if seconds <= self._outage_timeout and not all(slot.is_given_up for slot in self.slots):
             return None
-        causes = "; ".join(f"{self._kind} {slot.number}: {slot.problem}" for slot in self.slots if slot.problem)
+        causes = "; ".join(f"{self._kind} {slot.number}: {slot.cause}" for slot in self.slots if slot.problem)
         return f"no {self._kind} has been ready for {seconds:.0f} s ({causes})"
 
     def retry_after(self) -> float:

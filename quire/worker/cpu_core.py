@@ -69,10 +69,10 @@ def _placement(resolved: Resolved) -> Placement:
     return placement(max(1, min(threads, int(limit)) if limit.isdecimal() and int(limit) else threads))
 
 
-def threads_of_rank(resolved: Resolved) -> int:
+def threads_of_rank(resolved: Resolved, num_local: int) -> int:
     """Threads of torch for each of the ranks that share this machine's cores."""
     threads = resolved.cpu_threads or _placement(resolved).threads
-    return max(1, threads // resolved.num_ranks)
+    return max(1, threads // num_local)
 
 
 def _stay_with(chosen: Placement) -> None:

@@ -57,6 +57,11 @@ def num_devices() -> int | None:
     return torch.cuda.device_count() or None
 
 
+def num_cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def used_memory(device: "torch.device") -> tuple[int, int]:
     """Bytes in use on a GPU, by whomever, and bytes it has; zeros for the CPU."""
     if device.type != "cuda":

@@ -80,13 +80,14 @@ def start_worker(
     core: CpuCore | None = None,
     memory: CoreMemory | None = None,
     peers: Peers | None = None,
+    num_local_ranks: int = 1,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model, in whose
-    pipeline this one is of the last stage.
+    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model,
+    `num_local_ranks` of them on this host, in whose pipeline this one is of the last stage.
     """
     clock = clock or StartClock()
     group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
@@ -95,7 +96,7 @@ def start_worker(
         # what is left to torch is small, and a second pool would take the cores from the first
         torch.set_num_threads(1)
     elif peers is not None and device.type == "cpu":
-        torch.set_num_threads(threads_of_rank(resolved))
+        torch.set_num_threads(threads_of_rank(resolved, num_local_ranks))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
     described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
@@ -156,13 +157,19 @@ def start_worker(
 
 
 def start_stage_worker(
-    path: Path, resolved: Resolved, peers: Peers, *, device: torch.device, clock: StartClock | None = None
+    path: Path,
+    resolved: Resolved,
+    peers: Peers,
+    *,
+    device: torch.device,
+    num_local_ranks: int,
+    clock: StartClock | None = None,
 ) -> StageWorker:
     """The same for a rank of another stage than the last."""
     clock, pipeline = clock or StartClock(), peers.pipeline
     assert pipeline is not None, "there are several stages"
     if device.type == "cpu":
-        torch.set_num_threads(threads_of_rank(resolved))
+        torch.set_num_threads(threads_of_rank(resolved, num_local_ranks))
     described = describe_local(path, "quire")
     spec = described.matched.spec
     model = _own_model(described, resolved, device, None, clock, None, peers, in_background=False)

@@ -15,6 +15,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.core.prompt import Prompt
+from quire.core.rank_place import RankPlace
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
@@ -22,27 +23,31 @@ from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.executor.base import Executor
 from quire.executor.inline import inline
-from quire.executor.process import ProcessExecutor, RankProcess
+from quire.executor.other_rank import OtherRank
+from quire.executor.process import ProcessExecutor, RankProcess, closing_on_failure, start_first
 from quire.executor.rank_messages import RankSettings, frame
 from quire.models.loading.header import read_model_facts
 from quire.scheduler.intake import StepUpdate
 from quire.worker.device import cpu_facts
 from quire.worker.start import start_worker
-from quire.worker.start_rank import start_rank
 
 
 class ServedRank(RankProcess):
     """A rank in a process that outlives it."""
 
     def __init__(self, settings: RankSettings, address: str, process: "subprocess.Popen[bytes]") -> None:
-        self.rank = settings.rank
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        OtherRank.__init__(self, settings.rank, connection, settings.asked.parallel.rank_timeout)
         self._process = process
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(address)
         self.send(frame(settings))
+        self.listen()
 
     def close(self) -> None:
-        self._connection.close()
+        self.hang_up()
+
+    def _exit(self) -> str:
+        return "it closed its connection"
 
 
 class OtherRanks:
@@ -76,7 +81,10 @@ def _listening(address: str) -> "subprocess.Popen[bytes]":
 class RankRunner:
     """An engine over one checkpoint, of as many ranks as its settings say."""
 
-    def __init__(self, path: Path, others: OtherRanks | None = None, **settings: Any) -> None:
+    def __init__(
+        self, path: Path, others: OtherRanks | None = None, executor: Executor | None = None, **settings: Any
+    ) -> None:
+        """`executor` is one that was started with such settings."""
         settings = {
             "dtype": "float32",
             "block_size": 4,
@@ -91,7 +99,7 @@ class RankRunner:
         self.resolved = resolve(asked, self.facts, device)
         self.weight_bytes: list[int] = []
         """Of every rank."""
-        self.executor = self._executor(path, asked, device, others)
+        self.executor = executor or self._executor(path, asked, device, others)
         self.scheduler = make_scheduler(self.resolved)
         self.loop = EngineLoop(self.scheduler, self.executor)
         self._next = 0
@@ -103,21 +111,18 @@ class RankRunner:
             return inline(worker)
         with TemporaryDirectory() as folder:
             meeting = f"{folder}/meeting"
-            settings = [
-                RankSettings(rank, str(path), asked, device, meeting, 0) for rank in range(1, self.resolved.num_ranks)
+            ranks = self.resolved.num_ranks
+            processes = [
+                others.start(RankSettings(rank, str(path), asked, device, meeting, 0, RankPlace(rank, ranks)))
+                for rank in range(1, ranks)
             ]
-            processes = [others.start(each) for each in settings]
-            try:
-                first = start_rank(path, self.resolved, 0, meeting)
-            except BaseException:
-                for process in processes:
-                    process.close()
-                raise
+            with closing_on_failure(processes):
+                first, _, _ = start_first(path, self.resolved, meeting, RankPlace(0, ranks), processes)
             self.weight_bytes = [
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),
             ]
-            return ProcessExecutor(first, processes, self.resolved.kv)
+            return ProcessExecutor(first, processes, None, self.resolved.kv)
 
     def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
         """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""
@@ -155,8 +160,10 @@ def logprobs_found(runner: RankRunner, prompts: list[list[int]]) -> list[float]:
 
 
 @contextmanager
-def running(path: Path, others: OtherRanks | None = None, **settings: Any) -> Iterator[RankRunner]:
-    runner = RankRunner(path, others, **settings)
+def running(
+    path: Path, others: OtherRanks | None = None, executor: Executor | None = None, **settings: Any
+) -> Iterator[RankRunner]:
+    runner = RankRunner(path, others, executor, **settings)
     try:
         yield runner
     finally:

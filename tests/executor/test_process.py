@@ -137,9 +137,9 @@ def test_what_cannot_be_cut_is_refused_with_its_borders(tmp_path: Path, others: 
         RankRunner(path, others, tensor_parallel_size=2)
 
 
-def asked_of(tiny: Tiny) -> EngineConfig:
+def asked_of(tiny: Tiny, **settings: float) -> EngineConfig:
     return EngineConfig.from_flat(
-        model=str(tiny.path), dtype="float32", num_gpu_blocks_override=64, tensor_parallel_size=2
+        model=str(tiny.path), dtype="float32", num_gpu_blocks_override=64, tensor_parallel_size=2, **settings
     )
 
 
@@ -147,8 +147,8 @@ def resolved_for(tiny: Tiny) -> Resolved:
     return resolve(asked_of(tiny), read_model_facts(str(tiny.path)), cpu_facts())
 
 
-def executor_of(tiny: Tiny) -> ProcessExecutor:
-    return start_processes(tiny.path, resolved_for(tiny), asked_of(tiny), cpu_facts())
+def executor_of(tiny: Tiny, **settings: float) -> ProcessExecutor:
+    return start_processes(tiny.path, resolved_for(tiny), asked_of(tiny, **settings), cpu_facts())
 
 
 def test_a_killed_rank_is_named(tiny: Tiny) -> None:
@@ -161,6 +161,35 @@ def test_a_killed_rank_is_named(tiny: Tiny) -> None:
     with pytest.raises(RankLost, match=rf"rank 1 \(process {pid}\) is lost: killed by SIGKILL"):
         executor.reset()
     executor.close()
+
+
+def test_plans_through_shared_memory(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on hosts with a core for every rank; what is too large for the ring goes around it, in its turn."""
+    prompts = PROMPTS[:3]
+    with running(tiny.path) as one:
+        wanted = one.run(prompts, 8)
+    monkeypatch.setattr("quire.executor.process.num_cores", lambda: 64)
+    executor = executor_of(tiny)
+    assert executor._ring is not None
+    monkeypatch.setattr(executor._ring, "fits", lambda size: size < 150)
+    settings = {"tensor_parallel_size": 2, "block_size": 16, "num_gpu_blocks_override": 64}
+    with running(tiny.path, executor=executor, **settings) as two:
+        assert two.run(prompts, 8) == wanted
+    assert not executor.pids
+
+
+def test_a_stopped_rank_is_named_and_ended(tiny: Tiny) -> None:
+    """By its silence, not by the patience of an exchange."""
+    executor, layout = executor_of(tiny, rank_timeout=2.0), resolved_for(tiny).kv
+    [pid] = executor.pids
+    os.kill(pid, signal.SIGSTOP)
+    plan = StepPlan(step=0, admitted=[dummy_sequence(0, 4, layout)], rows=[0], counts=[4], num_sampling=1)
+    with pytest.raises(RuntimeError):
+        executor.execute(plan).result()
+    with pytest.raises(RankLost, match=rf"rank 1 \(process {pid}\) is lost: it hung: it was silent for 2 s"):
+        executor.reset()
+    executor.close()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_rank_that_throws_is_quoted(tiny: Tiny) -> None:

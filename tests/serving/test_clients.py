@@ -14,9 +14,10 @@ import pytest
 
 from quire.core.errors import ConfigError, Unavailable
 from quire.core.sampling_params import SamplingParams
+from quire.core.shared_secret import read_secret
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
-from quire.serving.engine_link import EngineAddress, accept, connect, read_secret
+from quire.serving.engine_link import EngineAddress, accept, connect
 from quire.serving.link import LinkRefused
 
 pytestmark = pytest.mark.anyio

@@ -50,6 +50,7 @@ def test_to_the_engine(message):
     "message",
     [
         messages.Started(8192, 16, 16, 576, seconds=[("loading", 1.5)]),
+        messages.Waiting("host 1"),
         messages.StartFailed("too large"),
         messages.Report(
             EngineStats(step=3, running=2, kv_waste=0.5),

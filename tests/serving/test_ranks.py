@@ -11,6 +11,7 @@ from quire.core.outputs import RequestOutput
 from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
+from tests.serving.mixed_requests import SETTINGS, asked_of_all, check_all, texts_alone
 
 pytestmark = pytest.mark.anyio
 GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
@@ -53,3 +54,21 @@ async def test_a_killed_rank_loses_no_request(tiny_chat: Path) -> None:
         ranks = rank_pids(slot.client.pid)
         assert len(ranks) == 1
     assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_fifty_mixed_requests_outlive_their_ranks(tiny_chat: Path, number: int) -> None:
+    """Whichever worker is killed or stopped, the engine's own process too; three times."""
+    expected = texts_alone(tiny_chat)
+    settings = {**SETTINGS, "rank_timeout": 3.0, "outage_timeout": 600.0}
+    async with await AsyncLLM.create(str(tiny_chat), tensor_parallel_size=2, **settings) as llm:
+        slot = llm.fleet.supervisor.slots[0]
+        for attempt in range(3):
+            running = asked_of_all(llm)
+            while not slot.client.is_ready or not slot.client.stats.running:
+                await asyncio.sleep(0.02)
+            victims = [*rank_pids(slot.client.pid), slot.client.pid]
+            os.kill(victims[attempt % 2], number)
+            check_all(await asyncio.gather(*running), expected)
+        assert slot.restarts == 3

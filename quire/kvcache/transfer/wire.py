@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from quire.core.errors import ConfigError, QuireError
-from quire.core.shared_secret import NUMBER_BYTES, PROOF_BYTES, fresh_number, proof, proves
+from quire.core.shared_secret import SecretRefused, prove_to_called, prove_to_caller
 from quire.kvcache.transfer.format import KVFormat
 from quire.kvcache.transfer.tls_socket import TlsSocket
 
@@ -197,31 +197,22 @@ def connect(address: str, secret: bytes, ca_file: str | None = None) -> socket.s
     except OSError as error:
         raise TransferRefused(f"{address} cannot be reached: {error.strerror or error}") from None
     try:
-        theirs = receive_bytes(connection, len(_GREETING) + NUMBER_BYTES).removeprefix(_GREETING)
-        if len(theirs) != NUMBER_BYTES:
-            raise TransferRefused(f"what answers at {address} sends no KV of quire, or of another version")
-        ours = fresh_number()
-        connection.sendall(ours + proof(secret, b"fetcher", theirs, ours))
-        if not proves(receive_bytes(connection, PROOF_BYTES), secret, b"sender", ours, theirs):
-            raise TransferRefused(f"what answers at {address} does not know the secret")
+        prove_to_called(connection, _GREETING, secret, b"fetcher", b"sender")
     except (EOFError, OSError):
         connection.close()
         raise TransferRefused(f"{address} closed the connection; is its secret another one?") from None
-    except TransferRefused:
+    except SecretRefused as error:
         connection.close()
-        raise
+        raise TransferRefused(f"what answers at {address} cannot be trusted: {error}") from None
     return connection
 
 
 def accept(connection: socket.socket, secret: bytes) -> None:
     """Have whoever connected prove that it may; raises TransferRefused, EOFError or OSError."""
-    ours = fresh_number()
-    connection.sendall(_GREETING + ours)
-    answer = receive_bytes(connection, NUMBER_BYTES + PROOF_BYTES)
-    theirs, given = answer[:NUMBER_BYTES], answer[NUMBER_BYTES:]
-    if not proves(given, secret, b"fetcher", ours, theirs):
-        raise TransferRefused("an engine that does not know the secret was turned away")
-    connection.sendall(proof(secret, b"sender", theirs, ours))
+    try:
+        prove_to_caller(connection, _GREETING, secret, b"fetcher", b"sender")
+    except SecretRefused:
+        raise TransferRefused("an engine that does not know the secret was turned away") from None
 
 
 def _unix(path: str) -> socket.socket:
