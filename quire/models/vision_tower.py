@@ -78,6 +78,7 @@ class VisionTower(nn.Module):
         portion: list[_Part] = []
         size = 0
         for index, item in enumerate(items):
+            assert item.pixels is not None, "an item of pictures"
             is_video = item.kind == "video"
             frames, height, width, _ = item.pixels.shape
             each = (height // self.spec.side) * (width // self.spec.side)

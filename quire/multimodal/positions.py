@@ -30,6 +30,7 @@ def prompt_positions(num_tokens: int, media: Sequence[MediaItem], rule: Position
     axes: Axes = ([], [], [])
     following = 0
     for item in media:
+        assert item.pixels is not None, "an item of pictures"
         rows, columns = item.pixels.shape[1] // rule.side, item.pixels.shape[2] // rule.side
         for first, count in item.runs:
             following = _text(axes, first, following)

@@ -12,6 +12,8 @@ from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
 from quire.multimodal.processor import MediaProcessor, Piece, Processors
 from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Cooked, Job, Limits, Recipe
+from quire.multimodal.sound_processor import read_sound_processor
+from quire.multimodal.sound_reader import SoundReader
 
 _DIGEST_BYTES = 32
 _MOST_BREAKS = 8
@@ -41,17 +43,15 @@ class MediaReader:
 
     def check_counts(self, kinds: Sequence[MediaKind]) -> None:
         """Raises InvalidRequest where a prompt has more of a kind than is allowed."""
-        for kind, most in self._config.limits.items():
-            count = sum(each == kind for each in kinds)
-            if count > most:
-                raise InvalidRequest(
-                    f"the prompt has {count} media of kind {kind}, and {most} are the most (--limit-mm-per-prompt)",
-                    field="messages",
-                )
+        self._config.check_counts(kinds)
 
     def marked(self, tokens: Sequence[int]) -> list[MediaKind]:
         """The kinds of media that a prompt says it has, in order."""
         return [self._by_marker[token] for token in tokens if token in self._by_marker]
+
+    def with_own_marks(self, text: str) -> str:
+        """A prompt as its writer marked it: marks of images are tokens."""
+        return text
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, each kind in order: its tokens with placeholders, and the
@@ -100,11 +100,14 @@ class MediaReader:
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         found: list[int] = []
         items: list[MediaItem] = []
+        is_behind_media = False
         for token in tokens:
             kind = self._by_marker.get(token)
             if kind is None:
-                self._append(found, [token])
+                self._append(found, [token], meeting=is_behind_media)
+                is_behind_media = False
                 continue
+            is_behind_media = True
             each, processor = next(coming[kind]), self._processors[kind]
             runs = self._put(found, processor.pieces(each), processor.token)
             items.append(_item(kind, each, runs, processor))
@@ -113,21 +116,22 @@ class MediaReader:
     def _put(self, tokens: list[int], pieces: Sequence[Piece], placeholder: int) -> tuple[tuple[int, int], ...]:
         """Append pieces; returns where placeholder tokens came to stand."""
         runs: list[tuple[int, int]] = []
-        for piece in pieces:
+        for place, piece in enumerate(pieces):
             if isinstance(piece, str):
-                self._append(tokens, self._encode(piece))
+                self._append(tokens, self._encode(piece), meeting=place == 0)
             else:
                 runs.append((len(tokens), piece))
                 tokens.extend([placeholder] * piece)
         return tuple(runs)
 
-    def _append(self, tokens: list[int], more: Sequence[int]) -> None:
-        """Line breaks that come together are the token that they are in one text."""
-        before, after = self._breaks.get(tokens[-1]) if tokens else None, self._breaks.get(more[0]) if more else None
-        joined = [] if before is None or after is None else self._encode("\n" * (before + after))
-        if len(joined) == 1:
-            tokens[-1:] = joined
-            more = more[1:]
+    def _append(self, tokens: list[int], more: Sequence[int], *, meeting: bool) -> None:
+        """Where the prompt's own text meets that of media, line breaks of both are the token that they are in one."""
+        if meeting and tokens and more:
+            before, after = self._breaks.get(tokens[-1]), self._breaks.get(more[0])
+            joined = [] if before is None or after is None else self._encode("\n" * (before + after))
+            if len(joined) == 1:
+                tokens[-1:] = joined
+                more = more[1:]
         tokens.extend(more)
 
 
@@ -136,10 +140,17 @@ def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], pr
     return MediaItem(runs, _digest(kind, cooked), pixels, cooked.size, cooked.tiles, kind=kind, seconds=cooked.seconds)
 
 
-def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaReader | None:
+PromptReader = MediaReader | SoundReader
+"""What reads the media of a model's prompts."""
+
+
+def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> PromptReader | None:
     """Of the model in a folder; None where it reads texts alone."""
     processors = read_processors(path)
-    return MediaReader(processors, config, encode) if processors else None
+    if processors:
+        return MediaReader(processors, config, encode)
+    sound = read_sound_processor(path)
+    return None if sound is None else SoundReader(sound, config, encode)
 
 
 def _digest(kind: MediaKind, cooked: Cooked) -> bytes:

@@ -9,7 +9,7 @@ from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.media import MediaItem
 from quire.multimodal.fetch import MediaFetcher
-from quire.multimodal.reader import MediaFile, MediaReader
+from quire.multimodal.reader import MediaFile, PromptReader
 from quire.protocol.media_parts import MediaSource, with_marks
 from quire.server.store.files import Files
 from quire.server.store.store import Store
@@ -30,7 +30,7 @@ class EncodedPrompt(NamedTuple):
 class MediaDesk:
     """Of one front; lives on its event loop."""
 
-    def __init__(self, reader: MediaReader, config: MultimodalConfig, store: Store) -> None:
+    def __init__(self, reader: PromptReader, config: MultimodalConfig, store: Store) -> None:
         self._reader = reader
         self._fetcher = MediaFetcher(config)
         self._most = int(config.media_max_mb * (1 << 20))

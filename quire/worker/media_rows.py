@@ -11,6 +11,7 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.result import EncoderFigures
 from quire.layers.batch import Batch, Embeddings
 from quire.layers.image_attention import ImageAttention, ImageSpan
+from quire.models.audio_tower import AudioTower
 from quire.models.vision_tower import VisionTower
 from quire.multimodal.positions import PositionRule, prompt_positions
 from quire.ops.upload import upload
@@ -59,7 +60,9 @@ class MediaFigures:
 class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
-    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+    def __init__(
+        self, tower: VisionTower | AudioTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int
+    ) -> None:
         """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
         how many embeddings are made in one go: what a tower holds between its layers grows with them."""
         self._tower = tower
@@ -67,7 +70,7 @@ class MediaRows:
         self._at_once = at_once
         self._rows: dict[int, _Media] = {}
         self._device = tower.device
-        self._hidden_size = (tower.spec.projector.down or tower.spec.projector.up).rows
+        self._images = tower.spec if isinstance(tower, VisionTower) else None
         self._offsets: Tensor | None = None
         if num_axes > 1:
             self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
@@ -75,6 +78,7 @@ class MediaRows:
     def admit(self, admission: Admission) -> None:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
+            assert isinstance(self._tower, VisionTower), "sound has no places"
             spec = self._tower.spec
             rule = PositionRule(spec.side, spec.positions_per_second)
             axes, offset = prompt_positions(admission.num_prompt, admission.media, rule)
@@ -111,10 +115,10 @@ class MediaRows:
         figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
         values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
         places = upload([place for each in slices for place in each.places], torch.int64, self._device)
-        if self._tower.spec.seen_whole:
+        if self._images is not None and self._images.seen_whole:
             spans = [ImageSpan(each.sequence, each.places, each.position) for each in slices]
             batch = replace(batch, attend=ImageAttention(batch.attend, spans))
-        first, *deep = values.split(self._hidden_size, dim=1)  # type: ignore[no-untyped-call]
+        first, *deep = values.chunk(1 if self._images is None else len(self._images.projectors), dim=1)
         return replace(batch, embeddings=Embeddings(first, places, tuple(deep))), figures
 
     def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:

@@ -7,7 +7,7 @@ from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.media import MediaKind
 from quire.protocol.ids import is_id, new_id
-from quire.protocol.media_parts import MediaSource, media_part, text_part
+from quire.protocol.media_parts import MediaSource, inline_audio_url, media_part, text_part
 from quire.protocol.media_parts import read_part as read_media_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
@@ -43,7 +43,6 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco_",
     "reasoning": "rs_",
 }
-_MEDIA_PARTS = ("input_image", "video_url")
 _TEMPLATE_ROLES = {"developer": "system"}
 """OpenAI's new word for the old role; templates know the old one."""
 
@@ -106,6 +105,9 @@ def _said(parts: Sequence[Item]) -> str | list[Item]:
 
 
 def _source(part: Item) -> MediaSource:
+    if part["type"] == "input_audio":
+        sound = part["input_audio"]
+        return MediaSource("audio", "input", inline_audio_url(sound["data"], sound["format"]))
     kind: MediaKind = "video" if part["type"] == "video_url" else "image"
     return MediaSource(kind, "input", part.get(f"{kind}_url"), part.get("file_id"))
 
@@ -171,8 +173,11 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
     found: list[Item] = []
     for place, part in enumerate(given):
         here = f"{where}[{place}]"
-        has_media = role == "user" and isinstance(part, dict) and part.get("type") in _MEDIA_PARTS
-        found.append(_media(item, part, here) if has_media else _part(role, _read_part(item, part, role, here)))
+        kind = part.get("type") if role == "user" and isinstance(part, dict) else None
+        if kind in _MEDIA:
+            found.append(_MEDIA[kind](item, part, here))
+        else:
+            found.append(_part(role, _read_part(item, part, role, here)))
     return found
 
 
@@ -188,6 +193,15 @@ def _media(item: Fields, given: Item, where: str) -> Item:
         "detail": "auto",
         **{name: value for name, value in kept.items() if value is not None},
     }
+
+
+def _audio(item: Fields, given: Item, where: str) -> Item:
+    """As it came, once it is known to be what it says."""
+    read_media_part(item, given, where)
+    return {"type": "input_audio", "input_audio": dict(given["input_audio"])}
+
+
+_MEDIA = {"input_image": _media, "video_url": _media, "input_audio": _audio}
 
 
 def _read_part(item: Fields, given: object, role: str, where: str) -> str:
