@@ -38,23 +38,21 @@ def decide_vision(
             "--speculative-config out."
         )
     longest_chunk = asked.scheduler.long_prefill_token_threshold or step_tokens
-    seen_whole = 0 if spec is None else spec.seen_whole
-    if seen_whole > min(step_tokens, longest_chunk):
+    if spec is not None and spec.seen_whole > min(step_tokens, longest_chunk):
         raise ConfigError(
-            f"{model.name} computes the {seen_whole} tokens of an image in one step, and a step may have "
+            f"{model.name} computes the {spec.seen_whole} tokens of an image in one step, and a step may have "
             f"{min(step_tokens, longest_chunk)} of a prompt; raise --max-num-batched-tokens or "
             "--long-prefill-token-threshold."
         )
     tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
-    working, each = 0, 1
+    working = 0
     if spec is not None:
         width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
         patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
         working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
-        each = len(spec.projectors)
     if audio is not None:
         frames = _FRAMES_A_POSITION * audio.encoder.num_mel_bins * _FLOAT32
         working = ENCODED_AT_ONCE * audio.positions_each * (audio.encoder.widest * item + frames)
-    kept = tokens * model.spec.hidden_size * item * each
+    kept = tokens * model.spec.hidden_size * item * (1 if spec is None else len(spec.projectors))
     choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for media"))
     return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

@@ -119,8 +119,8 @@ def resolve(
         asked.scheduler.num_drafts,
         recompute_beyond=outgrown,
         max_encoded=encoded,
-        num_stages=asked.parallel.pipeline_parallel_size,
         whole_images=model.spec.vision is not None and model.spec.vision.seen_whole > 0,
+        num_stages=asked.parallel.pipeline_parallel_size,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed

@@ -83,10 +83,10 @@ class StepLimits:
     """Embeddings of media that a step makes at most, unless one image alone has more."""
     max_encoded: int = 0
     """Sequences with media for the model's encoder that a step may admit."""
-    num_stages: int = 1
-    """Of a pipeline: a sampled token reaches the first stage when so many steps have begun since its own."""
     whole_images: bool = False
     """Whether a step computes the rest of an image or nothing of it: its first token looks at its last one."""
+    num_stages: int = 1
+    """Of a pipeline: a sampled token reaches the first stage when so many steps have begun since its own."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 

@@ -1,6 +1,6 @@
 """AudioTower: from the spectrograms of sound to the embeddings that take the place of placeholder tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,11 @@ class AudioTower(nn.Module):
         self._encoder = AudioEncoder(spec.encoder, policy)
         self._projector = SoundProjector(spec.projector, policy)
 
-    def forward(self, items: Sequence[MediaItem]) -> list[Tensor]:
-        """The embeddings of each, [tokens, hidden]."""
+    def forward(self, items: Sequence[MediaItem], at_once: int) -> list[Tensor]:
+        """The embeddings of each, [tokens, hidden]; `at_once` are made in one go, or one item's."""
+        return [embeddings for together in _portions(items, at_once) for embeddings in self._encoded(together)]
+
+    def _encoded(self, items: Sequence[MediaItem]) -> list[Tensor]:
         windows: list[Tensor] = []
         kept: list[int] = []
         counts: list[int] = []
@@ -45,6 +48,19 @@ class AudioTower(nn.Module):
     def _pooled(self, x: Tensor) -> Tensor:
         size = self.spec.pooled
         return x if size == 1 else x[: len(x) // size * size].view(-1, size, x.shape[1]).mean(1)
+
+
+def _portions(items: Sequence[MediaItem], most: int) -> Iterator[list[MediaItem]]:
+    portion: list[MediaItem] = []
+    size = 0
+    for item in items:
+        if portion and size + item.num_tokens > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(item)
+        size += item.num_tokens
+    if portion:
+        yield portion
 
 
 class SoundProjector(nn.Module):

@@ -73,9 +73,9 @@ VISION_ROWS = {
     "smolvlm": "idefics3:FAMILY",
     "qwen2_vl": "qwen_vl:QWEN2",
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
+    "qwen3_vl": "qwen3_vl:FAMILY",
     "qwen2_audio": "audio_towers:QWEN2_AUDIO",
     "ultravox": "audio_towers:ULTRAVOX",
-    "qwen3_vl": "qwen3_vl:FAMILY",
 }
 """By `model_type` of the whole: where it is said how media join the language model, whose own type says the rest."""
 _PARTS = ("vision_config", "audio_config")

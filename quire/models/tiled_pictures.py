@@ -25,6 +25,7 @@ class TiledPictures(nn.Module):
         """`x`: [pictures * features, hidden], picture by picture."""
         assert item.pixels is not None, "an item of pictures"
         newline: Tensor = self._newline(self._first)
+        assert item.pixels is not None, "an item of pictures"
         count = item.pixels.shape[0]
         pictures = x.view(count, -1, x.shape[1])
         side = math.isqrt(pictures.shape[1])

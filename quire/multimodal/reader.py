@@ -100,11 +100,14 @@ class MediaReader:
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         found: list[int] = []
         items: list[MediaItem] = []
+        is_behind_media = False
         for token in tokens:
             kind = self._by_marker.get(token)
             if kind is None:
-                self._append(found, [token])
+                self._append(found, [token], meeting=is_behind_media)
+                is_behind_media = False
                 continue
+            is_behind_media = True
             each, processor = next(coming[kind]), self._processors[kind]
             runs = self._put(found, processor.pieces(each), processor.token)
             items.append(_item(kind, each, runs, processor))
@@ -113,21 +116,22 @@ class MediaReader:
     def _put(self, tokens: list[int], pieces: Sequence[Piece], placeholder: int) -> tuple[tuple[int, int], ...]:
         """Append pieces; returns where placeholder tokens came to stand."""
         runs: list[tuple[int, int]] = []
-        for piece in pieces:
+        for place, piece in enumerate(pieces):
             if isinstance(piece, str):
-                self._append(tokens, self._encode(piece))
+                self._append(tokens, self._encode(piece), meeting=place == 0)
             else:
                 runs.append((len(tokens), piece))
                 tokens.extend([placeholder] * piece)
         return tuple(runs)
 
-    def _append(self, tokens: list[int], more: Sequence[int]) -> None:
-        """Line breaks that come together are the token that they are in one text."""
-        before, after = self._breaks.get(tokens[-1]) if tokens else None, self._breaks.get(more[0]) if more else None
-        joined = [] if before is None or after is None else self._encode("\n" * (before + after))
-        if len(joined) == 1:
-            tokens[-1:] = joined
-            more = more[1:]
+    def _append(self, tokens: list[int], more: Sequence[int], *, meeting: bool) -> None:
+        """Where the prompt's own text meets that of media, line breaks of both are the token that they are in one."""
+        if meeting and tokens and more:
+            before, after = self._breaks.get(tokens[-1]), self._breaks.get(more[0])
+            joined = [] if before is None or after is None else self._encode("\n" * (before + after))
+            if len(joined) == 1:
+                tokens[-1:] = joined
+                more = more[1:]
         tokens.extend(more)
 
 

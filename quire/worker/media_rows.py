@@ -70,7 +70,7 @@ class MediaRows:
         self._at_once = at_once
         self._rows: dict[int, _Media] = {}
         self._device = tower.device
-        self._hidden_size = (tower.spec.projector.down or tower.spec.projector.up).rows
+        self._images = tower.spec if isinstance(tower, VisionTower) else None
         self._offsets: Tensor | None = None
         if num_axes > 1:
             self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
@@ -115,10 +115,10 @@ class MediaRows:
         figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
         values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
         places = upload([place for each in slices for place in each.places], torch.int64, self._device)
-        if isinstance(self._tower, VisionTower) and self._tower.spec.seen_whole:
+        if self._images is not None and self._images.seen_whole:
             spans = [ImageSpan(each.sequence, each.places, each.position) for each in slices]
             batch = replace(batch, attend=ImageAttention(batch.attend, spans))
-        first, *deep = values.split(self._hidden_size, dim=1)  # type: ignore[no-untyped-call]
+        first, *deep = values.chunk(1 if self._images is None else len(self._images.projectors), dim=1)
         return replace(batch, embeddings=Embeddings(first, places, tuple(deep))), figures
 
     def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:
