@@ -57,7 +57,6 @@ _CORS = "--allowed-origins is all there is of CORS"
 _TLS = "clients are known by keys; a proxy in front can ask for certificates"
 _SPECULATION = "give the whole of it as --speculative-config '{...}'"
 _OFFLOAD = "--offload-gb says how much of the weights stays in host memory, and layers are copied ahead by themselves"
-_RENDER = "there is no server that only renders; /tokenize gives the tokens of a conversation"
 _KV_FORMAT = "KV is held in one dtype, by --kv-cache-dtype"
 _MULTI_LB = "--replicas share one address; `quire route` balances servers"
 MISSING: dict[str, str] = {
@@ -312,7 +311,8 @@ class Translated:
 
 def translate(tokens: Sequence[str], own: Collection[str]) -> Translated:
     """Raises a ConfigError for a flag of vLLM's that quire has not; `own` are quire's, which go first."""
-    found, remarks = [], []
+    found: list[str] = []
+    remarks: list[str] = []
     for place, token in enumerate(tokens):
         if token == "--":
             found += tokens[place:]
