@@ -9,6 +9,10 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from quire.cli.help_page import HELP, HELP_ALL, OWN_OPTIONS, print_page
 from quire.cli.options import apply_sources
+from quire.config.bounds import flag
+from quire.config.engine import EngineConfig
+from quire.config.fields import field_sections
+from quire.config.vllm_flags import COMMANDS, translate
 from quire.core.errors import QuireError
 from quire.core.version import QUIRE_VERSION
 
@@ -55,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        tokens = joined_values(tokens, LORA_MODULES)
+        tokens = joined_values(_translated(tokens), LORA_MODULES)
         app = build_app()
         if _asks_for_help(tokens):
             # straight to the page: parsing would first work out every option of the command twice more
@@ -75,6 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (QuireError, OSError) as error:
         return _fail(str(error))
     return code if isinstance(code, int) else 0
+
+
+def _translated(tokens: list[str]) -> list[str]:
+    """vLLM's flags as quire's; what is remarked goes beside the log."""
+    if not tokens or tokens[0] not in COMMANDS:
+        return tokens
+    own = {flag(name) for name in field_sections(EngineConfig)}
+    translated = translate(tokens, own)
+    for remark in translated.remarks:
+        print("quire:", remark, file=sys.stderr)
+    return translated.tokens
 
 
 def joined_values(tokens: Sequence[str], option: str) -> list[str]:

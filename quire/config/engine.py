@@ -13,6 +13,7 @@ from quire.config.parallel import ParallelConfig
 from quire.config.parsers import ParserConfig
 from quire.config.scheduler import SchedulerConfig
 from quire.config.server import ANY_NAME, ServerConfig
+from quire.config.vllm_flags import answer_of
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
 
@@ -61,7 +62,7 @@ class EngineConfig:
         chosen: dict[str, dict[str, object]] = {name: {} for name in sections}
         for name, value in settings.items():
             if name not in known:
-                raise ConfigError(f"unknown setting {name!r}.{did_you_mean(name, known)}")
+                raise ConfigError(f"unknown setting {name!r}.{answer_of(name) or did_you_mean(name, known)}")
             section = sections[known[name]]
             chosen[known[name]][name] = given = as_text(section, name, value)
             check_value(section, name, given)

@@ -36,6 +36,18 @@ GENERATED: Schema = _object(
         "prompt_logprobs": {"type": ["array", "null"]},
     }
 )
+RENDERED: Schema = _object(
+    {
+        "request_id": _TEXT,
+        "token_ids": {"type": "array", "items": _COUNT},
+        "token_offsets": {"type": "null"},
+        "assistant_tokens_mask": {"type": "null"},
+        "sampling_params": {"type": "object"},
+        "model": _TEXT,
+        "stream": {"type": "boolean"},
+        "stream_options": {"type": ["object", "null"]},
+    }
+)
 GENERATIVE_SCORES: Schema = _object(
     {
         "id": _TEXT,

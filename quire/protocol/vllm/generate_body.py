@@ -13,9 +13,9 @@ from quire.protocol.openai.sampling_fields import LOGIT_BIAS, SAMPLING, read_par
 from quire.protocol.openai.schema import TOKEN_ID, Schema, body, flag, only, whole
 
 _OPTIONS = ("stream", "stream_options", "request_id")
-_TREATMENT = ("cache_salt", "priority")
+TREATMENT = ("cache_salt", "priority")
 _SAMPLING: dict[str, Schema] = {
-    **{name: schema for name, schema in SAMPLING.items() if name not in _TREATMENT},
+    **{name: schema for name, schema in SAMPLING.items() if name not in TREATMENT},
     "logit_bias": LOGIT_BIAS,
     "max_tokens": whole(1, MAX_TOKENS, description="Left out: as many as the context holds."),
     "logprobs": whole(0, MAX_LOGPROBS),
@@ -23,12 +23,14 @@ _SAMPLING: dict[str, Schema] = {
     "detokenize": flag(description="Nothing but tokens is answered, so this only decides whether stop may be given."),
     "output_kind": only(0, 1, 2),
 }
+_NO_PARAMETERS = ("output_kind",)
+SAMPLING_NAMES = tuple(name for name in _SAMPLING if name not in _NO_PARAMETERS)
 GENERATE_FIELDS: dict[str, Schema] = {
     "model": MODEL,
     "token_ids": {"type": "array", "items": TOKEN_ID, "minItems": 1, "maxItems": MOST_TOKENS},
     "sampling_params": body(_SAMPLING),
     **{name: OPTIONS[name] for name in _OPTIONS},
-    **{name: SAMPLING[name] for name in _TREATMENT},
+    **{name: SAMPLING[name] for name in TREATMENT},
 }
 _UNSUPPORTED = {
     "features": "prompts are text; leave it out",
@@ -69,7 +71,7 @@ def read_generate_body(values: object, ignored: Ignored | None = None) -> Genera
     sampling = given.inside("sampling_params", asked, _SAMPLING, _UNSUPPORTED_SAMPLING)
     sampling.only("output_kind", 0, 1, 2)
     lengths = sampling.present("max_tokens", "best_of", "logprobs", "detokenize")
-    params = read_params(sampling, **{"max_tokens": None, **lengths, **given.present(*_TREATMENT)})
+    params = read_params(sampling, **{"max_tokens": None, **lengths, **given.present(*TREATMENT)})
     if given.flag("stream") and (params.prompt_logprobs is not None or params.num_sequences > params.n):
         raise InvalidRequest("prompt_logprobs and best_of are not streamed; set stream to false", field="stream")
     options = read_options(given)
