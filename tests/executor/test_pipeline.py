@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
+from quire.models.loading.header import read_model_facts
+from quire.worker.device import cpu_facts
 from tests.executor.ranks import OtherRanks, logprobs_found, running
 from tests.parity.test_families import prompt_of
 from tests.parity.tiny import Tiny, make_tiny
@@ -113,3 +119,26 @@ def test_steps_in_flight_are_one_more_than_stages(tiny: Tiny, others: OtherRanks
         two.scheduler.schedule = counting  # type: ignore[method-assign]
         two.run(PROMPTS, COUNT)
     assert most == 2  # and the one that is being planned
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"enable_lora": True}, "--enable-lora is for models on one device so far, but --pipeline-parallel-size is 2"),
+        ({"compile": True}, "--compile is for models on one device, but --pipeline-parallel-size is 2"),
+        (
+            {"offload_gb": 1.0},
+            "--pipeline-parallel-size is 2, but --offload-gb, which is 1, is for models in",
+        ),
+        ({"kv_disk_path": "prefixes"}, "--kv-disk-path is set and --pipeline-parallel-size is 2"),
+        (
+            {"speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
+            "--speculative-config is for models on one device so far, but --pipeline-parallel-size is 2",
+        ),
+        ({"pipeline_parallel_size": 9}, "--pipeline-parallel-size is 9, but the model has only"),
+    ],
+)
+def test_what_does_not_go_with_stages_is_refused(tiny: Tiny, settings: dict[str, Any], told: str) -> None:
+    asked = EngineConfig.from_flat(model=str(tiny.path), **{"pipeline_parallel_size": 2, **settings})
+    with pytest.raises(ConfigError, match=told):
+        resolve(asked, read_model_facts(str(tiny.path)), cpu_facts())

@@ -134,3 +134,18 @@ def test_every_field_of_a_layer_is_decided() -> None:
 def test_one_rank_is_the_model_itself() -> None:
     whole = spec_of()
     assert rank_spec(whole, Place(0, 1)) is whole
+
+
+def test_whole_experts_are_spread() -> None:
+    """Every tensor of every expert is on one rank, and a rank's experts are those that its spec names."""
+    spec = describe(MIXTRAL_8X7B, "config.json")
+    ranks = [rank_spec(spec, Place(rank, 3, whole_experts=True)) for rank in range(3)]
+    mlps = [part.layers[0].mlp for part in ranks]
+    assert all(isinstance(mlp, ExpertsSpec) for mlp in mlps)
+    assert [mlp.held for mlp in mlps if isinstance(mlp, ExpertsSpec)] == [range(3), range(3, 6), range(6, 8)]
+    names = [{part.name for matrix in (mlp.up, mlp.down) for part in matrix.parts} for mlp in mlps]
+    assert not names[0] & names[1]
+    whole = spec.layers[0].mlp
+    assert sum(mlp.up.rows for mlp in mlps) == whole.up.rows
+    assert sum(mlp.down.rows for mlp in mlps) == whole.down.rows
+    assert {mlp.down.columns for mlp in mlps} == {whole.down.columns}
