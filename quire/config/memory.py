@@ -132,6 +132,8 @@ def _ends(model: ModelFacts, holding: Holding, place: Place) -> tuple[int, int]:
     sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
     if spec.vision is not None:  # whole on every rank, in plain numbers
         sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
+    if spec.joint is not None:
+        sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.joint.tensors())
     if spec.audio is not None:
         sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.audio.tensors())
     return sizes[0], sizes[1]

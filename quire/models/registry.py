@@ -60,6 +60,8 @@ ROWS = (
     Row("mpnet:FAMILY", ("mpnet",)),
     Row("modernbert:FAMILY", ("modernbert",)),
     Row("whisper:FAMILY", ("whisper",)),
+    Row("clip:CLIP_TEXT", ("clip_text_model",)),
+    Row("clip:SIGLIP_TEXT", ("siglip_text_model",)),
     Row("nomic_bert:FAMILY", ("nomic_bert",), ("nomic-bert",)),
 )
 
@@ -70,6 +72,8 @@ VISION_ROWS = {
     "smolvlm": "idefics3:FAMILY",
     "qwen2_vl": "qwen_vl:QWEN2",
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
+    "clip": "clip:CLIP",
+    "siglip": "clip:SIGLIP",
     "qwen2_audio": "audio_towers:QWEN2_AUDIO",
     "ultravox": "audio_towers:ULTRAVOX",
 }

@@ -56,8 +56,25 @@ class VisionTower(nn.Module):
         parts: tuple[Tensor, ...] = merged.split(counts)  # type: ignore[no-untyped-call]
         return [_in_order(part, each) for part, each in zip(parts, pictures, strict=True)]
 
+    def states(self, items: Sequence[MediaItem]) -> Tensor:
+        """Of towers of one size: what the layers make of each picture, [pictures, patches, size], class token first."""
+        pictures = [self._pictures(item) for item in items]
+        return self._run(pictures).view(sum(each.count for each in pictures), -1, self.spec.patches.rows)
+
+    def project(self, x: Tensor) -> Tensor:
+        """What follows the layers."""
+        projected: Tensor = self._projector(x)
+        return projected
+
     def _tower(self, pictures: Sequence[_Pictures]) -> Tensor:
         """What the layers make of all patches, [patches, size], without class tokens."""
+        x = self._run(pictures)
+        if self._class_token is None:
+            return x
+        return x.view(-1, pictures[0].grid.num_patches + 1, x.shape[1])[:, 1:].flatten(0, 1)
+
+    def _run(self, pictures: Sequence[_Pictures]) -> Tensor:
+        """The same with class tokens."""
         x: Tensor = self._patches(torch.cat([each.patches for each in pictures]))
         x = self._placed(x, pictures)
         if self._norm_before is not None:
@@ -73,7 +90,7 @@ class VisionTower(nn.Module):
         x = x if added is None else x + added
         if self._norm_after is not None:
             x = self._norm_after(x)
-        return x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
+        return x
 
     def _pictures(self, item: MediaItem) -> _Pictures:
         """Pixels as patches in the tower's order."""

@@ -239,7 +239,21 @@ def _idefics3(config: Mapping[str, Any], settings: Settings) -> MediaProcessor:
     return MediaProcessor(recipe, *settings.scaling(), token, token, pieces, "<image>")
 
 
+# --- CLIP and SigLIP, which embed ------------------------------------------------------------------------------------
+
+IMAGE_ALONE = 0
+"""The token that stands for an image where a prompt is an image and nothing else."""
+
+
+def _clip(config: Mapping[str, Any], settings: Settings) -> MediaProcessor:
+    settings = settings.over(_SIGLIP if config.get("model_type") == "siglip" else _CLIP)
+    scaling, recipe = settings.scaling(), fixed_recipe(settings)
+    return MediaProcessor(recipe, *scaling, IMAGE_ALONE, IMAGE_ALONE, lambda cooked: [1], "")
+
+
 _FAMILIES: dict[str, Callable[[Mapping[str, Any], Settings], MediaProcessor]] = {
+    "clip": _clip,
+    "siglip": _clip,
     "llava": _llava,
     "internvl": _internvl,
     "idefics3": _idefics3,

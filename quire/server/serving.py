@@ -16,11 +16,13 @@ from quire.config.server import ANY_NAME
 from quire.core.adapter import AdapterRef
 from quire.core.encoder_input import EncoderInput
 from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
+from quire.core.media import MediaItem
 from quire.core.outputs import CompletionOutput, RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.lora.registry import AdapterRegistry
+from quire.multimodal.processor import IMAGE_ALONE
 from quire.multimodal.reader import open_reader
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
@@ -283,6 +285,16 @@ class Serving:
         tokens, media = await desk.read(tokens, sources, tenant)
         return EncodedPrompt(text, tokens, media)
 
+    async def read_image(self, source: MediaSource, tenant: str) -> tuple[list[int], tuple[MediaItem, ...]]:
+        """An image alone, as a prompt of models that embed texts and images alike."""
+        if self.llm.facts.spec.joint is None:
+            raise InvalidRequest(
+                f"{source.field} is of kind {source.kind}, and {self.names[0]!r} embeds texts alone; leave it out",
+                field=source.field,
+            )
+        desk = self._desk(source)
+        return await desk.read([IMAGE_ALONE], [source], tenant)
+
     def _desk(self, source: MediaSource) -> MediaDesk:
         """Raises an InvalidRequest where the model reads no media."""
         if self._media is None and self.llm.facts.spec.reads_media:
@@ -415,9 +427,10 @@ class Serving:
         pooling: Pooling | None = None,
         normalize: bool = True,
         model: str | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[list[float]]:
         """A vector for every prompt, by the model or by an adapter of it."""
-        rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model)
+        rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model, media=media)
         return [row for [row] in rows]
 
     async def write_window(
@@ -466,6 +479,7 @@ class Serving:
         normalize: bool = True,
         types: list[list[int]] | None = None,
         model: str | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[Rows]:
         """What is read off every prompt."""
         caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
@@ -482,6 +496,7 @@ class Serving:
                 endpoint=_ROUTES[readout],
                 charge=caller.account.charge,
                 adapter=self.adapter(model),
+                media=media,
             )
         except Overloaded:
             self.metrics.refused("overloaded")

@@ -117,8 +117,8 @@ def labels_of(facts: ModelFacts, settings: SentenceSettings) -> Labels:
 
 
 def only_pools(facts: ModelFacts) -> bool:
-    """Whether a model reads texts and generates none: an encoder, or a classifier of any kind."""
-    return facts.spec.is_encoder or bool(facts.labels)
+    """Whether a model reads texts and generates none: an encoder, a classifier, or one of texts and images alike."""
+    return facts.spec.is_encoder or bool(facts.labels) or facts.spec.joint is not None
 
 
 def _sigmoid(value: float) -> float:
