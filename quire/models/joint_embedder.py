@@ -41,7 +41,8 @@ class JointEmbedder(nn.Module):
         if self._pool is None:
             return self._tower.project(states[:, 0])
         mixed, normed = self._pool(states)
-        return mixed + self._tower.project(normed)
+        vectors: Tensor = mixed + self._tower.project(normed)
+        return vectors
 
 
 class _AttentionPool(nn.Module):
@@ -61,7 +62,8 @@ class _AttentionPool(nn.Module):
         probe = self._probe(torch.zeros(1, dtype=torch.int64, device=states.device))
         query = self._qkv(probe)[:, :hidden].expand(count, 1, hidden)
         _, keys, values = self._qkv(states).chunk(3, dim=-1)
-        mixed = nn.functional.scaled_dot_product_attention(*map(self._heads, (query, keys, values)))
+        heads = self._heads(query), self._heads(keys), self._heads(values)
+        mixed = nn.functional.scaled_dot_product_attention(*heads)
         output: Tensor = self._out(mixed.transpose(1, 2).reshape(count, hidden))
         return output, self._norm(output)
 

@@ -104,7 +104,7 @@ def _attach_siglip(text: ModelSpec, config: HFFields) -> ModelSpec:
         projector=ProjectorSpec(
             matrix(f"{_HEAD}mlp.fc1", inner, width),
             matrix(f"{_HEAD}mlp.fc2", width, inner),
-            first.mlp.activation,  # type: ignore[union-attr]
+            first.mlp.activation,
         ),
     )
     pool = AttentionPoolSpec(

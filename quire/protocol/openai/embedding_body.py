@@ -136,9 +136,7 @@ def _read_inputs(body: Fields) -> tuple[list[str | list[int]], MediaSource | Non
     if body.get("messages") is None:
         return read_prompts("input", body.get("input")), None
     if body.get("input") is not None:
-        raise InvalidRequest(
-            "input and messages are both given, and each says what to embed; leave one out", field="input"
-        )
+        raise InvalidRequest("input and messages both say what to embed; leave one of them out", field="input")
     messages = read_messages(body)
     _, sources = split_media(messages)
     said = [part.get("text") for part in messages[0]["content"]] if sources else [messages[0]["content"]]
