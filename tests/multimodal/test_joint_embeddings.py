@@ -33,7 +33,7 @@ class Tiny:
         tokenizer = vocabularies.byte_level()
         size = tokenizer.get_vocab_size(with_added_tokens=True)
         self.name, self.folder, self.tokenizer = name, folder, tokenizer
-        self.end = tokenizer.token_to_id("<|im_end|>")
+        self.end = size - 1  # the largest of all, as in CLIP's own vocabulary
         text = {**_SIZES, "vocab_size": size, "max_position_embeddings": 24, "eos_token_id": self.end}
         text |= {"bos_token_id": 0, "pad_token_id": 1}
         vision = {**_SIZES, "image_size": 28, "patch_size": 14}
