@@ -299,10 +299,12 @@ class LLM:
         temperature: float | Sequence[float] | None = None,
         condition_on_previous_text: bool = True,
         seed: int | None = None,
+        word_timestamps: bool = False,
     ) -> list[Transcript]:
         """What is said in each file: paths, or files' bytes. Windows of all files are computed together.
 
         Without a temperature, or with several, the next is tried where a text repeats itself or the model doubts it.
+        With `word_timestamps` each segment has `words`, with their `start` and `end`.
         """
         files = [audio] if isinstance(audio, str | bytes | PathLike) else list(audio)
         found = self._transcriber.transcribe(
@@ -313,6 +315,7 @@ class LLM:
             temperature=temperature,
             condition_on_previous_text=condition_on_previous_text,
             seed=seed,
+            words=word_timestamps,
         )
         by_place = dict(found)
         return [by_place[place] for place in range(len(files))]

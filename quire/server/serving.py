@@ -19,6 +19,7 @@ from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
 from quire.core.media import MediaItem
 from quire.core.outputs import CompletionOutput, RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.lora.registry import AdapterRegistry
@@ -57,7 +58,12 @@ from quire.text.tokenizer import Tokenizer
 
 _NAMES_TOLD = 20
 """Names of adapters that an error lists."""
-_ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooling", "classify": "/classify"}
+_ROUTES: dict[Readout, str] = {
+    "embed": "/v1/embeddings",
+    "token_embed": "/pooling",
+    "classify": "/classify",
+    "align": "/v1/audio/transcriptions",
+}
 """What requests that are read out go by; a score is an embedding or a classification."""
 
 
@@ -462,6 +468,34 @@ class Serving:
         finally:
             generation.cancel()
         return output.outputs[0]
+
+    async def align_window(
+        self,
+        prompt: list[int],
+        params: PoolingParams,
+        source: EncoderInput,
+        caller: Caller,
+        endpoint: str,
+        number: int,
+    ) -> Rows:
+        """How much each token of what was written of a window stands out at each of its positions."""
+        caller.account.check_tokens(len(prompt))
+        generation = self.llm.open(
+            f"{caller.request_id}-{number}-words",
+            [(prompt, None)],
+            _as_the_caller_may(NO_ANSWER, caller),
+            pooling=[params],
+            tenant=caller.tenant,
+            endpoint=endpoint,
+            charge=caller.account.charge,
+            source=source,
+        )
+        try:
+            await generation.wait()
+            [rows] = generation.pooled()
+        finally:
+            generation.cancel()
+        return rows
 
     async def classify(
         self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
