@@ -65,7 +65,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class WindowToAlign:
-    """What the model is to do where words are wanted: read what it wrote of these frames, and tell what it looked at."""
+    """What the model is to do where words are wanted: read what it wrote of these frames, and say what it looked at."""
 
     first_frame: int
     num_frames: int

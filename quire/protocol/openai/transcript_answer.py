@@ -27,11 +27,8 @@ def transcript_verbose(transcript: Transcript, *, translates: bool) -> Body:
 
 def _words(transcript: Transcript) -> Body:
     words = [word for segment in transcript.segments for word in segment.words]
-    return (
-        {"words": [{"word": each.word.strip(), "start": each.start, "end": each.end} for each in words]}
-        if words
-        else {}
-    )
+    listed = [{"word": each.word.strip(), "start": each.start, "end": each.end} for each in words]
+    return {"words": listed} if listed else {}
 
 
 def transcript_text(transcript: Transcript, form: AudioFormat) -> str:
