@@ -172,7 +172,7 @@ def _begins(rows: Rows) -> list[int]:
     while row > 0 or column > 0:
         if row > 0:
             begins[row - 1] = column - 1  # the last one noted is the first in time
-        kind = step[row, column] if row else 2
+        kind = int(step[row, column]) if row else 2
         row, column = row - (kind != 2), column - (kind != 1)
     return begins
 

@@ -21,7 +21,7 @@ def segment(text: str, start: float, end: float, seek: int = 0) -> Segment:
 
 def looks(begins: list[int], num_positions: int) -> list[list[float]]:
     """What heads look at where each token begins at a position and lasts until the next one does."""
-    rows = np.zeros((len(begins), num_positions))
+    rows = np.full((len(begins), num_positions), -5.0)
     for row, (first, last) in enumerate(zip(begins, [*begins[1:], num_positions], strict=True)):
         rows[row, first:last] = 5.0
     return [list(row) for row in rows]

@@ -14,6 +14,7 @@ from quire.models.loading.json_object import is_count, read_json_object
 
 _GENERATION, _TOKENIZER = "generation_config.json", "tokenizer.json"
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
+_HEADS = "decoder_attention_heads"
 _USUAL_INITIAL_TIMESTAMP = 50
 """One second: what Whisper's own code allows."""
 
@@ -48,9 +49,8 @@ def read_speech_vocabulary(path: Path) -> SpeechVocabulary:
 
 def _alignment_heads(settings: Mapping[str, Any], config: Mapping[str, Any], path: Path) -> tuple[tuple[int, int], ...]:
     """As the files say; else all heads of the upper half of the decoder, as Whisper's own code has it."""
-    listed = settings.get("alignment_heads")
-    layers, heads = config.get("decoder_layers"), config.get("decoder_attention_heads")
-    if not is_count(layers) or not is_count(heads):
+    listed, layers, heads = settings.get("alignment_heads"), config.get("decoder_layers"), config.get(_HEADS)
+    if not isinstance(layers, int) or not isinstance(heads, int):
         return ()
     if listed is None:
         return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
