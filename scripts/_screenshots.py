@@ -114,7 +114,7 @@ def photograph(page: Page, url: str, seconds: float) -> None:
     in_every_size(page, "console", pause=1500)  # one poll, so that everything is drawn in its new size and colours
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.goto(f"{url}/docs#post-v1-chat-completions")
+    page.goto(f"{url}/docs")
     expect(page.locator("#post-v1-chat-completions")).to_be_visible()
     page.screenshot(path=IMAGES / "api.png")
 
@@ -151,7 +151,18 @@ def in_every_size(page: Page, name: str, *, pause: int = 0) -> None:
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.wait_for_timeout(pause)
-        page.screenshot(path=IMAGES / f"{name}-{kind}.png", full_page=kind == "narrow", timeout=PATIENCE)
+        if kind == "narrow":
+            show_all(page, width)
+            page.wait_for_timeout(pause)
+            show_all(page, width)  # what came meanwhile too
+        page.screenshot(path=IMAGES / f"{name}-{kind}.png", timeout=PATIENCE)
+
+
+def show_all(page: Page, width: int) -> None:
+    """A window as high as its page. (Chromium's picture of a `full_page` never ends where the page grows meanwhile.)"""
+    # the chat is as high as the window, and keeps the height it had
+    page.evaluate("for (const chat of document.querySelectorAll('.chat')) chat.style.height = `${chat.offsetHeight}px`")
+    page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight")})
 
 
 def photograph_report(page: Page, url: str, folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 MediaKind = Literal["image", "video", "audio"]
-"""What a client may call a piece of media; no video is read yet."""
+"""What a client may call a piece of media."""
 
 
 class Pixels(msgspec.Struct, frozen=True, array_like=True):
@@ -14,7 +14,7 @@ class Pixels(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
     """uint8."""
     shape: tuple[int, int, int, int]
-    """[pictures, height, width, 3]: one image, or its tiles."""
+    """[pictures, height, width, 3]: one image, its tiles, or the frames of a video."""
     rescale: float
     """A number x becomes (x * rescale - mean) / std, by channel."""
     mean: tuple[float, float, float]
@@ -34,7 +34,7 @@ class Sound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MediaItem(msgspec.Struct, frozen=True, array_like=True):
-    """One image or sound of a prompt."""
+    """One image, video or sound of a prompt."""
 
     runs: tuple[tuple[int, int], ...]
     """Where its placeholder tokens stand: first positions and counts, in the order of its embeddings."""
@@ -45,6 +45,9 @@ class MediaItem(msgspec.Struct, frozen=True, array_like=True):
     """Height and width before anything was resized, which some models lay tiles out by."""
     tiles: tuple[int, int] = (0, 0)
     """Rows and columns of tiles, where the pictures are tiles of one image."""
+    kind: MediaKind = "image"
+    seconds: float = 0.0
+    """From one moment of a video to the next."""
     sound: Sound | None = None
 
     @property

@@ -46,9 +46,10 @@ def render_chat(
     if not sources:
         return RenderedChat(text, tokens, [])
     reader = media()
-    reader.check_counts([source.kind for source in sources])
-    if reader.count_markers(tokens) != len(sources):  # the template shows no media, or reads texts alone
-        text = render(with_marks(plain, dict.fromkeys((source.kind for source in sources), reader.marker_text)))
+    kinds = [source.kind for source in sources]
+    reader.check_counts(kinds)
+    if reader.marked(tokens) != kinds:  # the template shows no media, or reads texts alone
+        text = render(with_marks(plain, reader.marks))
         tokens = encode(text)
     return RenderedChat(text, tokens, [_file(source, fetcher) for source in sources])
 

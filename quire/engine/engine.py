@@ -101,7 +101,7 @@ class Engine:
         media: tuple[MediaItem, ...] = ()
         if given:
             reader = self.media()
-            tokens, media = reader.read(self.encode(prompt if text is None else reader.marked(text)), given)
+            tokens, media = reader.read(self.encode(prompt if text is None else reader.with_own_marks(text)), given)
         else:
             tokens = self.encode(prompt)
         ref = None if adapter is None else self._adapter(adapter)
@@ -221,6 +221,11 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
 
     `may_only_read` takes encoders and classifiers too, which generate nothing.
     """
+    if asked.server.replicas > 1:
+        raise ConfigError(
+            f"{asked.server.replicas} copies of the model were asked for (--data-parallel-size, --replicas), but this "
+            "engine runs in one process and has one; start a server for several, or an engine for each."
+        )
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")

@@ -1,5 +1,6 @@
 """Experts: the matrices of all experts of a layer, of which a token multiplies with those that it is given."""
 
+import torch
 from torch import Tensor, nn
 
 from quire.layers.policy import WeightPolicy
@@ -16,6 +17,7 @@ class Experts(nn.Module):
         super().__init__()
         self._activation = spec.activation
         self._weighs_input = spec.weighs_input
+        self._held = spec.held
         self._up = policy.weight(spec.up)
         self._down = policy.weight(spec.down)
         self.spec = spec
@@ -28,7 +30,11 @@ class Experts(nn.Module):
         yield from self._down.expected()
 
     def forward(self, x: Tensor, ids: Tensor, weights: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's."""
+        """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's. Of experts that are spread over
+        ranks, the sum of those that are here.
+        """
+        if self._held is not None:
+            ids = _places_in(self._held, ids)
         lora = None if adapters is None else self._lora(ids, adapters)
         return experts_mlp(
             x,
@@ -41,6 +47,7 @@ class Experts(nn.Module):
             down_bias=self._down.bias,
             weighs_input=self._weighs_input,
             lora=lora,
+            some_elsewhere=self._held is not None,
         )
 
     def _lora(self, ids: Tensor, adapters: AdapterRows) -> ExpertLora | None:
@@ -49,3 +56,9 @@ class Experts(nn.Module):
         slots = adapters.slots.repeat_interleave(ids.shape[1])
         pairs = group_adapters(slots, adapters.num_slots, ids.flatten().long(), self.spec.num_experts)
         return ExpertLora(self.up_lora, self.down_lora, pairs)
+
+
+def _places_in(held: range, ids: Tensor) -> Tensor:
+    """Of each expert its place among those that are here, or -1."""
+    places = ids - held.start
+    return torch.where((places >= 0) & (places < len(held)), places, -1)

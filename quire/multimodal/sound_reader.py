@@ -21,7 +21,9 @@ class SoundReader:
     def __init__(self, processor: SoundProcessor, config: MultimodalConfig, encode: Callable[[str], list[int]]) -> None:
         self._processor = processor
         self._config = config
-        self._token, self.marker_text = _mark(processor, encode)
+        self._token, self._mark = _mark(processor, encode)
+        self.marks: dict[MediaKind, str] = {"audio": self._mark}
+        """How a prompt says that a sound stands here, where a chat template does not say it itself."""
         most = min(config.media_max_seconds, processor.most_seconds or config.media_max_seconds)
         self._files = AudioReader(AudioLimits(most_seconds=most))
 
@@ -29,25 +31,25 @@ class SoundReader:
         """Raises InvalidRequest where a prompt has more of a kind than is allowed."""
         self._config.check_counts(kinds)
 
-    def count_markers(self, tokens: Sequence[int]) -> int:
-        """How many sounds a prompt says it has."""
-        return tokens.count(self._token)
+    def marked(self, tokens: Sequence[int]) -> list[MediaKind]:
+        """The kinds of media that a prompt says it has: as many sounds as it marks."""
+        return ["audio"] * tokens.count(self._token)
 
-    def marked(self, text: str) -> str:
+    def with_own_marks(self, text: str) -> str:
         """A prompt with marks that are tokens, in place of the words that checkpoints' own prompts have."""
         written = self._processor.written
-        return text if written is None else text.replace(written, self.marker_text)
+        return text if written is None else text.replace(written, self._mark)
 
     def read(
         self, tokens: Sequence[int], files: Sequence[tuple[MediaKind, bytes, str]]
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, in order: its tokens with placeholders, and the media."""
         self.check_counts([kind for kind, _, _ in files])
-        marked = self.count_markers(tokens)
+        marked = len(self.marked(tokens))
         if marked != len(files):
             raise InvalidRequest(
                 f"the prompt marks {marked} places for sound and comes with {len(files)}; each sound needs one place, "
-                f"written as {self.marker_text.strip()!r}",
+                f"written as {self._mark.strip()!r}",
                 field="messages",
             )
         coming = iter([self._read(kind, data, field) for kind, data, field in files])

@@ -128,7 +128,7 @@ def split_media(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, A
     return plain, sources
 
 
-def with_marks(messages: Sequence[Mapping[str, Any]], marks: Mapping[str, str]) -> list[dict[str, Any]]:
+def with_marks(messages: Sequence[Mapping[str, Any]], marks: Mapping[MediaKind, str]) -> list[dict[str, Any]]:
     """The same with every content as text, and a mark of each kind where media stood: for templates that know none."""
 
     def said(content: Any) -> Any:

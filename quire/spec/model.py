@@ -10,6 +10,7 @@ from quire.core.pooling import Pooling
 from quire.spec.audio_encoder import AudioEncoderSpec
 from quire.spec.audio_tower import AudioTowerSpec
 from quire.spec.cache import CacheSpec, CrossCache
+from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.experts import ExpertsSpec
 from quire.spec.joint import JointSpec
 from quire.spec.layer import LayerSpec
@@ -119,6 +120,13 @@ class ModelSpec:
     """What makes vectors of texts and images alike, in models that only embed."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
+    takes_tokens: bool = True
+    """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
+    they are the output head too."""
+    draft_head: DraftHeadSpec | None = None
+    """How it reads another model's hidden states, where it is a head that drafts for that one."""
+    mtp_layer: LayerSpec | None = None
+    """The layer behind the last, which was trained to draft (multi-token prediction) and is no part of the answers."""
     is_described: bool = True
     """False: only its shape is known, and its weights are what its files hold; a library brings the modules."""
 
@@ -200,10 +208,17 @@ class ModelSpec:
         experts = [layer.mlp for layer in self.layers if isinstance(layer.mlp, ExpertsSpec)]
         return self.num_parameters - round(sum(mlp.num_elements * (1 - mlp.touched(1)) for mlp in experts))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the embedding, or at least its words, is part of it."""
+        is_owner = self.draft_head is None or self.draft_head.owns_words
+        return is_owner and (self.takes_tokens or self.tied)
+
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
         embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
-        yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
+        if self.has_words:
+            yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
         if self.encoder is not None:
             yield from self.encoder.matrices()
         for layer in self.layers:
@@ -211,6 +226,8 @@ class ModelSpec:
         yield from _given(None if bias is None else bias.table, self.head_projection, self.head)
         if classifier is not None:
             yield from _given(classifier.dense, classifier.out)
+        if self.draft_head is not None:
+            yield from self.draft_head.matrices()
 
     def tensors(self) -> Iterator[TensorSpec]:
         """Every tensor that the model takes from a checkpoint."""
@@ -222,6 +239,9 @@ class ModelSpec:
             yield from layer.vectors()
         norms = [norm for layer in self.layers for norm in layer.norms()]
         norms += () if self.encoder is None else self.encoder.norms()
+        if self.draft_head is not None:
+            norms += self.draft_head.norms()
+            yield from self.draft_head.vectors()
         last = None if self.classifier is None else self.classifier.norm
         for norm in (self.embedding.norm, *norms, self.norm, last):
             if norm is not None:

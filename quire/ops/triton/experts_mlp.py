@@ -33,6 +33,7 @@ def experts_mlp(
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
     lora: ExpertLora | None = None,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """x: [tokens, hidden], ids and weights: [tokens, top_k], up: [2 * experts * size, hidden], down: [experts * hidden,
     size]; all of one dtype but ids and weights, and matrices in MXFP4.
@@ -46,10 +47,10 @@ def experts_mlp(
     on_inputs, on_outputs = (weights, None) if weighs_input else (None, weights)
     experts = below.rows // hidden
     if lora is None and tokens <= MOST_TOKENS_BY_PAIRS:
-        inner = up_pairs(x, ids, on_inputs, above, experts, activation)
-        return down_pairs(inner, ids, on_outputs, below, hidden)
+        inner = up_pairs(x, ids, on_inputs, above, experts, activation, some_elsewhere=some_elsewhere)
+        return down_pairs(inner, ids, on_outputs, below, hidden, some_elsewhere=some_elsewhere)
     tile = choose_tile(card_of(x.device), ids.numel(), experts, x.itemsize)
-    tiles = expert_tiles(ids, experts, tile.block_rows)
+    tiles = expert_tiles(ids, experts, tile.block_rows)  # has no place for experts that are elsewhere
     if lora is not None:
         inner = _adapted_up(tile, x, ids, tiles, above, activation, lora)
         outputs = multiply_down(tile, inner, ids, tiles, below, hidden)
@@ -57,7 +58,7 @@ def experts_mlp(
     else:
         inner = multiply_up(tile, x, ids, on_inputs, tiles, above, experts, activation)
         outputs = multiply_down(tile, inner, ids, tiles, below, hidden)
-    return add_experts(outputs, on_outputs, ids.shape[1])
+    return add_experts(outputs, on_outputs, ids.shape[1], ids if some_elsewhere else None)
 
 
 def _adapted_up(

@@ -5,6 +5,7 @@ from typing import Any
 
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaKind
 from quire.protocol.ids import is_id, new_id
 from quire.protocol.media_parts import MediaSource, inline_audio_url, media_part, text_part
 from quire.protocol.media_parts import read_part as read_media_part
@@ -107,7 +108,8 @@ def _source(part: Item) -> MediaSource:
     if part["type"] == "input_audio":
         sound = part["input_audio"]
         return MediaSource("audio", "input", inline_audio_url(sound["data"], sound["format"]))
-    return MediaSource("image", "input", part.get("image_url"), part.get("file_id"))
+    kind: MediaKind = "video" if part["type"] == "video_url" else "image"
+    return MediaSource(kind, "input", part.get(f"{kind}_url"), part.get("file_id"))
 
 
 def _thought(thoughts: list[str]) -> Message:
@@ -179,9 +181,12 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
     return found
 
 
-def _image(item: Fields, given: Item, where: str) -> Item:
-    """As it is stored: where the image is, and nothing else."""
+def _media(item: Fields, given: Item, where: str) -> Item:
+    """As it is stored: where the image or the video is, and nothing else."""
     source: MediaSource = read_media_part(item, given, where)["media"]
+    if source.kind == "video":
+        kept = {"video_url": source.url, "file_id": source.file_id}
+        return {"type": "video_url", **{name: value for name, value in kept.items() if value is not None}}
     kept = {"image_url": source.url, "file_id": source.file_id}
     return {
         "type": "input_image",
@@ -196,7 +201,7 @@ def _audio(item: Fields, given: Item, where: str) -> Item:
     return {"type": "input_audio", "input_audio": dict(given["input_audio"])}
 
 
-_MEDIA = {"input_image": _image, "input_audio": _audio}
+_MEDIA = {"input_image": _media, "video_url": _media, "input_audio": _audio}
 
 
 def _read_part(item: Fields, given: object, role: str, where: str) -> str:

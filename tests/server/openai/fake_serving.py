@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
+from quire.config.server import ServerConfig
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.sampling_params import SamplingParams
@@ -71,7 +72,7 @@ class FakeServing:
         self.pairs: list[list[int]] | None = None
         """Types of the tokens of pairs, where pairs were classified last."""
         self.embedding_size = 3
-        self.config = SimpleNamespace()
+        self.config = SimpleNamespace(server=ServerConfig())
         self.llm = SimpleNamespace(adapters=None)
         self.variables = {"enable_thinking", "documents"}
         self.says: tuple[str, ...] = ("wörld 🙂!",)
