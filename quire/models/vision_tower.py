@@ -98,7 +98,8 @@ class VisionTower(nn.Module):
 
     def states(self, items: Sequence[MediaItem]) -> Tensor:
         """Of towers of one size: what the layers make of each picture, [pictures, patches, size], class token first."""
-        pictures = [self._pictures(item) for item in items]
+        pixels = [item.pixels for item in items if item.pixels is not None]
+        pictures = [self._pictures(_Part(place, each, False)) for place, each in enumerate(pixels)]
         return self._run(pictures).view(sum(each.count for each in pictures), -1, self.spec.patches.rows)
 
     def project(self, x: Tensor) -> Tensor:
