@@ -30,6 +30,8 @@ def decide_vision(
 ) -> VisionRoom:
     """Nothing for a model that reads texts alone; `step_tokens` are the most of a step."""
     spec, audio = model.spec.vision, model.spec.audio
+    if spec is None and model.spec.joint is not None:  # nothing is kept of its images
+        spec = model.spec.joint.tower
     if spec is None and audio is None:
         return VisionRoom(0, 0, 0)
     if asked.scheduler.speculation() is not None and model.spec.position_axes > 1:

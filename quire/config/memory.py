@@ -157,6 +157,8 @@ def _end_bytes(model: ModelFacts, holding: Holding, place: Place, stage: range) 
     size += sum(_vectors(norm, holding) for norm in norms if norm is not None)
     if spec.vision is not None:  # whole on every rank, in plain numbers
         size += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
+    if spec.joint is not None:
+        size += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.joint.tensors())
     if spec.audio is not None:
         size += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.audio.tensors())
     return size

@@ -6,8 +6,9 @@ Pooling = Literal["mean", "last", "cls"]
 """The mean over all tokens, the last token's, or the first one's (which encoders call [CLS])."""
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
-Readout = Literal["embed", "token_embed", "classify"]
-"""What the device computes: a vector for a text, one for each of its tokens, or a classifier's raw scores."""
+Readout = Literal["embed", "token_embed", "classify", "align"]
+"""What the device computes: a vector for a text, one for each of its tokens, a classifier's raw scores, or how much
+each token looks at each position of what an encoder made."""
 
 Rows = list[list[float]]
 """What was read off one text: a single row, or one for every token."""

@@ -16,6 +16,11 @@ class PoolingParams(msgspec.Struct, frozen=True, array_like=True):
     types: tuple[int, ...] = ()
     """Of a pair: which of its two texts each token is of; empty where it is one text."""
 
+    heads: tuple[tuple[int, int], ...] = ()
+    """Of an alignment: layers and heads whose looks count."""
+    positions: int = 0
+    """Of an alignment: how many of the encoder's positions there are to look at."""
+
     @property
     def reads_every_token(self) -> bool:
         """Whether hidden states before the last one count, so that each of them must be computed for it."""

@@ -44,6 +44,8 @@ class SpeechVocabulary:
     """Tokens that are not written first."""
     max_initial_timestamp: int | None
     """In steps of 0.02 seconds."""
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    """Layers and heads of the decoder that look at what is being said."""
 
     @property
     def first_timestamp(self) -> int:

@@ -4,6 +4,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """A word with its punctuation, and when it is said."""
+
+    word: str
+    start: float
+    """Seconds."""
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A stretch of speech and its text."""
 
@@ -20,6 +30,8 @@ class Segment:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    words: tuple[Word, ...] = ()
+    """Where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from itertools import count
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest, RequestTooLarge
+from quire.core.media import MediaItem
 from quire.core.outputs import (
     ClassificationOutput,
     ClassificationRequestOutput,
@@ -25,8 +26,8 @@ from quire.text.tokenizer import Tokenizer
 from quire.text.truncation import encode_truncated
 
 TextPrompt = str | list[int]
-Pool = Callable[[Sequence[list[int]], Sequence[PoolingParams]], list[Rows]]
-"""Prompts and what each is asked for to what was read off them."""
+Pool = Callable[..., list[Rows]]
+"""Prompts, what each is asked for and, where there are any, the media of each, to what was read off them."""
 
 
 class Embeddings:
@@ -57,13 +58,15 @@ class Embeddings:
         normalize: bool = True,
         truncate_prompt_tokens: int | None = None,
         prompt_name: str | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[EmbeddingRequestOutput]:
         """Vectors in the order of the prompts. `truncate_prompt_tokens` cuts longer ones; -1 to all the model takes.
 
-        `prompt_name` names what is put before the texts, of the prompts that the model was trained with.
+        `prompt_name` names what is put before the texts, of the prompts that the model was trained with. `media` are
+        what the tokens of each prompt stand for, in models that embed images too.
         """
         tokens = self._encode_all(prompts, truncate_prompt_tokens, prompt_name, is_embedded=True)
-        vectors = self.run(tokens, "embed", pooling=pooling, normalize=normalize)
+        vectors = self.run(tokens, "embed", pooling=pooling, normalize=normalize, media=media)
         return [
             EmbeddingRequestOutput(self._next_id(), EmbeddingOutput(vector), ids)
             for [vector], ids in zip(vectors, tokens, strict=True)
@@ -151,6 +154,7 @@ class Embeddings:
         types: Sequence[list[int]] | None = None,
         pooling: Pooling | None = None,
         normalize: bool = True,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[Rows]:
         """What is read off texts that are tokens already; `types` tells the texts of pairs apart."""
         self._labels.check(readout)
@@ -163,7 +167,8 @@ class Embeddings:
             self._check(ids)
         usual = pooling or self._settings.pooling_of(self.model.spec)
         of_pairs = [()] * len(tokens) if types is None else [tuple(each) for each in types]
-        return self._pool(tokens, [PoolingParams(readout, usual, normalize, each) for each in of_pairs])
+        params = [PoolingParams(readout, usual, normalize, each) for each in of_pairs]
+        return self._pool(tokens, params, media) if any(media) else self._pool(tokens, params)
 
     def _score_pairs(
         self, first: list[TextPrompt], second: list[TextPrompt], truncate: int | None, use_activation: bool

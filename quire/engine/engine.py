@@ -137,12 +137,23 @@ class Engine:
         self._early = []
         return complete
 
-    def pool(self, prompts: Iterable[list[int]], params: Iterable[PoolingParams]) -> list[Rows]:
-        """What is read off each prompt. All or nothing: raises what is wrong with one of them, or that one failed."""
+    def pool(
+        self,
+        prompts: Iterable[list[int]],
+        params: Iterable[PoolingParams],
+        media: Iterable[tuple[MediaItem, ...]] = (),
+        source: EncoderInput | None = None,
+    ) -> list[Rows]:
+        """What is read off each prompt. All or nothing: raises what is wrong with one of them, or that one failed.
+        `media` are what the placeholder tokens of each stand for; none: no prompt has any. `source` is what the model's
+        encoder reads, where it has one."""
         ids: list[str] = []
         try:
-            for tokens, asked in zip(prompts, params, strict=True):
-                request = self._requests.make(self._next_id(), tokens, NO_ANSWER, pooling=asked)
+            several = list(zip(prompts, params, strict=True))
+            for (tokens, asked), items in zip(several, list(media) or [()] * len(several), strict=True):
+                request = self._requests.make(
+                    self._next_id(), tokens, NO_ANSWER, pooling=asked, media=items, source=source
+                )
                 self.loop.add(request)
                 ids.append(request.id)
             while any(request_id not in self._read for request_id in ids):

@@ -10,6 +10,7 @@ from quire.config.engine import EngineConfig
 from quire.config.model import DEFAULT_MODEL
 from quire.core.adapter import LoRARequest
 from quire.core.errors import ConfigError, InvalidRequest
+from quire.core.media import MediaItem
 from quire.core.outputs import (
     BeamSearchOutput,
     BeamSearchSequence,
@@ -31,6 +32,7 @@ from quire.engine.transcribing import Audio, Transcriber
 from quire.models.loading.locate import locate
 from quire.multimodal.fetch import MediaFetcher
 from quire.multimodal.offline import files_of
+from quire.multimodal.processor import IMAGE_ALONE
 from quire.multimodal.reader import MediaFile
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
@@ -201,14 +203,31 @@ class LLM:
         """A vector for every prompt; by the pooling the model was made for unless another is named.
 
         `prompt_name` is one of the prompts that sentence-transformers' files give the model, put before every text.
+        Models of texts and images alike take `{"prompt": "", "multi_modal_data": {"image": …}}` too.
         """
+        read = [self._embedded(prompt) for prompt in _as_list(prompts)]
         return self._embeddings.embed(
-            _all_plain(prompts),
+            [prompt for prompt, _ in read],
+            media=[items for _, items in read],
             pooling=pooling,
             normalize=normalize,
             truncate_prompt_tokens=truncate_prompt_tokens,
             prompt_name=prompt_name,
         )
+
+    def _embedded(self, prompt: Prompt) -> tuple[str | list[int], tuple[MediaItem, ...]]:
+        """A text; or an image alone, as a prompt of one token."""
+        files = files_of(prompt.get("multi_modal_data")) if isinstance(prompt, Mapping) else []
+        if not files:
+            return _plain(prompt), ()
+        if self._started.model.spec.joint is None:
+            raise InvalidRequest(f"{self._path} embeds texts alone; leave images out", field="multi_modal_data")
+        if len(files) > 1 or (isinstance(prompt, Mapping) and prompt.get("prompt")):
+            raise InvalidRequest(
+                "a text and an image, or two images, have a vector each; give them as prompts of their own",
+                field="multi_modal_data",
+            )
+        return self._started.media().read([IMAGE_ALONE], files)
 
     def classify(
         self,
@@ -280,10 +299,12 @@ class LLM:
         temperature: float | Sequence[float] | None = None,
         condition_on_previous_text: bool = True,
         seed: int | None = None,
+        word_timestamps: bool = False,
     ) -> list[Transcript]:
         """What is said in each file: paths, or files' bytes. Windows of all files are computed together.
 
         Without a temperature, or with several, the next is tried where a text repeats itself or the model doubts it.
+        With `word_timestamps` each segment has `words`, with their `start` and `end`.
         """
         files = [audio] if isinstance(audio, str | bytes | PathLike) else list(audio)
         found = self._transcriber.transcribe(
@@ -294,6 +315,7 @@ class LLM:
             temperature=temperature,
             condition_on_previous_text=condition_on_previous_text,
             seed=seed,
+            words=word_timestamps,
         )
         by_place = dict(found)
         return [by_place[place] for place in range(len(files))]

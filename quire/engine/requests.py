@@ -50,6 +50,8 @@ class RequestMaker:
         Waits for the check of a grammar that is not known; a caller that must not wait checks it beforehand.
         """
         self._check_source(source, params)
+        if pooling is not None and not media:
+            tokens = self._filled(tokens)
         request = Request(
             id=request_id,
             prompt=Prompt(tuple(tokens), _keys(media, source), adapter),
@@ -64,6 +66,13 @@ class RequestMaker:
             source=source,
         )
         return self._checked(request)
+
+    def _filled(self, tokens: list[int]) -> list[int]:
+        """A text as a model reads it that knows texts of one length alone."""
+        joint, longest = self._model.spec.joint, self._model.spec.max_position
+        if joint is None or joint.filled_with is None:
+            return tokens
+        return [*tokens, *[joint.filled_with] * (longest - len(tokens))]
 
     def _check_source(self, source: EncoderInput | None, params: SamplingParams) -> None:
         """What is for an encoder, and the encoder that it is for, come together."""

@@ -51,6 +51,7 @@ class Transcriber:
         temperature: float | Sequence[float] | None = None,
         condition_on_previous_text: bool = True,
         seed: int | None = None,
+        words: bool = False,
     ) -> Iterator[tuple[int, Transcript]]:
         """Transcripts as they are finished, each with its file's place; raises what is wrong with one of them."""
         options = TranscriptionOptions(
@@ -61,6 +62,7 @@ class Transcriber:
             temperatures=_temperatures(temperature),
             seed=seed,
             condition_on_previous_text=condition_on_previous_text,
+            words=words,
         )
         check_language(options, self._vocabulary)
         waiting = [self._begin(place, file, options) for place, file in enumerate(files)]
@@ -72,6 +74,7 @@ class Transcriber:
                 for output in self._engine.step():
                     job = running.pop(output.request_id)
                     job.transcription.take(written_by(output.outputs[0], self._vocabulary))
+                    self._align(job)
                     if not self._next(job, running):
                         yield job.place, job.transcription.transcript(job.sound.seconds)
         finally:
@@ -91,6 +94,14 @@ class Transcriber:
         sound = self._reader.read(data, self._num_bins, name)
         sizes = (sound.num_frames, self._window, self._engine.resolved.limits.max_model_len)
         return _Job(place, sound, Transcription(self._vocabulary, *sizes, self._tokenizer.decode, options))
+
+    def _align(self, job: _Job) -> None:
+        """Find the words of the window that was written last, where they are wanted."""
+        window = job.transcription.to_align()
+        if window is not None:
+            source = job.sound.window(window.first_frame, window.num_frames, self._window)
+            [rows] = self._engine.pool([window.tokens], [window.params], source=source)
+            job.transcription.align(rows)
 
     def _next(self, job: _Job, running: dict[str, _Job]) -> bool:
         """Give the engine a job's next attempt; false where there is none."""

@@ -40,11 +40,23 @@ class EncodedLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class Alignment:
+    """Scores of heads that align tokens with positions, gathered while layers run."""
+
+    heads: tuple[tuple[int, int], ...]
+    """Layers and heads, in the order of the layers."""
+    scores: list[Tensor] = field(default_factory=list)
+    """Of each layer that has some of them, [tokens, heads, positions]."""
+
+
+@dataclass(frozen=True, slots=True)
 class Encoded:
     """What an encoder made of the media of a step's sequences."""
 
     layers: list[EncodedLayer]
     slots: Tensor  # int64 [tokens]: whose media each token looks at
+    alignment: Alignment | None = None
+    """Where scores are gathered, in steps that read them out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from quire.models.audio_encoder import AudioEncoder
 from quire.models.audio_tower import AudioTower
 from quire.models.classifier import Classifier
 from quire.models.gate import LayerGate
+from quire.models.joint_embedder import JointEmbedder
 from quire.models.layer import CrossLayer, make_layer
 from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
@@ -47,6 +48,8 @@ class LanguageModel(nn.Module):
         """What makes embeddings of images; None: it reads texts alone."""
         self.audio = None if spec.audio is None else AudioTower(spec.audio, policy.of_tower())
         """What makes embeddings of sound."""
+        self.joint = None if spec.joint is None else JointEmbedder(spec.joint, policy.of_tower())
+        """What makes vectors of texts and images alike."""
         self.encoder = None if spec.encoder is None else AudioEncoder(spec.encoder, policy)
         """What reads sound, in models that write what is said."""
         self._group = policy.group

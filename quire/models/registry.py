@@ -60,6 +60,8 @@ ROWS = (
     Row("mpnet:FAMILY", ("mpnet",)),
     Row("modernbert:FAMILY", ("modernbert",)),
     Row("whisper:FAMILY", ("whisper",)),
+    Row("clip:CLIP_TEXT", ("clip_text_model",)),
+    Row("clip:SIGLIP_TEXT", ("siglip_text_model",)),
     Row("nomic_bert:FAMILY", ("nomic_bert",), ("nomic-bert",)),
 )
 
@@ -74,6 +76,8 @@ VISION_ROWS = {
     "qwen2_vl": "qwen_vl:QWEN2",
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
     "qwen3_vl": "qwen3_vl:FAMILY",
+    "clip": "clip:CLIP",
+    "siglip": "clip:SIGLIP",
     "qwen2_audio": "audio_towers:QWEN2_AUDIO",
     "ultravox": "audio_towers:ULTRAVOX",
 }

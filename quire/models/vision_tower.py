@@ -101,9 +101,28 @@ class VisionTower(nn.Module):
         parts: tuple[Tensor, ...] = merged.split(counts)  # type: ignore[no-untyped-call]
         return [_in_order(part, each) for part, each in zip(parts, pictures, strict=True)]
 
+    def states(self, items: Sequence[MediaItem]) -> Tensor:
+        """Of towers of one size: what the layers make of each picture, [pictures, patches, size], class token first."""
+        pixels = [item.pixels for item in items if item.pixels is not None]
+        pictures = [self._pictures(_Part(place, each, False)) for place, each in enumerate(pixels)]
+        states, *_ = self._run(pictures)
+        return states.view(sum(each.count for each in pictures), -1, self.spec.patches.rows)
+
+    def project(self, x: Tensor) -> Tensor:
+        """What follows the last layer."""
+        projected: Tensor = self._projectors[0](x)
+        return projected
+
     def _tower(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
         """What the layers make of all patches, [patches, size], without class tokens: the last one, and others that are
         read too."""
+        last, *deep = self._run(pictures)
+        if self._class_token is not None:
+            last = last.view(-1, pictures[0].grid.num_patches + 1, last.shape[1])[:, 1:].flatten(0, 1)
+        return [last, *deep]
+
+    def _run(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
+        """The same, the last one with class tokens."""
         x: Tensor = self._patches(torch.cat([each.patches for each in pictures]))
         x = self._placed(x, pictures)
         if self._norm_before is not None:
@@ -123,8 +142,7 @@ class VisionTower(nn.Module):
         x = x if added is None else x + added
         if self._norm_after is not None:
             x = self._norm_after(x)
-        last = x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
-        return [last, *deep]
+        return [x, *deep]
 
     def _pictures(self, part: _Part) -> _Pictures:
         """Pixels as patches in the tower's order."""

@@ -34,6 +34,8 @@ class MediaProcessor:
     """The recipe where a prompt has several of the kind, if that is another."""
 
 
+IMAGE_ALONE = 0
+"""The token that stands for an image where a prompt is an image and nothing else."""
 Processors = Mapping[MediaKind, MediaProcessor]
 """Of one model; a kind that is not there is not read."""
 

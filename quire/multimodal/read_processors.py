@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.multimodal.families.clip import clip
 from quire.multimodal.families.gemma3 import gemma3
 from quire.multimodal.families.idefics3 import idefics3
 from quire.multimodal.families.internvl import internvl
@@ -13,6 +14,8 @@ from quire.multimodal.processor import ProcessorFiles, Processors
 from quire.multimodal.settings import read_json
 
 _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
+    "clip": clip,
+    "siglip": clip,
     "llava": llava,
     "llava_next": llava_next,
     "llava_onevision": llava_onevision,

@@ -12,10 +12,13 @@ from math import exp
 
 from quire.core.errors import InvalidRequest, RequestFailed
 from quire.core.outputs import CompletionOutput
+from quire.core.pooling import Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
 from quire.core.speech import DETECT, SECONDS_A_TIMESTAMP, SpeechRules, SpeechVocabulary
 from quire.core.transcript import Segment, Transcript
 from quire.multimodal.spectrogram import FRAMES_A_SECOND
+from quire.multimodal.word_times import WordTimes
 
 FALLBACK = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Temperatures, each tried where the one before gave no good text."""
@@ -46,6 +49,8 @@ class TranscriptionOptions:
     seed: int | None = None
     condition_on_previous_text: bool = True
     """Whether a window is read as what follows the text of those before it."""
+    words: bool = False
+    """Whether it is told when each word is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,28 @@ class Attempt:
     num_frames: int
     tokens: list[int]
     params: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class WindowToAlign:
+    """What the model is to do where words are wanted: read what it wrote of these frames, and say what it looked at."""
+
+    first_frame: int
+    num_frames: int
+    tokens: list[int]
+    params: PoolingParams
+
+
+@dataclass(frozen=True, slots=True)
+class _Unaligned:
+    """Segments of a window whose words are not known yet."""
+
+    segments: list[Segment]
+    """Those with text, behind all others of the transcript."""
+    all: list[Segment]
+    first_frame: int
+    num_frames: int
+    ends_open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +129,8 @@ class Transcription:
         self._tried = 0
         """Temperatures that this window was attempted at."""
         self._context = list(options.prompt)
+        self._word_times = WordTimes(decode)
+        self._unaligned: _Unaligned | None = None
 
     @property
     def text(self) -> str:
@@ -149,6 +178,38 @@ class Transcription:
             return []
         return self._cut(outcome, temperature)
 
+    def to_align(self) -> WindowToAlign | None:
+        """Between `take` and the next attempt, where words are wanted and there are any."""
+        window, vocabulary = self._unaligned, self._vocabulary
+        if window is None:
+            return None
+        text = [token for segment in window.all for token in segment.tokens if token < vocabulary.end]
+        tokens = [*self._before_text(), *text, vocabulary.end]
+        params = PoolingParams("align", heads=vocabulary.alignment_heads, positions=window.num_frames // 2)
+        return WindowToAlign(window.first_frame, window.num_frames, tokens, params)
+
+    def align(self, rows: Rows) -> list[Segment]:
+        """The segments of the last attempt with their words, by how much each token stands out at each position. The
+        next window begins behind the last word."""
+        window = self._unaligned
+        assert window is not None, "there is a window to align"
+        self._unaligned = None
+        language, end = self.language or "", self._vocabulary.end
+        timed = self._word_times.add(window.all, rows, len(self._before_text()), language, end)
+        kept = {id(segment) for segment in window.segments}
+        own = [after for before, after in zip(window.all, timed, strict=True) if id(before) in kept]
+        numbered = [replace(segment, id=place) for place, segment in enumerate(own, len(self.segments) - len(own))]
+        self.segments[len(self.segments) - len(own) :] = numbered
+        last = max((word.end for segment in timed for word in segment.words), default=0.0)
+        if not window.ends_open and last > window.first_frame / FRAMES_A_SECOND:
+            self._seek = round(last * FRAMES_A_SECOND)
+        return numbered
+
+    def _before_text(self) -> list[int]:
+        """What stands before the text of a window that is aligned."""
+        vocabulary = self._vocabulary
+        return [vocabulary.start, *self._forced(), vocabulary.no_timestamps]
+
     def _forced(self) -> tuple[int, ...]:
         """Language and task, in models that have several."""
         vocabulary = self._vocabulary
@@ -192,6 +253,8 @@ class Transcription:
         kept = [segment for segment in made if segment.start != segment.end and segment.text.strip()]
         numbered = [replace(segment, id=len(self.segments) + place) for place, segment in enumerate(kept)]
         self.segments += numbered
+        if self._options.words and numbered:
+            self._unaligned = _Unaligned(kept, made, seek, num_frames, ends_open)
         if not self._options.condition_on_previous_text or temperature > _FORGET_ABOVE:
             self._context = []
         else:
@@ -258,6 +321,11 @@ def written_by(output: CompletionOutput, vocabulary: SpeechVocabulary) -> Writte
 
 def check_language(options: TranscriptionOptions, vocabulary: SpeechVocabulary) -> None:
     """Refuse what the model was not made for."""
+    if options.words and not vocabulary.alignment_heads:
+        raise InvalidRequest(
+            "times of words are asked for, and the checkpoint does not tell which heads align them",
+            field="timestamp_granularities",
+        )
     if vocabulary.is_multilingual:
         if options.language is not None and options.language not in vocabulary.languages:
             known = ", ".join(vocabulary.languages)

@@ -16,11 +16,14 @@ from quire.config.server import ANY_NAME
 from quire.core.adapter import AdapterRef
 from quire.core.encoder_input import EncoderInput
 from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
+from quire.core.media import MediaItem
 from quire.core.outputs import CompletionOutput, RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
+from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
 from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
 from quire.lora.registry import AdapterRegistry
+from quire.multimodal.processor import IMAGE_ALONE
 from quire.multimodal.reader import open_reader
 from quire.observe.metrics import Metrics
 from quire.observe.start_clock import Parts
@@ -56,7 +59,12 @@ from quire.text.tokenizer import Tokenizer
 
 _NAMES_TOLD = 20
 """Names of adapters that an error lists."""
-_ROUTES: dict[Readout, str] = {"embed": "/v1/embeddings", "token_embed": "/pooling", "classify": "/classify"}
+_ROUTES: dict[Readout, str] = {
+    "embed": "/v1/embeddings",
+    "token_embed": "/pooling",
+    "classify": "/classify",
+    "align": "/v1/audio/transcriptions",
+}
 """What requests that are read out go by; a score is an embedding or a classification."""
 
 
@@ -286,6 +294,16 @@ class Serving:
         tokens, media = await desk.read(tokens, sources, tenant)
         return EncodedPrompt(text, tokens, media)
 
+    async def read_image(self, source: MediaSource, tenant: str) -> tuple[list[int], tuple[MediaItem, ...]]:
+        """An image alone, as a prompt of models that embed texts and images alike."""
+        if self.llm.facts.spec.joint is None:
+            raise InvalidRequest(
+                f"{source.field} is of kind {source.kind}, and {self.names[0]!r} embeds texts alone; leave it out",
+                field=source.field,
+            )
+        desk = self._desk(source)
+        return await desk.read([IMAGE_ALONE], [source], tenant)
+
     def _desk(self, source: MediaSource) -> MediaDesk:
         """Raises an InvalidRequest where the model reads no media."""
         if self._media is None and self.llm.facts.spec.reads_media:
@@ -419,9 +437,10 @@ class Serving:
         pooling: Pooling | None = None,
         normalize: bool = True,
         model: str | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[list[float]]:
         """A vector for every prompt, by the model or by an adapter of it."""
-        rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model)
+        rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model, media=media)
         return [row for [row] in rows]
 
     async def write_window(
@@ -454,6 +473,34 @@ class Serving:
             generation.cancel()
         return output.outputs[0]
 
+    async def align_window(
+        self,
+        prompt: list[int],
+        params: PoolingParams,
+        source: EncoderInput,
+        caller: Caller,
+        endpoint: str,
+        number: int,
+    ) -> Rows:
+        """How much each token of what was written of a window stands out at each of its positions."""
+        caller.account.check_tokens(len(prompt))
+        generation = self.llm.open(
+            f"{caller.request_id}-{number}-words",
+            [(prompt, None)],
+            _as_the_caller_may(NO_ANSWER, caller),
+            pooling=[params],
+            tenant=caller.tenant,
+            endpoint=endpoint,
+            charge=caller.account.charge,
+            source=source,
+        )
+        try:
+            await generation.wait()
+            [rows] = generation.pooled()
+        finally:
+            generation.cancel()
+        return rows
+
     async def classify(
         self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
     ) -> list[list[float]]:
@@ -470,6 +517,7 @@ class Serving:
         normalize: bool = True,
         types: list[list[int]] | None = None,
         model: str | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[Rows]:
         """What is read off every prompt."""
         caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
@@ -486,6 +534,7 @@ class Serving:
                 endpoint=_ROUTES[readout],
                 charge=caller.account.charge,
                 adapter=self.adapter(model),
+                media=media,
             )
         except Overloaded:
             self.metrics.refused("overloaded")

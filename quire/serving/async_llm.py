@@ -151,7 +151,7 @@ class AsyncLLM:
 
     @property
     def embedding_size(self) -> int:
-        return self.facts.spec.hidden_size
+        return self.facts.spec.embedding_size
 
     @property
     def labels(self) -> Labels:
@@ -368,8 +368,10 @@ class AsyncLLM:
         endpoint: str = "",
         charge: Callable[[int], None] | None = None,
         adapter: AdapterRef | None = None,
+        media: Sequence[tuple[MediaItem, ...]] = (),
     ) -> list[Rows]:
-        """What is read off every prompt; whoever stops waiting ends it. `params` say how the requests are treated."""
+        """What is read off every prompt; whoever stops waiting ends it. `params` say how the requests are treated, and
+        `media` what the placeholder tokens of each prompt stand for."""
         self.labels.check(readout)
         usual = pooling or self.texts.settings.pooling_of(self.facts.spec)
         of_pairs = [()] * len(prompts) if types is None else [tuple(each) for each in types]
@@ -382,6 +384,7 @@ class AsyncLLM:
             endpoint=endpoint,
             charge=charge,
             adapter=adapter,
+            media=media,
         )
         try:
             await generation.wait()

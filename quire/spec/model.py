@@ -12,6 +12,7 @@ from quire.spec.audio_tower import AudioTowerSpec
 from quire.spec.cache import CacheSpec, CrossCache
 from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.experts import ExpertsSpec
+from quire.spec.joint import JointSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import Activation
@@ -115,6 +116,8 @@ class ModelSpec:
     """What makes embeddings of images; None: the model reads texts alone."""
     audio: AudioTowerSpec | None = None
     """What makes embeddings of sound."""
+    joint: JointSpec | None = None
+    """What makes vectors of texts and images alike, in models that only embed."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
     takes_tokens: bool = True
@@ -247,18 +250,25 @@ class ModelSpec:
             yield from self.vision.tensors()
         if self.audio is not None:
             yield from self.audio.tensors()
+        if self.joint is not None:
+            yield from self.joint.tensors()
 
     @property
     def reads_media(self) -> bool:
         """Whether prompts may have placeholder tokens."""
-        return self.vision is not None or self.audio is not None
+        return self.vision is not None or self.audio is not None or self.joint is not None
+
+    @property
+    def embedding_size(self) -> int:
+        """Of the vectors that it makes of texts."""
+        return self.hidden_size if self.joint is None else self.joint.size
 
     @property
     def input_modalities(self) -> tuple[str, ...]:
         """What the model reads: text, image, audio."""
         if self.encoder is not None:
             return ("audio",)
-        seen = () if self.vision is None else ("image",)
+        seen = () if self.vision is None and self.joint is None else ("image",)
         return ("text", *seen, *(() if self.audio is None else ("audio",)))
 
     @property

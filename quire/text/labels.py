@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quire.config.facts import ModelFacts
 from quire.core.errors import InvalidRequest
-from quire.core.pooling import PoolingTask
+from quire.core.pooling import PoolingTask, Readout
 from quire.models.loading.sentence_settings import SentenceSettings
 
 _TASKS_OF: dict[str, tuple[PoolingTask, ...]] = {
@@ -65,7 +65,7 @@ class Labels:
             return [self.score(scores, use_activation=use_activation)]
         return self.probabilities(scores) if use_activation and task != "reward" else list(scores)
 
-    def check(self, task: PoolingTask) -> None:
+    def check(self, task: PoolingTask | Readout) -> None:
         """Raise an InvalidRequest unless the model can do the task."""
         if task in ("embed", "token_embed"):
             if self.names:
@@ -117,8 +117,8 @@ def labels_of(facts: ModelFacts, settings: SentenceSettings) -> Labels:
 
 
 def only_pools(facts: ModelFacts) -> bool:
-    """Whether a model reads texts and generates none: an encoder, or a classifier of any kind."""
-    return facts.spec.is_encoder or bool(facts.labels)
+    """Whether a model reads texts and generates none: an encoder, a classifier, or one of texts and images alike."""
+    return facts.spec.is_encoder or bool(facts.labels) or facts.spec.joint is not None
 
 
 def _sigmoid(value: float) -> float:

@@ -6,14 +6,16 @@ It has no KV cache and no sampler: a step computes whole prompts, side by side, 
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from quire.config.resolved import StepLimits
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
+from quire.models.joint_embedder import JointEmbedder
 from quire.models.language_model import LanguageModel
-from quire.ops.upload import towards_host
+from quire.ops.upload import towards_host, upload
 from quire.worker.device_time import DeviceTime
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.readouts import PooledStep, Readouts
@@ -39,7 +41,7 @@ class PoolingWorker:
         self._model = model
         self._weights = RestingWeights([model])
         self._admitted: dict[int, Admission] = {}
-        self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
+        self._readouts = Readouts(limits.max_num_seqs, model.spec.embedding_size, device)
 
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
@@ -90,6 +92,8 @@ class PoolingWorker:
 
     def _compute(self, plan: StepPlan) -> PooledStep:
         read = [self._admitted[row] for row in plan.rows]
+        if self._model.joint is not None:
+            return self._joint_vectors(plan, read, self._model.joint)
         packed = Packed([admission.tokens for admission in read], self._device, _types(read))
         if self._is_classifier:
             return PooledStep(range(len(read)), towards_host(self._body.classify(packed)))
@@ -97,6 +101,28 @@ class PoolingWorker:
         for row, length in zip(plan.rows, packed.lengths, strict=True):
             lengths[row] = length
         return self._readouts.take(plan, self._body.hidden(packed), lengths)
+
+    def _joint_vectors(self, plan: StepPlan, read: list[Admission], joint: JointEmbedder) -> PooledStep:
+        """Of texts and images: an image is a prompt of one token, whose hidden state is its vector."""
+        lengths = [0] * (1 + max(plan.rows))
+        for row, admission in zip(plan.rows, read, strict=True):
+            lengths[row] = len(admission.tokens)
+        texts = [admission for admission in read if not admission.media]
+        images = [item for admission in read for item in admission.media]
+        vectors: list[Tensor] = []
+        if texts:
+            packed = Packed([admission.tokens for admission in texts], self._device)
+            vectors.append(joint.of_texts(self._body.hidden(packed)))
+        if images:
+            vectors.append(joint.of_images(images))
+        starts = [0, sum(len(admission.tokens) for admission in texts)]
+        order: list[int] = []
+        for admission in read:
+            kind, count = int(bool(admission.media)), len(admission.tokens)
+            order.extend(range(starts[kind], starts[kind] + count))
+            starts[kind] += count
+        places = upload(order, torch.int64, self._device)
+        return self._readouts.take(plan, torch.cat(vectors).index_select(0, places), lengths)
 
 
 def _types(read: list[Admission]) -> list[tuple[int, ...]] | None:

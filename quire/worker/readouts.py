@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, segment_reduce
+from torch.nn import functional
 
 from quire.core.plan import Admission, StepPlan
 from quire.core.pooling import Rows
 from quire.core.pooling_params import PoolingParams
+from quire.layers.batch import Alignment
 from quire.layers.pooling import normalize
 from quire.ops.upload import towards_host, upload
+
+_SMOOTHED = 7
+"""Positions of which an alignment takes the middle one by size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,18 @@ class _Reading:
         return range(wanted, wanted + 1) if 0 <= wanted < count else range(0), 1.0
 
 
+def aligned(weights: Tensor) -> Tensor:
+    """[tokens, heads, positions] to [tokens, positions]: how much each token stands out at each position, smoothed over
+    its neighbours and averaged over heads."""
+    deviation, mean = torch.std_mean(weights, dim=0, keepdim=True, correction=0)
+    standing_out = (weights - mean) / deviation
+    reach = _SMOOTHED // 2
+    if standing_out.shape[-1] > reach:
+        padded = functional.pad(standing_out, (reach, reach), mode="reflect")
+        standing_out = padded.unfold(-1, _SMOOTHED, 1).sort(dim=-1).values[..., reach]
+    return standing_out.mean(dim=1)
+
+
 class Readouts:
     """Of one worker. A vector is a weighted sum of hidden states, added up over the chunks of its prompt."""
 
@@ -78,8 +95,17 @@ class Readouts:
         """All rows are forgotten."""
         self._readings.clear()
 
-    def take(self, plan: StepPlan, hidden: Tensor, lengths: Sequence[int]) -> PooledStep:
-        """`hidden` are those of all the step's tokens, `lengths` what each row has computed with it."""
+    def alignment(self, plan: StepPlan) -> Alignment | None:
+        """What is to be gathered where a row of the step is aligned. All have the model's own heads."""
+        asked = (reading.params.heads for *_, reading in self._in_step(plan) if reading.params.readout == "align")
+        heads = next(asked, None) if self._readings else None
+        return None if heads is None else Alignment(heads)
+
+    def take(
+        self, plan: StepPlan, hidden: Tensor, lengths: Sequence[int], alignment: Alignment | None = None
+    ) -> PooledStep:
+        """`hidden` are those of all the step's tokens, `lengths` what each row has computed with it, `alignment` what
+        its heads looked at."""
         if not self._readings:
             return PooledStep()
         self._add_up(plan, hidden, lengths)
@@ -90,6 +116,12 @@ class Readouts:
                 reading.chunks.append(self._vectors_of_tokens(hidden[start : start + count], reading.params))
                 if lengths[row] == reading.length:
                     tokens[place] = reading.chunks
+            elif reading.params.readout == "align":
+                assert alignment is not None, "the step gathered it"
+                scores = torch.cat(alignment.scores, dim=1)[start : start + count, :, : reading.params.positions]
+                reading.chunks.append(scores.softmax(dim=-1))
+                if lengths[row] == reading.length:
+                    tokens[place] = [towards_host(aligned(torch.cat(reading.chunks)))]
             elif lengths[row] == reading.length:
                 ended.append((place, row, reading))
         places = [place for place, _, _ in ended]

@@ -198,8 +198,13 @@ class Worker:
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
             batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
             inputs = replace(inputs, batch=batch)
+        alignment = None
         if self._encoded is not None:
-            inputs = replace(inputs, batch=self._encoded.of_rows(inputs.batch, inputs.rows, len(inputs.positions)))
+            batch = self._encoded.of_rows(inputs.batch, inputs.rows, len(inputs.positions))
+            alignment = self._readouts.alignment(plan)
+            if alignment is not None and batch.encoded is not None:
+                batch = replace(batch, encoded=replace(batch.encoded, alignment=alignment))
+            inputs = replace(inputs, batch=batch)
         self._constrained.foresee(plan.rows[: plan.num_sampling])
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
@@ -214,7 +219,7 @@ class Worker:
         if self._drafting is not None:
             self._drafting.keep(inputs.batch, hidden)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
-        pooled = self._readouts.take(plan, hidden, self._lengths.computed)
+        pooled = self._readouts.take(plan, hidden, self._lengths.computed, alignment)
         sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
         # sampled tokens become the next step's inputs without leaving the device
         rows, lengths = inputs.rows, inputs.batch.lengths

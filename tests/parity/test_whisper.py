@@ -11,6 +11,7 @@ from quire.config.engine import EngineConfig
 from quire.core.encoder_input import EncoderInput
 from quire.core.errors import ConfigError, InvalidRequest
 from quire.core.outputs import RequestOutput
+from quire.core.pooling_params import PoolingParams
 from quire.core.sampling_params import SamplingParams
 from quire.engine.engine import Engine, start_engine
 from tests.parity.tiny_whisper import START, features, make_whisper, window
@@ -164,3 +165,21 @@ def test_windows_do_not_stay_on_a_sleeping_device(folder: Path, oracle: Any) -> 
         assert [output.outputs[0].token_ids for output in answers(engine, PROMPTS[:2], sources)] == before
     finally:
         engine.close()
+
+
+@torch.no_grad()
+def test_alignments_are_those_of_transformers_attentions(engine: Engine, oracle: Any) -> None:
+    """Chunks or not: how much each token stands out at each position, by heads of two layers."""
+    heads, count = ((0, 1), (2, 0), (2, 3)), 40
+    source, tokens = window(3), [START, 5, 7, *range(40, 60)]
+    [rows] = engine.pool([tokens], [PoolingParams("align", heads=heads, positions=count)], source=source)
+    oracle.set_attn_implementation("eager")
+    given = oracle(
+        input_features=features(source), decoder_input_ids=torch.tensor([tokens]), output_attentions=True
+    ).cross_attentions
+    weights = torch.stack([given[layer][0, head, :, :count] for layer, head in heads])  # [heads, tokens, positions]
+    weights = weights / weights.sum(-1, keepdim=True)
+    deviation, mean = torch.std_mean(weights, dim=1, keepdim=True, unbiased=False)
+    padded = torch.nn.functional.pad((weights - mean) / deviation, (3, 3), mode="reflect")
+    wanted = padded.unfold(-1, 7, 1).median(-1).values.mean(0)
+    torch.testing.assert_close(torch.tensor(rows), wanted, atol=1e-3, rtol=1e-3)

@@ -51,7 +51,7 @@ class SentenceSettings:
 
     def pooling_of(self, spec: ModelSpec) -> Pooling:
         """How the model's texts are pooled: as its files say, else encoders by mean, and decoders the last token."""
-        return self.pooling or ("mean" if spec.is_encoder else "last")
+        return self.pooling or ("mean" if spec.is_encoder and spec.joint is None else "last")
 
     def prompt(self, name: str | None = None) -> str:
         """What to put before a text; None is the default. Raises an InvalidRequest for a name that is not there."""

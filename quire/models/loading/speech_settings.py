@@ -14,6 +14,7 @@ from quire.models.loading.json_object import is_count, read_json_object
 
 _GENERATION, _TOKENIZER = "generation_config.json", "tokenizer.json"
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
+_HEADS = "decoder_attention_heads"
 _USUAL_INITIAL_TIMESTAMP = 50
 """One second: what Whisper's own code allows."""
 
@@ -42,7 +43,21 @@ def read_speech_vocabulary(path: Path) -> SpeechVocabulary:
         suppressed=_tokens(settings, "suppress_tokens", settings_file),
         suppressed_first=_tokens(settings, "begin_suppress_tokens", settings_file),
         max_initial_timestamp=initial if is_count(initial) else None,
+        alignment_heads=_alignment_heads(settings, read_json_object(path / CONFIG), settings_file),
     )
+
+
+def _alignment_heads(settings: Mapping[str, Any], config: Mapping[str, Any], path: Path) -> tuple[tuple[int, int], ...]:
+    """As the files say; else all heads of the upper half of the decoder, as Whisper's own code has it."""
+    listed, layers, heads = settings.get("alignment_heads"), config.get("decoder_layers"), config.get(_HEADS)
+    if not isinstance(layers, int) or not isinstance(heads, int):
+        return ()
+    if listed is None:
+        return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
+    pairs = [tuple(pair) if isinstance(pair, list) else () for pair in listed] if isinstance(listed, list) else [()]
+    if not all(len(pair) == 2 and pair[0] in range(layers) and pair[1] in range(heads) for pair in pairs):
+        raise CheckpointError(f"{path} must give alignment_heads as pairs of a layer and a head of the decoder.")
+    return tuple(sorted((pair[0], pair[1]) for pair in pairs))
 
 
 def _added_tokens(path: Path) -> dict[str, int]:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import POOLINGS, Pooling
 from quire.protocol.ignored import Ignored
+from quire.protocol.media_parts import MediaSource, split_media
 from quire.protocol.openai.body import read_truncation
 from quire.protocol.openai.fields import Fields, object_of, refuse
+from quire.protocol.openai.messages import MESSAGES, read_messages
 from quire.protocol.openai.options import IDENTIFIERS as _IDENTIFIERS
 from quire.protocol.openai.options import LONGEST_MODEL, MODEL, read_labels
 from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, TEXTS, read_prompts, read_texts
@@ -45,6 +47,7 @@ VECTOR_FIELDS: dict[str, Schema] = {
 """What vectors are to be like."""
 EMBEDDING_FIELDS: dict[str, Schema] = {
     "input": PROMPTS,
+    "messages": {**MESSAGES, "maxItems": 1, "description": "A text or an image as one message, in place of input."},
     **SHARED,
     **VECTOR_FIELDS,
 }
@@ -74,6 +77,7 @@ class EmbeddingBody:
 
     model: str | None
     inputs: list[str | list[int]]
+    """Empty where an image is given."""
     base64: bool = False
     dimensions: int | None = None
     normalize: bool = True
@@ -83,6 +87,7 @@ class EmbeddingBody:
     """-1: to what the model takes."""
     prompt_name: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    image: MediaSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +109,17 @@ class ScoreBody:
 def read_embedding_body(values: object, ignored: Ignored | None = None) -> EmbeddingBody:
     """Raises an InvalidRequest that names the field for anything that cannot be honoured."""
     body = Fields(
-        object_of(values), known=EMBEDDING_FIELDS, unsupported=UNSUPPORTED_OF_TEXTS, ignored=ignored or Ignored()
+        object_of(values),
+        known=EMBEDDING_FIELDS,
+        unsupported={name: why for name, why in UNSUPPORTED_OF_TEXTS.items() if name != "messages"},
+        ignored=ignored or Ignored(),
     )
     body.one_of("pooling", POOLINGS)
+    inputs, image = _read_inputs(body)
     return EmbeddingBody(
         model=body.text("model", longest=LONGEST_MODEL),
-        inputs=read_prompts("input", body.get("input")),
+        inputs=inputs,
+        image=image,
         base64=body.one_of("encoding_format", FORMATS) == "base64",
         dimensions=body.whole("dimensions", 1, MOST_DIMENSIONS),
         normalize=body.flag("normalize", True),
@@ -119,6 +129,25 @@ def read_embedding_body(values: object, ignored: Ignored | None = None) -> Embed
         prompt_name=body.text("prompt_name", shortest=1, longest=LONGEST_PROMPT_NAME),
         labels=read_labels(body),
     )
+
+
+def _read_inputs(body: Fields) -> tuple[list[str | list[int]], MediaSource | None]:
+    """Texts, or one text or image in vLLM's form of a conversation."""
+    if body.get("messages") is None:
+        return read_prompts("input", body.get("input")), None
+    if body.get("input") is not None:
+        raise InvalidRequest("input and messages both say what to embed; leave one of them out", field="input")
+    messages = read_messages(body)
+    _, sources = split_media(messages)
+    said = [part.get("text") for part in messages[0]["content"]] if sources else [messages[0]["content"]]
+    texts = [text for text in said if text]
+    if len(messages) > 1 or len(sources) + len(texts) != 1:
+        raise refuse(
+            "messages",
+            f"{len(messages)} messages of {len(texts)} texts and {len(sources)} media",
+            "one message with one text or one image, for each has a vector of its own",
+        )
+    return ([], sources[0]) if sources else ([texts[0]], None)
 
 
 def read_score_body(values: object, ignored: Ignored | None = None) -> ScoreBody:

@@ -20,8 +20,15 @@ def transcript_verbose(transcript: Transcript, *, translates: bool) -> Body:
         "duration": round(transcript.duration, 3),
         "text": transcript.text,
         "segments": [_segment(segment) for segment in transcript.segments],
+        **_words(transcript),
         "usage": _usage(transcript),
     }
+
+
+def _words(transcript: Transcript) -> Body:
+    words = [word for segment in transcript.segments for word in segment.words]
+    listed = [{"word": each.word.strip(), "start": each.start, "end": each.end} for each in words]
+    return {"words": listed} if listed else {}
 
 
 def transcript_text(transcript: Transcript, form: AudioFormat) -> str:

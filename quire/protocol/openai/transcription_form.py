@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from quire.core.errors import InvalidRequest
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.languages import language_code
@@ -37,6 +36,7 @@ class TranscriptionForm:
     """None: 0 at first, and more where that gives no good text."""
     seed: int | None
     stream: bool
+    words: bool = False
 
 
 def read_transcription_form(values: Mapping[str, str], ignored: Ignored, *, translates: bool) -> TranscriptionForm:
@@ -49,7 +49,7 @@ def read_transcription_form(values: Mapping[str, str], ignored: Ignored, *, tran
     stream = _flag(fields, "stream")
     if stream and form not in ("json", "text"):
         raise refuse("response_format", form, "json or text where stream is true")
-    _check_granularities(fields, form)
+    granularities = _granularities(fields, form)
     chunking = fields.get("chunking_strategy")
     if chunking not in (None, "", "auto"):
         raise refuse("chunking_strategy", chunking, "auto: the model's own timestamps say where files are cut")
@@ -62,21 +62,20 @@ def read_transcription_form(values: Mapping[str, str], ignored: Ignored, *, tran
         temperature=_temperature(fields),
         seed=_seed(fields),
         stream=stream,
+        words="word" in granularities,
     )
 
 
-def _check_granularities(fields: Fields, form: str) -> None:
+def _granularities(fields: Fields, form: str) -> set[str]:
+    found: set[str] = set()
     for name in ("timestamp_granularities[]", "timestamp_granularities"):
         given = [each.strip() for each in str(fields.get(name) or "").split(",") if each.strip()]
-        if "word" in given:
-            raise InvalidRequest(
-                "timestamp_granularities asks for words, whose times quire does not find; ask for segment",
-                field="timestamp_granularities",
-            )
-        if any(each != "segment" for each in given):
-            raise refuse("timestamp_granularities", given, "segment")
+        if not set(given) <= {"segment", "word"}:
+            raise refuse("timestamp_granularities", given, "segment, word or both")
         if given and form != "verbose_json":
             raise refuse("response_format", form, "verbose_json where timestamp_granularities are asked for")
+        found |= set(given)
+    return found
 
 
 def _flag(fields: Fields, name: str) -> bool:

@@ -72,6 +72,7 @@ async def _options(serving: "Serving", form: TranscriptionForm, translates: bool
         prompt=tuple(prompt),
         temperatures=FALLBACK if form.temperature is None else (form.temperature,),
         seed=form.seed,
+        words=form.words,
     )
 
 
@@ -171,7 +172,7 @@ OPERATIONS: tuple[Operation, ...] = (
             **_SHARED,
             "language": {"type": "string"},
             "stream": {"type": "boolean"},
-            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment"]}},
+            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
         },
         translates=False,
     ),

@@ -1,5 +1,6 @@
 """FileTranscript: the transcript of one file as a server makes it: each window is a request of its own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,10 @@ class FileTranscript:
             number = self.transcription.num_attempts
             output = await self._serving.write_window(attempt.tokens, attempt.params, source, caller, endpoint, number)
             found = self.transcription.take(written_by(output, self._vocabulary))
+            window = self.transcription.to_align()
+            if window is not None:
+                rows = await self._serving.align_window(window.tokens, window.params, source, caller, endpoint, number)
+                found = await asyncio.to_thread(self.transcription.align, rows)
             if found:
                 yield found
 

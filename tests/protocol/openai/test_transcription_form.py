@@ -42,7 +42,7 @@ def test_everything():
         ({"seed": "1e3"}, "seed", "whole number"),
         ({"stream": "maybe"}, "stream", "true or false"),
         ({"stream": "true", "response_format": "srt"}, "response_format", "json or text"),
-        ({"timestamp_granularities[]": "segment,word"}, "timestamp_granularities", "quire does not find"),
+        ({"timestamp_granularities[]": "segment,word"}, "response_format", "verbose_json"),
         ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "segment"),
         ({"timestamp_granularities[]": "segment"}, "response_format", "verbose_json"),
         ({"chunking_strategy": '{"type": "server_vad"}'}, "chunking_strategy", "auto"),
