@@ -129,6 +129,17 @@ class BarChart:
         return _svg(self.title, 44 + _BAR_ROW * len(self.bars), "".join(parts))
 
 
+def beside(charts: Sequence[str], columns: int = 2) -> str:
+    """Charts of the same height as one, in rows of so many."""
+    rows = -(-len(charts) // columns)
+    parts = []
+    for place, chart in enumerate(charts):
+        left, top = place % columns * _WIDTH, place // columns * _HEIGHT
+        parts.append(chart.replace("<svg ", f'<svg x="{left}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" ', 1))
+    size = f"0 0 {columns * _WIDTH} {rows * _HEIGHT}"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img">{"".join(parts)}</svg>'
+
+
 def standalone(svg: str) -> str:
     """The chart as a file of its own, light or dark as the reader's system is."""
     style = f"{theme_css()}{chart_css()}svg {{ background: var(--sheet); font-family: var(--sans) }}"

@@ -14,11 +14,13 @@ from quire.cli.interrupt import Interrupt
 from quire.cli.options import (
     CACHE,
     MODEL,
+    MULTIMODAL,
     PARSERS,
     SCHEDULER,
     CacheOptions,
     ConfigFile,
     ModelOptions,
+    MultimodalOptions,
     ParserOptions,
     SchedulerOptions,
 )
@@ -55,6 +57,7 @@ def run_batch(
     parsers: ParserOptions = PARSERS,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
+    multimodal: MultimodalOptions = MULTIMODAL,
 ) -> int:
     """Answer a file of requests in OpenAI's batch format. The exit code is 1 when some of them failed."""
     from quire.protocol.batch.lines import read_lines
@@ -67,7 +70,7 @@ def run_batch(
             print(f"quire: nothing to do: all of {len(covered):,} requests have their result.", file=sys.stderr)
             return 0
         lines.seek(0)
-        engine, path = start(EngineConfig(model, cache, scheduler))
+        engine, path = start(EngineConfig(model, cache, scheduler, multimodal=multimodal))
 
         from quire.engine.batch_run import BatchRunner
         from quire.text.load import load_chat_template
@@ -81,7 +84,7 @@ def run_batch(
             template = functools.cache(
                 lambda: load_chat_template(path, tokenizer, pool, file=chat_template, tools=shown)
             )
-            runner = BatchRunner(engine, template, results, names, parsers)
+            runner = BatchRunner(engine, template, results, names, parsers, multimodal)
             return _run(runner, read_lines(lines), len(covered))
 
 

@@ -1,6 +1,6 @@
 """`quire simulate`: a workload on a simulated cluster, with the real scheduler and KV bookkeeping."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -22,6 +22,7 @@ from quire.config.scheduler import Policy
 from quire.config.server import RoutingStrategy
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
+from quire.simulation.day.config import ScenarioConfig
 from quire.simulation.workload_config import WorkloadConfig
 
 
@@ -38,13 +39,21 @@ def _section(title: str, order: int) -> Parameter:
     return Parameter(name="*", group=Group(title, sort_key=order))
 
 
-MODEL, WORKLOAD = SimulatedModel(), WorkloadConfig()
+MODEL, WORKLOAD, DAY = SimulatedModel(), WorkloadConfig(), ScenarioConfig()
 
 Model = Annotated[SimulatedModel, _section("Model", 1)]
 Workload = Annotated[WorkloadConfig, _section("Workload", 0.5)]
-Device = Annotated[str, Parameter(help=f"Device to simulate: {', '.join(DEVICES)}.")]
+ScenarioOptions = Annotated[ScenarioConfig, _section("Whole days", 0.7)]
+Device = Annotated[
+    str | None, Parameter(help=f"Device to simulate: {', '.join(DEVICES)}. Unset: h200, or a scenario's own.")
+]
 DeviceMemory = Annotated[str | None, Parameter(help="Memory of that device instead of its own, such as 24GB or 80GiB.")]
-Replicas = Annotated[int, Parameter(help="Copies of the model, each on its own device (or tensor parallel group).")]
+Replicas = Annotated[
+    int | None,
+    Parameter(
+        help="Copies of the model, each on its own device (or tensor parallel group). Unset: 1, or a scenario's."
+    ),
+]
 Routing = Annotated[
     RoutingStrategy,
     Parameter(help="Which replica gets a request: by cached prefix and load, by load alone, or each in turn."),
@@ -59,15 +68,18 @@ Compare = Annotated[
 ]
 Processes = Annotated[int | None, Parameter(help="Processes to simulate replicas in. Unset: one a core.")]
 Json = Annotated[Path | None, Parameter(name="--json", help="Write everything that was found to this file.")]
-Plot = Annotated[Path | None, Parameter(help="Draw it to this PNG file; needs the plot extra.")]
+Plot = Annotated[
+    Path | None,
+    Parameter(help="Draw it to this file: PNG, which needs the plot extra, or SVG of a scenario, which needs nothing."),
+]
 
 
 def simulate(
     model: Model = MODEL,
     *,
-    device: Device = "h200",
+    device: Device = None,
     device_memory: DeviceMemory = None,
-    replicas: Replicas = 1,
+    replicas: Replicas = None,
     routing: Routing = "prefix",
     async_steps: AsyncSteps = True,
     compare: Compare = None,
@@ -76,18 +88,27 @@ def simulate(
     plot: Plot = None,
     config: ConfigFile = None,
     workload: Workload = WORKLOAD,
+    day: ScenarioOptions = DAY,
     cache: CacheOptions = CACHE,
     scheduler: SchedulerOptions = SCHEDULER,
     parallel: ParallelOptions = PARALLEL,
 ) -> int:
     """Try out policies and cluster sizes on simulated devices, with the real scheduler and KV cache bookkeeping."""
+    asked = EngineConfig(model, cache, scheduler, parallel)
+    if day.scenario is not None:
+        if compare is not None or processes is not None:
+            name = "--compare" if compare is not None else "--processes"
+            raise ConfigError(
+                f"{name} has no effect with --scenario, which is one run of the usual policy; leave it out."
+            )
+        return _simulate_day(asked, day, workload, (device, device_memory), replicas, routing, async_steps, json, plot)
     from quire.cli.simulate_progress import ProgressLine
     from quire.cli.simulate_report import print_reports, write_json
     from quire.simulation.experiment import Experiment, run_experiment
 
     _check_outputs(json, plot)
-    asked = EngineConfig(model, cache, scheduler, parallel)
-    simulated, policies = find_device(device, device_memory), _policies(scheduler.scheduling_policy, compare)
+    simulated, policies = find_device(device or "h200", device_memory), _policies(scheduler.scheduling_policy, compare)
+    replicas = 1 if replicas is None else replicas
     experiment = Experiment(asked, workload, simulated, policies, replicas, routing, async_steps, processes)
     with ProgressLine() as line:
         reports = run_experiment(experiment, line.expect)
@@ -98,6 +119,43 @@ def simulate(
         from quire.cli.simulate_plot import draw_reports
 
         draw_reports(reports, plot)
+    return 0
+
+
+def _simulate_day(
+    asked: EngineConfig,
+    settings: ScenarioConfig,
+    workload: WorkloadConfig,
+    device: tuple[str | None, str | None],
+    replicas: int | None,
+    routing: RoutingStrategy,
+    async_steps: bool,
+    json: Path | None,
+    plot: Path | None,
+) -> int:
+    from quire.cli.day_report import draw_day, print_day
+    from quire.cli.simulate_progress import ProgressLine
+    from quire.cli.simulate_report import write_json
+    from quire.simulation.day.run import Day, run_day
+    from quire.simulation.day.scenarios import CONTEXT, SCENARIOS
+
+    _check_folders(json, plot)
+    if plot is not None and plot.suffix != ".svg":
+        raise ConfigError(f"--plot is {plot}, but a scenario is drawn as SVG; name a file that ends in .svg.")
+    assert settings.scenario is not None
+    scenario = SCENARIOS[settings.scenario]
+    if asked.model.max_model_len is None:
+        asked = replace(asked, model=replace(asked.model, max_model_len=CONTEXT))
+    simulated = find_device(device[0] or scenario.device, device[1])
+    instances = scenario.instances if replicas is None else replicas
+    day = Day(asked, settings, workload, simulated, instances, routing, async_steps)
+    with ProgressLine() as line:
+        report = run_day(day, line.expect)
+    print_day(report)
+    if json is not None:
+        write_json([report], json)
+    if plot is not None:
+        draw_day(report, plot)
     return 0
 
 
@@ -116,10 +174,14 @@ def _policies(first: Policy, compare: str | None) -> tuple[Policy, ...]:
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
     """Better now than after a long simulation."""
-    for path in (json, plot):
-        if path is not None and not path.expanduser().absolute().parent.is_dir():
-            raise ConfigError(f"cannot write {path}: there is no folder {path.expanduser().absolute().parent}.")
+    _check_folders(json, plot)
     if plot is not None:
         from quire.observe.plots import check_matplotlib
 
         check_matplotlib()
+
+
+def _check_folders(json: Path | None, plot: Path | None) -> None:
+    for path in (json, plot):
+        if path is not None and not path.expanduser().absolute().parent.is_dir():
+            raise ConfigError(f"cannot write {path}: there is no folder {path.expanduser().absolute().parent}.")

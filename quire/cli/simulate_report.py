@@ -1,7 +1,7 @@
 """What simulations found: tables for people, with a column for each policy, and JSON for programs."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ def print_reports(reports: list[Report]) -> None:
             console.print(_tenant_table(report))
 
 
-def write_json(reports: list[Report], path: Path) -> None:
+def write_json(reports: Sequence[msgspec.Struct], path: Path) -> None:
     """Write everything to a file; times are in seconds."""
     try:
         path.expanduser().write_bytes(msgspec.json.format(msgspec.json.encode({"reports": reports}), indent=2))
@@ -80,7 +80,7 @@ def _sections(reports: list[Report]) -> Iterator[tuple[str, list[tuple[str, Cell
             ("output tokens a second", lambda r: f"{r.throughput.output_tokens_per_second:,.0f}"),
             ("all tokens a second", lambda r: f"{r.throughput.total_tokens_per_second:,.0f}"),
             ("requests a second", lambda r: f"{r.throughput.requests_per_second:,.2f}"),
-            ("simulated time", lambda r: _seconds(r.throughput.seconds)),
+            ("simulated time", lambda r: seconds(r.throughput.seconds)),
             ("devices busy", lambda r: f"{r.throughput.busy:.1%}"),
         ],
     )
@@ -91,7 +91,7 @@ def _sections(reports: list[Report]) -> Iterator[tuple[str, list[tuple[str, Cell
             ("sequences running, mean / most", lambda r: f"{r.steps.mean_running:,.1f} / {r.steps.most_running:,}"),
             ("sequences waiting, mean", lambda r: f"{r.steps.mean_waiting:,.1f}"),
             ("tokens a step, mean", lambda r: f"{r.steps.mean_tokens:,.1f}"),
-            ("time of a step, mean", lambda r: _seconds(r.steps.mean_seconds)),
+            ("time of a step, mean", lambda r: seconds(r.steps.mean_seconds)),
             ("steps", lambda r: f"{r.steps.count:,}"),
         ],
     )
@@ -138,11 +138,11 @@ def _latency_sections(reports: list[Report]) -> Iterator[tuple[str, list[tuple[s
 
 
 def _spread_cell(times: Callable[[Report], Percentiles]) -> Cell:
-    return lambda report: _spread(times(report))
+    return lambda report: spread(times(report))
 
 
 def _moment_cell(times: Callable[[Report], Percentiles], value: Callable[[Percentiles], float]) -> Cell:
-    return lambda report: _seconds(value(times(report)))
+    return lambda report: seconds(value(times(report)))
 
 
 def _reason_cell(reason: str) -> Cell:
@@ -180,7 +180,7 @@ def _kv_rows(reports: list[Report]) -> list[tuple[str, Cell]]:
 
 
 def _fairness_rows(reports: list[Report]) -> list[tuple[str, Cell]]:
-    rows: list[tuple[str, Cell]] = [("longest wait for a row", lambda r: _seconds(r.fairness.longest_wait))]
+    rows: list[tuple[str, Cell]] = [("longest wait for a row", lambda r: seconds(r.fairness.longest_wait))]
     if any(report.fairness.jain is not None for report in reports):
         rows.append(("Jain's index over tenants", lambda r: _optional(r.fairness.jain, "{:.3f}")))
     return rows
@@ -205,13 +205,13 @@ def _tenant_cells(tenant: TenantReport) -> list[str]:
         f"{tenant.ended:,}",
         f"{tenant.output_tokens:,}",
         _optional(tenant.contended_rate, "{:,.0f}"),
-        _seconds(tenant.ttft.p50),
-        _seconds(tenant.ttft.p99),
-        _seconds(tenant.queue.most),
+        seconds(tenant.ttft.p50),
+        seconds(tenant.ttft.p99),
+        seconds(tenant.queue.most),
     ]
 
 
-def _spread(times: Percentiles) -> str:
+def spread(times: Percentiles) -> str:
     """All in the unit that suits the median."""
     if not times.count:
         return "none"
@@ -224,7 +224,7 @@ def _digits(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _seconds(value: float) -> str:
+def seconds(value: float) -> str:
     """`850 µs`, `12.3 ms`, `4.5 s`, `12 min`: three digits and the unit that suits them."""
     if value >= 600:
         return f"{value / 60:,.0f} min"

@@ -1,6 +1,7 @@
 """Where the matrices of a checkpoint can be cut between ranks, as arithmetic over facts. Decides nothing."""
 
 from quire.config.facts import ModelFacts
+from quire.config.parallel import ParallelConfig
 from quire.core.ggml_types import PACKED
 from quire.spec.rank import Place
 
@@ -18,6 +19,7 @@ def column_grain(model: ModelFacts) -> int:
     return grain
 
 
-def fullest_place(model: ModelFacts, ranks: int) -> Place:
+def fullest_place(model: ModelFacts, parallel: ParallelConfig) -> Place:
     """The rank that holds most: the first has what is left over, and biases of sums."""
-    return Place(0, ranks, column_grain(model) if ranks > 1 else 1)
+    ranks = parallel.tensor_parallel_size
+    return Place(0, ranks, column_grain(model) if ranks > 1 else 1, parallel.enable_expert_parallel)

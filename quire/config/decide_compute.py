@@ -3,10 +3,11 @@
 from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import stage_layers
+from quire.config.memory import stages_of
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.core.errors import ConfigError
+from quire.spec.experts import ExpertsSpec
 
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
@@ -29,20 +30,75 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
         )
     for cache in dict.fromkeys(model.spec.caches):
         cache.of_rank(size)
-    if parallel.distributed_executor_backend != "auto" and size * parallel.pipeline_parallel_size == 1:
+    if parallel.distributed_executor_backend != "auto" and parallel.num_ranks == 1:
         raise ConfigError(
             f"--distributed-executor-backend is {parallel.distributed_executor_backend}, but the model runs on one "
-            "device; leave it out, or give a --tensor-parallel-size."
+            "device; leave it out, or give a --tensor-parallel-size or --pipeline-parallel-size."
         )
-    stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
+    stages_of(model, parallel)
+    _check_ranks(asked, model)
+
+
+def spread_by(asked: EngineConfig) -> str | None:
+    """The option, with its value, that spreads the model over several ranks; None: it runs on one device."""
+    parallel = asked.parallel
+    if parallel.tensor_parallel_size > 1:
+        return f"--tensor-parallel-size is {parallel.tensor_parallel_size}"
+    if parallel.pipeline_parallel_size > 1:
+        return f"--pipeline-parallel-size is {parallel.pipeline_parallel_size}"
+    return None
+
+
+def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
+    """Refuse what several ranks do not do yet."""
+    spread = spread_by(asked)
     for flag, is_there in (
         ("--speculative-config", asked.scheduler.speculative_config is not None),
         ("--enable-lora", asked.lora.enable_lora),
     ):
-        if is_there and size > 1:
+        if is_there and spread is not None:
+            raise ConfigError(f"{flag} is for models on one device so far, but {spread}; leave one out.")
+    if asked.parallel.enable_expert_parallel:
+        _check_experts(asked, model)
+    stages = asked.parallel.pipeline_parallel_size
+    if stages == 1:
+        return
+    for what, is_there in (
+        (f"images, which {model.name} reads, are for", model.spec.vision is not None),
+        (f"--offload-gb, which is {asked.model.offload_gb:g}, is for", bool(asked.model.offload_gb)),
+    ):
+        if is_there:
             raise ConfigError(
-                f"{flag} is for models on one device so far, but --tensor-parallel-size is {size}; leave one out."
+                f"--pipeline-parallel-size is {stages}, but {what} models in one piece so far; use "
+                "--tensor-parallel-size, or leave it out."
             )
+
+
+def _check_experts(asked: EngineConfig, model: ModelFacts) -> None:
+    size = asked.parallel.tensor_parallel_size
+    if not model.spec.has_experts:
+        raise ConfigError(f"--enable-expert-parallel spreads experts, and {model.name} has none; leave it out.")
+    if size == 1:
+        raise ConfigError(
+            "--enable-expert-parallel spreads experts over the ranks of --tensor-parallel-size, which is 1; raise that "
+            "or leave it out."
+        )
+    fewest = min(layer.mlp.num_experts for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec))
+    if size > fewest:
+        raise ConfigError(
+            f"--enable-expert-parallel spreads {fewest} experts over --tensor-parallel-size {size} ranks, of which "
+            f"some would have none; use at most {fewest}, or leave it out."
+        )
+
+
+def decide_stages(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -> tuple[int, ...]:
+    """Where the stages of a pipeline end; nothing where there is no pipeline."""
+    if asked.parallel.pipeline_parallel_size == 1:
+        return ()
+    stages = stages_of(model, asked.parallel)
+    layers = " + ".join(str(len(stage)) for stage in stages)
+    choices.append(Choice("stages", f"{layers} layers", "about equally many bytes of weights in each"))
+    return tuple(stage.stop for stage in stages)
 
 
 def decide_dtype(
@@ -108,11 +164,9 @@ def decide_compile(
             f"--compile is for layers without experts, but {model.name} has some, and quire has kernels for them; "
             "leave --compile out."
         )
-    if asked.parallel.tensor_parallel_size > 1:
-        raise ConfigError(
-            f"--compile is for models on one device, but --tensor-parallel-size is "
-            f"{asked.parallel.tensor_parallel_size}; leave one of them out."
-        )
+    spread = spread_by(asked)
+    if spread is not None:
+        raise ConfigError(f"--compile is for models on one device, but {spread}; leave one of them out.")
     if asked.model.offload_gb:
         raise ConfigError(
             f"--compile needs all weights on the device, but --offload-gb is {asked.model.offload_gb:g}; leave one out."

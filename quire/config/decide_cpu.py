@@ -44,7 +44,7 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
         return "torch", "quire's native core is not installed here"
     if not model.spec.is_described:
         return "torch", "the modules of transformers are torch's"
-    if asked.parallel.tensor_parallel_size > 1:
+    if asked.parallel.num_ranks > 1:
         return "torch", "the native core's programs have no exchange between ranks"
     lacking = what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)
     if lacking is not None:
@@ -55,7 +55,7 @@ def _cpu_compute(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) ->
 def slow_for_lack_of(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str | None:
     """What keeps a native core that is there and wanted from running a model of quire's own; None: nothing."""
     is_wanted = device.kind == "cpu" and device.has_cpu_core and asked.model.cpu_compute == "fast"
-    is_wanted = is_wanted and asked.parallel.tensor_parallel_size == 1
+    is_wanted = is_wanted and asked.parallel.num_ranks == 1
     if not is_wanted or not model.spec.is_described:
         return None
     return what_core_lacks(model.spec) or _lacking_for_adapters(asked, model.spec)

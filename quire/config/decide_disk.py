@@ -1,5 +1,6 @@
 """Decisions of `resolve` about prefixes on disk: how much of it, and what it does not go with."""
 
+from quire.config.decide_compute import spread_by
 from quire.config.engine import EngineConfig
 from quire.config.resolved import Choice, DiskRoom, KVLayout
 from quire.config.sizes import GIB
@@ -18,16 +19,16 @@ def decide_disk(
         return None
     if not asked.cache.enable_prefix_caching:
         raise ConfigError("--kv-disk-path keeps the prefix cache, which is turned off; leave one of them out.")
-    ranks = asked.parallel.tensor_parallel_size
-    if ranks > 1:
+    spread = spread_by(asked)
+    if spread is not None:
         raise ConfigError(
-            f"--kv-disk-path is set and --tensor-parallel-size is {ranks}: KV that several ranks share is not kept on "
+            f"--kv-disk-path is set and {spread}: KV that several ranks share is not kept on "
             "disk yet; leave --kv-disk-path out, or use one rank."
         )
-    if speculation is not None and speculation.method == "draft_model":
+    if speculation is not None and speculation.keeps_kv:
         raise ConfigError(
-            "--kv-disk-path is set and a model drafts, whose own KV is not kept on disk; leave --kv-disk-path out, or "
-            "draft with ngram or suffix."
+            f"--kv-disk-path is set and the method of --speculative-config is {speculation.method}, whose own KV is "
+            "not kept on disk; leave --kv-disk-path out, or draft with ngram or suffix."
         )
     room = int((_USUAL_GIB if size is None else size) * GIB) // asked.server.replicas
     tokens = room // layout.block_bytes // len(layout.groups) * layout.block_size

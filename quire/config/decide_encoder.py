@@ -13,6 +13,7 @@ def check_encoder(asked: EngineConfig, model: ModelFacts) -> None:
         return
     given = {
         "--tensor-parallel-size": asked.parallel.tensor_parallel_size > 1,
+        "--pipeline-parallel-size": asked.parallel.pipeline_parallel_size > 1,
         "--speculative-config": asked.scheduler.speculative_config is not None,
         "--enable-lora": asked.lora.enable_lora,
         "--quantization": asked.model.quantization is not None,

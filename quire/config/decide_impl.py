@@ -1,5 +1,6 @@
 """The decision of `resolve` whose code a model is."""
 
+from quire.config.decide_compute import spread_by
 from quire.config.engine import EngineConfig
 from quire.config.facts import ModelFacts
 from quire.config.resolved import Choice
@@ -17,9 +18,10 @@ def decide_impl(asked: EngineConfig, model: ModelFacts, choices: list[Choice]) -
                 f"{flag} is for models that quire has code of its own for, and this one runs through transformers; "
                 "leave it out."
             )
-    if asked.parallel.tensor_parallel_size > 1:
+    spread = spread_by(asked)
+    if spread is not None:
         raise ConfigError(
-            f"--tensor-parallel-size is {asked.parallel.tensor_parallel_size}, but quire cuts models that it has code "
+            f"{spread}, but quire cuts models that it has code "
             "of its own for, and this one runs through transformers; leave it at 1."
         )
     choices.append(Choice("model_impl", "transformers", "its modules, with quire's cache, scheduler and sampling"))

@@ -6,7 +6,8 @@ from quire.config.decide_compute import check_device_dtype
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, kv_shape, stage_layers
+from quire.config.kv_layout import KVShape, caches_of_stages, kv_shape
+from quire.config.memory import stages_of
 from quire.config.resolved import Choice
 from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
@@ -68,14 +69,11 @@ def _fits_8_bits(cache: CacheSpec, asked: str) -> bool:
 
 
 def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choices: list[Choice]) -> KVShape:
-    """The KV of the pipeline stage that stores most."""
+    """Of one rank; of the pipeline stage that stores most, where there are several."""
     ranks = asked.parallel.tensor_parallel_size
-    caches = [_stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
-    shapes = [
-        kv_shape([caches[layer] for layer in layers], dtype_bytes(kv_dtype), asked.cache.block_size)
-        for layers in stage_layers(model.spec.num_layers, asked.parallel.pipeline_parallel_size)
-    ]
-    shape = max(shapes, key=lambda shape: (shape.bytes_per_token, shape.block_bytes * len(shape.groups)))
+    caches = [stored_in(kv_dtype, cache.of_rank(ranks)) for cache in model.spec.caches]
+    staged = caches_of_stages(caches, stages_of(model, asked.parallel))
+    shape = kv_shape(staged, dtype_bytes(kv_dtype), asked.cache.block_size)
     kinds = " and ".join(dict.fromkeys(map(str, caches)))
     reason = f"{asked.cache.block_size} tokens of {shape.layers_per_group} layers, {kinds}"
     if len(shape.groups) > 1:
@@ -85,7 +83,8 @@ def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choic
     return shape
 
 
-def _stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+def stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:
+    """The cache as its numbers are stored."""
     if kv_dtype == "int8" and isinstance(cache, KeyValueCache):
         return replace(cache, scale_bytes=INT8_SCALE)
     return cache

@@ -2,22 +2,25 @@
 
 from dataclasses import replace
 
+from quire.config.decide_kv import stored_in
+from quire.config.dtypes import dtype_bytes
 from quire.config.facts import DeviceFacts
 from quire.config.kv_layout import KVShape
-from quire.config.resolved import Choice, DraftPlan, KVGroup, KVLayout
+from quire.config.resolved import Choice, DraftPlan, HeadPlan, KVGroup, KVLayout
 from quire.config.scheduler import SchedulerConfig
 from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
+from quire.spec.cache import elements_per_token
 
 
 def decide_speculation(
-    asked: SchedulerConfig, choices: list[Choice], draft: DraftPlan | None = None
+    asked: SchedulerConfig, choices: list[Choice], drafter: DraftPlan | HeadPlan | None = None
 ) -> Speculation | None:
     speculation = asked.speculation()
-    if speculation is not None and speculation.method == "draft_model" and draft is None:
+    if speculation is not None and speculation.keeps_kv and drafter is None:
         raise ConfigError(
-            f"{SETTING} names a model that drafts, which this command does not look at; leave it out, and leave room "
-            "for that model's weights and KV."
+            f"{SETTING} has the method {speculation.method}, by a model or a head which this command does not look at; "
+            "leave it out, and leave room for its weights and KV."
         )
     if speculation is not None:
         most = speculation.num_speculative_tokens
@@ -26,21 +29,27 @@ def decide_speculation(
     return speculation
 
 
-def without_draft(device: DeviceFacts, draft: DraftPlan) -> DeviceFacts:
-    """What the weights of the model that drafts leave of a device."""
-    weights = draft.resolved.weight_bytes
+def without_drafter(device: DeviceFacts, drafter: DraftPlan | HeadPlan) -> DeviceFacts:
+    """What the weights of the model or head that drafts leave of a device."""
+    weights = drafter.weight_bytes if isinstance(drafter, HeadPlan) else drafter.resolved.weight_bytes
     free = None if device.free_bytes is None else max(0, device.free_bytes - weights)
     return replace(device, memory_bytes=max(0, device.memory_bytes - weights), free_bytes=free)
 
 
-def with_draft(shape: KVShape, draft: DraftPlan) -> KVShape:
-    """Blocks that hold what both models leave of a token; those of windows too, as they come from the same pool."""
+def with_drafter(shape: KVShape, drafter: DraftPlan | HeadPlan, dtype: str, kv_dtype: str) -> KVShape:
+    """Blocks that hold what both models leave of a token; those of windows too, as they come from the same pool.
+
+    The large one computes in `dtype` and keeps its KV in `kv_dtype`.
+    """
     if all(group.window is not None for group in shape.groups):
         raise ConfigError(
-            f"{SETTING} names a model that drafts, and all layers of the large one have windows: none keeps every "
-            "token, where the KV of the small one would lie; use the method ngram."
+            f"{SETTING} names a model or a head that drafts, and all layers of the large one have windows: none keeps "
+            "every token, where the KV of the small one would lie; use the method ngram."
         )
-    more = draft.resolved.kv.bytes_per_token
+    if isinstance(drafter, HeadPlan):
+        more = _feature_bytes(drafter, dtype) + _kv_bytes(drafter, kv_dtype)
+    else:
+        more = drafter.resolved.kv.bytes_per_token
     return replace(shape, page_token_bytes=shape.page_token_bytes + more, bytes_per_token=shape.bytes_per_token + more)
 
 
@@ -58,3 +67,33 @@ def in_blocks_of(large: KVLayout, draft: DraftPlan) -> DraftPlan:
         block_bytes=large.block_size * own.bytes_per_token,
     )
     return replace(draft, resolved=replace(draft.resolved, kv=layout))
+
+
+def head_in_blocks_of(large: KVLayout, head: HeadPlan, dtype: str) -> HeadPlan:
+    """The head with what it keeps in the blocks of the large model, which computes in `dtype`."""
+    layers = range(len(head.caches))
+    kv = None
+    if layers:
+        planes = stored_in(large.dtype, head.caches[0]).planes
+        kv = _beside(large, KVGroup(tuple(layers), None, planes), _kv_bytes(head, large.dtype), large.dtype)
+    group = KVGroup((0,), None, ((head.feature_size,),))
+    return replace(head, kv=kv, features=_beside(large, group, _feature_bytes(head, dtype), dtype))
+
+
+def _beside(large: KVLayout, group: KVGroup, bytes_per_token: int, dtype: str) -> KVLayout:
+    return replace(
+        large,
+        groups=(group,),
+        block_bytes=large.block_size * bytes_per_token,
+        bytes_per_token=bytes_per_token,
+        dtype=dtype,
+    )
+
+
+def _feature_bytes(head: HeadPlan, dtype: str) -> int:
+    """Of a token."""
+    return head.feature_size * dtype_bytes(dtype)
+
+
+def _kv_bytes(head: HeadPlan, kv_dtype: str) -> int:
+    return sum(elements_per_token(stored_in(kv_dtype, cache)) for cache in head.caches) * dtype_bytes(kv_dtype)

@@ -1,4 +1,4 @@
-"""What images take of a device beside their tower's weights: the largest encoding, and embeddings that are kept."""
+"""What media take of a device beside their tower's weights: the largest encoding, and embeddings that are kept."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from quire.core.errors import ConfigError
 _HOST_TIMES = 8
 """Embeddings that host memory keeps for each that the device keeps."""
 _FLOAT32 = 4
+_FRAMES_A_POSITION = 2
 _COPIES_OF_PIXELS = 3
 """Of a patch's numbers in float32: as they came, cut into patches, and in the order of the tower."""
 
@@ -26,8 +27,8 @@ class VisionRoom:
 
 def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: list[Choice]) -> VisionRoom:
     """Nothing for a model that reads texts alone."""
-    spec = model.spec.vision
-    if spec is None:
+    spec, audio = model.spec.vision, model.spec.audio
+    if spec is None and audio is None:
         return VisionRoom(0, 0, 0)
     if asked.scheduler.speculation() is not None and model.spec.position_axes > 1:
         raise ConfigError(
@@ -35,9 +36,14 @@ def decide_vision(asked: EngineConfig, model: ModelFacts, dtype: str, choices: l
             "--speculative-config out."
         )
     tokens, item = asked.multimodal.encoder_cache_tokens, dtype_bytes(dtype)
-    width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
-    patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
-    working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
+    working = 0
+    if spec is not None:
+        width = max(sum(layer.widest()) for layer in spec.layers) + 2 * spec.patches.rows
+        patch = width * item + _COPIES_OF_PIXELS * _FLOAT32 * spec.patches.columns
+        working = ENCODED_AT_ONCE * spec.projector.merge**2 * patch
+    if audio is not None:
+        frames = _FRAMES_A_POSITION * audio.encoder.num_mel_bins * _FLOAT32
+        working = ENCODED_AT_ONCE * audio.positions_each * (audio.encoder.widest * item + frames)
     kept = tokens * model.spec.hidden_size * item
-    choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for images"))
+    choices.append(Choice("encoder_cache_tokens", f"{tokens:,}", f"{(working + kept) >> 20:,} MiB for media"))
     return VisionRoom(tokens, _HOST_TIMES * tokens, working + kept)

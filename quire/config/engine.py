@@ -1,6 +1,6 @@
 """Everything a user can ask for, as one frozen object of sections."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from quire.config.cache import CacheConfig
@@ -32,6 +32,7 @@ class EngineConfig:
     multimodal: MultimodalConfig = field(default_factory=MultimodalConfig)
 
     def __post_init__(self) -> None:
+        self._take_copies()
         names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])
         for base in self.lora.base_models:
             if base not in names and ANY_NAME not in names:
@@ -39,6 +40,18 @@ class EngineConfig:
                     f"--lora-modules has an adapter for {base!r}, but the model is {names[0]!r}; "
                     "leave base_model_name out, or serve that model."
                 )
+
+    def _take_copies(self) -> None:
+        """One number under two names: --data-parallel-size and --replicas."""
+        copies, replicas = self.parallel.data_parallel_size, self.server.replicas
+        if copies in {1, replicas}:
+            return
+        if replicas != 1:
+            raise ConfigError(
+                f"--data-parallel-size is {copies} and --replicas {replicas}, which are names of one number; leave one "
+                "out."
+            )
+        object.__setattr__(self, "server", replace(self.server, replicas=copies))
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:

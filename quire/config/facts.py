@@ -118,6 +118,9 @@ class DeviceFacts:
     """To the other devices of its host."""
     link_between_hosts: Link = INFINIBAND_NDR
     devices_per_host: int = 8
+    step_curve: tuple[tuple[int, float], ...] = ()
+    """(tokens, seconds) of steps of one model that were measured with hardly any context, by rising tokens. None: steps
+    are priced by the speeds above."""
 
     def link_of(self, num_devices: int) -> Link:
         """What carries the collectives of so many devices; a group on several hosts is as slow as what joins them."""

@@ -1,9 +1,8 @@
 """Arithmetic of KV memory: bytes a token, layers cut into equal groups, blocks a sequence needs. Decides nothing."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 from quire.config.resolved import KVGroup, KVLayout
 from quire.core.errors import ConfigError
@@ -103,16 +102,29 @@ def kv_tokens(kv: KVLayout) -> int:
     return kv.num_blocks // len(kv.groups) * kv.block_size
 
 
-def stage_layers(num_layers: int, pipeline_parallel_size: int) -> list[range]:
-    """The run of layers of each pipeline stage; where they do not divide, the first stages hold one more."""
-    if pipeline_parallel_size > num_layers:
-        raise ConfigError(
-            f"--pipeline-parallel-size is {pipeline_parallel_size}, but the model has only {num_layers} layers; "
-            f"use at most {num_layers}."
-        )
-    share, extra = divmod(num_layers, pipeline_parallel_size)
-    starts = [stage * share + min(stage, extra) for stage in range(pipeline_parallel_size + 1)]
-    return [range(start, end) for start, end in pairwise(starts)]
+def caches_of_stages(caches: Sequence[CacheSpec], stages: Sequence[range]) -> list[CacheSpec]:
+    """What blocks must have room for, so that every stage's layers fit: of each kind of cache as many layers as the
+    stage with the most of it has. Sequences have one table for all stages, so that these have the same groups.
+    """
+    if len(stages) == 1:
+        return list(caches)
+    counts = [Counter(caches[stage.start : stage.stop]) for stage in stages]
+    return [cache for cache in dict.fromkeys(caches) for _ in range(max(count[cache] for count in counts))]
+
+
+def layout_of_stage(layout: KVLayout, caches: Sequence[CacheSpec]) -> KVLayout:
+    """How one stage, whose layers have these `caches`, keeps its part of the blocks that `layout` plans for all."""
+    waiting: dict[int | None, list[int]] = defaultdict(list)
+    for layer, cache in enumerate(caches):
+        if elements_per_token(cache):
+            waiting[cache.window].append(layer)
+    groups = []
+    for group in layout.groups:
+        layers = waiting[group.window]
+        taken, waiting[group.window] = layers[: len(group.layers)], layers[len(group.layers) :]
+        groups.append(replace(group, layers=tuple(taken)))
+    assert not any(waiting.values()), "blocks have room for every stage's layers"
+    return replace(layout, groups=tuple(groups))
 
 
 def _group_blocks(window: int | None, block_size: int, length: int, chunk: int) -> int:

@@ -22,6 +22,10 @@ class Link:
             return 0.0
         return self.latency + 2 * (num_devices - 1) / num_devices * num_bytes / self.bandwidth
 
+    def send_seconds(self, num_bytes: float) -> float:
+        """From one device to another."""
+        return self.latency + num_bytes / self.bandwidth
+
 
 NVLINK_4 = Link("NVLink 4", 360e9, 12e-6)
 NVLINK_3 = Link("NVLink 3", 230e9, 12e-6)

@@ -6,13 +6,15 @@ from quire.config.cutting import fullest_place
 from quire.config.dtypes import dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.config.holding import Holding
-from quire.config.kv_layout import stage_layers
 from quire.config.parallel import ParallelConfig
 from quire.config.sizes import GIB
+from quire.core.errors import ConfigError
 from quire.spec.cache import padded_positions
 from quire.spec.experts import ExpertsSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rank import Place, rank_layer, rank_spec
+from quire.spec.share import even_runs
+from quire.spec.stage import stage_spec
 
 _ID_BYTES = 4
 """Of a token or a block, on the device."""
@@ -33,6 +35,7 @@ ENCODED_AT_ONCE = {"cuda": 8, "cpu": 1}
 """By kind of device: pieces of media that one step encodes. A CPU gains nothing from more, and running streams wait for
 each."""
 
+_PLAIN = "bfloat16"
 _FLOAT32 = 4
 """Bytes of what is neither a matrix nor a norm: corrections of routers, and sinks."""
 
@@ -82,20 +85,45 @@ class MemoryBudget:
 
 def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> int:
     """Bytes of weights on the fullest device."""
-    stages = stage_layers(model.spec.num_layers, parallel.pipeline_parallel_size)
-    place = fullest_place(model, parallel.tensor_parallel_size)
+    return max(weights_by_stage(model, holding, parallel))
+
+
+def weights_by_stage(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> list[int]:
+    """Bytes of weights on the fullest device of each pipeline stage."""
+    place = fullest_place(model, parallel)
     layers = [_layer_bytes(model, holding, place, index) for index in range(model.spec.num_layers)]
-    first, last = _ends(model, holding, place)
-    sizes = [sum(layers[index] for index in stage) for stage in stages]
-    sizes[0] += first
-    sizes[-1] += last
     other = sum(holding.other_bytes(kind, size) for kind, size in model.other_bytes.items())
-    return max(sizes) + -(-other // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
+    rest = -(-other // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
+    return [
+        sum(layers[stage.start : stage.stop]) + _end_bytes(model, holding, place, stage) + rest
+        for stage in stages_of(model, parallel)
+    ]
+
+
+def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
+    """The run of layers of each pipeline stage, such that all have about equally many bytes of weights.
+
+    They are counted as they are stored, plain ones in 16 bits, so that a cut does not depend on how they are held.
+    """
+    stages, num_layers = parallel.pipeline_parallel_size, model.spec.num_layers
+    if stages == 1:
+        return (range(num_layers),)
+    if stages > num_layers:
+        raise ConfigError(
+            f"--pipeline-parallel-size is {stages}, but the model has only {num_layers} layers; use at most "
+            f"{num_layers}."
+        )
+    holding, place = Holding(_PLAIN, keep_packed=True), fullest_place(model, parallel)
+    sizes = [_layer_bytes(model, holding, place, index) for index in range(num_layers)]
+    first, last = range(1), range(num_layers - 1, num_layers)
+    sizes[0] += _end_bytes(model, holding, place, first)
+    sizes[-1] += _end_bytes(model, holding, place, last)
+    return even_runs(sizes, stages)
 
 
 def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:
     """Bytes of one layer's weights on a device."""
-    return _layer_bytes(model, holding, fullest_place(model, parallel.tensor_parallel_size), layer)
+    return _layer_bytes(model, holding, fullest_place(model, parallel), layer)
 
 
 def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) -> int:
@@ -117,22 +145,21 @@ def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, nu
     return round(idle / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
 
 
-def _ends(model: ModelFacts, holding: Holding, place: Place) -> tuple[int, int]:
-    """Bytes of what stands before the first layer, and after the last."""
+def _end_bytes(model: ModelFacts, holding: Holding, place: Place, stage: range) -> int:
+    """Bytes of what stands before a stage's first layer and after its last one."""
     if not model.spec.is_described:
-        return 0, 0
-    spec = rank_spec(replace(model.spec, layers=()), place)
-    embedding, classifier = spec.embedding, spec.classifier
-    before = {table.name for table in (embedding.words, embedding.positions, embedding.types) if table is not None}
-    sizes = [0, 0]
-    for matrix in spec.matrices():
-        sizes[matrix.name not in before] += holding.matrix_bytes(model, matrix)
+        return 0
+    spec = rank_spec(replace(stage_spec(model.spec, stage), layers=()), place)
+    classifier = spec.classifier
+    size = sum(holding.matrix_bytes(model, matrix) for matrix in spec.matrices())
     of_encoder = () if spec.encoder is None else spec.encoder.norms()
-    norms = (embedding.norm, spec.norm, None if classifier is None else classifier.norm, *of_encoder)
-    sizes[1] += sum(_vectors(norm, holding) for norm in norms if norm is not None)
+    norms = (spec.embedding.norm, spec.norm, None if classifier is None else classifier.norm, *of_encoder)
+    size += sum(_vectors(norm, holding) for norm in norms if norm is not None)
     if spec.vision is not None:  # whole on every rank, in plain numbers
-        sizes[0] += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
-    return sizes[0], sizes[1]
+        size += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.vision.tensors())
+    if spec.audio is not None:
+        size += sum(holding.vector_bytes(tensor.num_elements) for tensor in spec.audio.tensors())
+    return size
 
 
 def _vectors(norm: NormSpec, holding: Holding) -> int:

@@ -7,6 +7,7 @@ from quire.config.decide_compute import (
     check_parallel,
     decide_compile,
     decide_dtype,
+    decide_stages,
     decide_step_size,
 )
 from quire.config.decide_cpu import decide_cpu_core
@@ -26,7 +27,13 @@ from quire.config.decide_memory import (
 from quire.config.decide_offload import check_offload, decide_offload
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_quantization import decide_quantization
-from quire.config.decide_speculation import decide_speculation, in_blocks_of, with_draft, without_draft
+from quire.config.decide_speculation import (
+    decide_speculation,
+    head_in_blocks_of,
+    in_blocks_of,
+    with_drafter,
+    without_drafter,
+)
 from quire.config.decide_vision import decide_vision
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
@@ -36,6 +43,7 @@ from quire.config.memory import ENCODED_AT_ONCE
 from quire.config.resolved import (
     Choice,
     DraftPlan,
+    HeadPlan,
     KVLayout,
     PreemptionCosts,
     PreemptionMode,
@@ -45,14 +53,16 @@ from quire.config.resolved import (
 from quire.config.scheduler import SchedulerConfig
 
 
-def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: DraftPlan | None = None) -> Resolved:
+def resolve(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, drafter: DraftPlan | HeadPlan | None = None
+) -> Resolved:
     """Decide everything that was left open; a ConfigError says what is impossible and what to change.
 
-    `draft` is what was decided of the model that drafts for this one.
+    `drafter` is what was decided of the model, or found of the head, that drafts for this one.
     """
     choices: list[Choice] = []
-    if draft is not None:
-        device = without_draft(device, draft)
+    if drafter is not None:
+        device = without_drafter(device, drafter)
     check_parallel(asked, model)
     check_encoder(asked, model)
     uses_transformers = decide_impl(asked, model, choices)
@@ -66,8 +76,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     most = most_sequences(asked, model, device, dtype)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices, most)
     shape = decide_kv_shape(asked, model, kv_dtype, choices)
-    if draft is not None:
-        shape = with_draft(shape, draft)
+    if drafter is not None:
+        shape = with_drafter(shape, drafter, dtype, kv_dtype)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
     batch_invariant = decide_batch_invariance(
@@ -96,7 +106,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
     threshold = asked.scheduler.long_prefill_token_threshold
     lookahead = asked.scheduler.num_lookahead_tokens
-    speculation = decide_speculation(asked.scheduler, choices, draft)
+    speculation = decide_speculation(asked.scheduler, choices, drafter)
     max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
     outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
     encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
@@ -109,6 +119,7 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         asked.scheduler.num_drafts,
         recompute_beyond=outgrown,
         max_encoded=encoded,
+        num_stages=asked.parallel.pipeline_parallel_size,
     )
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
@@ -117,10 +128,11 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
     return Resolved(
         dtype=dtype,
         kv=layout,
-        draft=None if draft is None else in_blocks_of(layout, draft),
+        draft=in_blocks_of(layout, drafter) if isinstance(drafter, DraftPlan) else None,
+        head=head_in_blocks_of(layout, drafter, dtype) if isinstance(drafter, HeadPlan) else None,
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
-        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.tensor_parallel_size),
+        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.num_ranks),
         policy=decide_policy(asked.scheduler, choices),
         policy_settings=policy_settings(asked.scheduler),
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
@@ -141,6 +153,8 @@ def resolve(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, draft: 
         offloaded_layers=offload.layers,
         expert_slots=offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
+        expert_parallel=asked.parallel.enable_expert_parallel,
+        stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=lora,
         disk=decide_disk(asked, layout, speculation, choices),
@@ -172,10 +186,8 @@ def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) 
     return mode
 
 
-def _preemption_costs(
-    model: ModelFacts, device: DeviceFacts, shape: KVShape, tensor_parallel_size: int
-) -> PreemptionCosts:
-    operations = 2 * model.num_active_parameters / tensor_parallel_size
+def _preemption_costs(model: ModelFacts, device: DeviceFacts, shape: KVShape, num_ranks: int) -> PreemptionCosts:
+    operations = 2 * model.num_active_parameters / num_ranks
     return PreemptionCosts(
         seconds_per_token=operations / device.flops,
         seconds_per_block=2 * shape.block_bytes / device.host_bandwidth,

@@ -9,6 +9,7 @@ from typing import Literal
 
 from quire.config.dtypes import dtype_bytes
 from quire.config.speculation import Speculation
+from quire.spec.cache import CacheSpec
 from quire.spec.lora import PAGE_RANK
 from quire.spec.quantization import Online
 
@@ -82,6 +83,8 @@ class StepLimits:
     """Embeddings of media that a step makes at most, unless one image alone has more."""
     max_encoded: int = 0
     """Sequences with media for the model's encoder that a step may admit."""
+    num_stages: int = 1
+    """Of a pipeline: a sampled token reaches the first stage when so many steps have begun since its own."""
     whole_prompts: bool = False
     """Whether a prompt is computed in one step or not at all: an encoder's first token looks at its last one."""
 
@@ -183,6 +186,10 @@ class Resolved:
     """Experts of a layer that are on the device at a time, where others stay in host memory; 0: all."""
     tensor_parallel_size: int = 1
     """Ranks that share every layer."""
+    expert_parallel: bool = False
+    """Whether these ranks have whole experts, instead of some of every expert."""
+    stage_ends: tuple[int, ...] = ()
+    """The layer behind the last one of each pipeline stage; none: there is but one stage."""
     column_grain: int = 1
     """Columns of stored matrices that ranks cannot take apart."""
     lora: LoraRoom | None = None
@@ -198,6 +205,22 @@ class Resolved:
     """Embeddings of media that are kept on the device, and in host memory."""
     draft: "DraftPlan | None" = None
     """The model that drafts, where one does."""
+    head: "HeadPlan | None" = None
+    """The head that drafts, where one does."""
+
+    @property
+    def num_stages(self) -> int:
+        return max(1, len(self.stage_ends))
+
+    @property
+    def stages(self) -> list[range]:
+        """The layers of each pipeline stage, where there are several."""
+        return [range(start, end) for start, end in zip((0, *self.stage_ends), self.stage_ends, strict=False)]
+
+    @property
+    def num_ranks(self) -> int:
+        """Over which the model is spread."""
+        return self.tensor_parallel_size * self.num_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +230,18 @@ class DraftPlan:
     path: str
     resolved: Resolved
     """As for a model alone, but for the blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPlan:
+    """A head that drafts by what the large model makes of its tokens. What it keeps lies in the same blocks."""
+
+    path: str
+    weight_bytes: int
+    caches: tuple[CacheSpec, ...]
+    """What a token leaves in each of its layers; empty: it looks at one token alone."""
+    feature_size: int
+    """Numbers of the large model that are kept of each token, so that a head that has missed it can catch up."""
+    kv: KVLayout | None = None
+    """Of its own layers; None: there are none, or it is not decided yet."""
+    features: KVLayout | None = None

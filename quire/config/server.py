@@ -7,6 +7,7 @@ from typing import Literal
 
 from quire.config.bounds import check
 from quire.core.errors import ConfigError
+from quire.core.sampling_params import MAX_LOGPROBS
 
 MOST_FRONTS = 64
 ANY_NAME = "*"
@@ -39,6 +40,12 @@ class ServerConfig:
     strict_api: bool = False
     """Refuse fields of requests that change no answer, hints and unknown ones, instead of naming them in the header
     x-quire-ignored."""
+    max_logprobs: int = MAX_LOGPROBS
+    """Logprobs that a request may ask for at each token, its prompt's and its answer's."""
+    return_tokens_as_token_ids: bool = False
+    """Name tokens of logprobs as token_id:5, also where a request does not ask for it."""
+    enable_force_include_usage: bool = False
+    """Every chunk of a stream says how many tokens were used, also where a request does not ask for it."""
     chat_template: str | None = None
     """File with a Jinja chat template to use instead of the model's own."""
     api_key: str | None = field(default=None, repr=False, metadata={"secret": True})
@@ -216,6 +223,9 @@ class ServerConfig:
                 "--sleep-level is 2, but engines that exchange KV keep their blocks while they sleep; use "
                 "--sleep-level 1."
             )
+        ok = 0 <= self.max_logprobs <= MAX_LOGPROBS
+        fix = f"{MAX_LOGPROBS} are the most that are ever looked up"
+        check(ok, "max_logprobs", self.max_logprobs, f"from 0 to {MAX_LOGPROBS}", fix)
         check(self.max_connections >= 1, "max_connections", self.max_connections, "1 or more", "10000 is the default")
         if self.max_waiting_tokens is not None:
             fix = "leave it out to have it decided"

@@ -14,6 +14,13 @@ MOST_DRAFTS = 32
 _LONGEST_LOOKUP = 32
 _MOST_REMEMBERED = 1024
 """Answers: reading more of them takes longer than it helps."""
+_DRAFTERS = {
+    "draft_model": "a small one of the same vocabulary",
+    "eagle": "an EAGLE head that was made for the large one",
+    "eagle3": "an EAGLE-3 head that was made for the large one",
+    "medusa": "Medusa heads that were made for the large one",
+}
+"""Methods by a model of their own, and what that is."""
 _METHODS = {
     "ngram": ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"),
     "suffix": (
@@ -22,6 +29,10 @@ _METHODS = {
         "suffix_decoding_max_cached_requests",
     ),
     "draft_model": ("num_speculative_tokens", "model"),
+    "eagle": ("num_speculative_tokens", "model"),
+    "eagle3": ("num_speculative_tokens", "model"),
+    "medusa": ("num_speculative_tokens", "model"),
+    "mtp": ("num_speculative_tokens",),
 }
 """By method: its keys, beside the method itself."""
 
@@ -44,6 +55,11 @@ class Speculation:
     """Recent answers that are looked through besides."""
     model: str = ""
     """What drafts, named as `--model` is."""
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether what drafts leaves something of every token beside the large model's KV."""
+        return self.method not in ("ngram", "suffix")
 
 
 def draft_lengths(most: int) -> list[int]:
@@ -78,10 +94,8 @@ def _speculation(given: Mapping[str, Any]) -> Speculation:
                 f"{', '.join(allowed)}.{did_you_mean(key, allowed)}"
             )
     _check_types(given)
-    if method == "draft_model" and not given.get("model"):
-        raise ConfigError(
-            f"{SETTING} has the method draft_model and no model; name a small one of the same vocabulary."
-        )
+    if method in _DRAFTERS and not given.get("model"):
+        raise ConfigError(f"{SETTING} has the method {method} and no model; name {_DRAFTERS[method]}.")
     return _checked(Speculation(**_with_lookup(given)))
 
 

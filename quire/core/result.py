@@ -6,6 +6,16 @@ from quire.core.logprobs import PositionLogprobs, PromptSpan
 from quire.core.pooling import Rows
 
 
+class EncoderFigures(msgspec.Struct, frozen=True, array_like=True):
+    """What became of the media that a step's tokens stand for, each counted when its prompt first comes to it."""
+
+    encoded: int
+    found: int
+    """Those whose embeddings were kept."""
+    seconds: float
+    """That the encoder took."""
+
+
 class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens in the order of the plan's sampling rows."""
 
@@ -32,5 +42,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By place in the batch, where they were asked for."""
     pooled: dict[int, Rows] = {}
     """By place in the batch: what was read off prompts that end in this step."""
+    encoder: EncoderFigures | None = None
+    """Where some of its tokens stand for media."""
     elapsed: float = 0.0
     """Seconds the device was busy with this step."""

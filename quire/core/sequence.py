@@ -43,6 +43,7 @@ class Sequence:
         "status",
         "stop_ids",
         "tokens",
+        "turn",
     )
 
     def __init__(
@@ -82,6 +83,8 @@ class Sequence:
         self.is_blameless = False
         """Whether it failed through no fault of its client."""
         self.row = NO_ROW
+        self.turn = 0
+        """Of a pipeline: the last step that sampled for it."""
         self.num_preemptions = 0
         self.first_granted: float | None = None
         self.num_cached = 0

@@ -40,6 +40,11 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Prompt tokens looked up in the prefix cache."""
     total_prefix_hits: int = 0
     """Of those, tokens that were found."""
+    total_media_encoded: int = 0
+    """Images and videos that the model's encoder read."""
+    total_media_found: int = 0
+    """Those of prompts that were not read again, since what the encoder made of them was kept."""
+    total_encoder_seconds: float = 0.0
     total_preemptions_recompute: int = 0
     total_preemptions_swap: int = 0
     total_steps_failed: int = 0

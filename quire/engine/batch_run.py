@@ -4,17 +4,21 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from quire.config.multimodal import MultimodalConfig
 from quire.config.parsers import ParserConfig
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.outputs import RequestOutput
 from quire.core.sampling_params import SamplingParams
+from quire.engine.chat_media import render_chat
 from quire.engine.engine import Engine
+from quire.multimodal.fetch import MediaFetcher
+from quire.multimodal.reader import MediaFile
 from quire.protocol.batch.lines import BadLine, BatchLine
 from quire.protocol.batch.results import ResultFile
 from quire.protocol.ignored import IgnoredLog
-from quire.protocol.media_parts import refuse_media
 from quire.protocol.openai.answer_factory import chat_answer, completion_answer, truncated
 from quire.protocol.openai.answers import AnswerHead, error_answer, fingerprint
 from quire.protocol.openai.body import CHAT, ChatBody, CompletionBody, read_chat_body, read_completion_body
@@ -63,8 +67,11 @@ class BatchRunner:
         results: ResultFile,
         names: tuple[str, ...],
         parsers: ParserConfig,
+        multimodal: MultimodalConfig | None = None,
     ) -> None:
-        """`names` are what bodies may call the model; the first is what answers call it."""
+        """`names` are what bodies may call the model; the first is what answers call it. `multimodal` says where media
+        may come from."""
+        self._fetcher = MediaFetcher(multimodal or MultimodalConfig())
         self._parsers = parsers
         self._known_style: AnswerStyle | None = None
         self._ignored_log = IgnoredLog()
@@ -119,12 +126,12 @@ class BatchRunner:
                 field="use_beam_search",
             )
         # all are encoded before any is added, so that a bad prompt leaves nothing running
-        prompts, params, reading = self._prepared(body)
+        prompts, files, params, reading = self._prepared(body)
         self._ignored_log.note(body.ignored)
         job = _Job(line, body, {}, reading)
         try:
             for place, tokens in enumerate(prompts):
-                job.waiting[self._engine.add(tokens, params)] = place
+                job.waiting[self._engine.add(tokens, params, files=files)] = place
         except QuireError as error:
             for request_id in job.waiting:
                 self._engine.abort(request_id)
@@ -133,10 +140,13 @@ class BatchRunner:
             raise
         self._jobs |= dict.fromkeys(job.waiting, job)
 
-    def _prepared(self, body: ChatBody | CompletionBody) -> tuple[list[list[int]], SamplingParams, Reading]:
-        """The prompts as tokens, how they are sampled, and how their answers are read."""
+    def _prepared(
+        self, body: ChatBody | CompletionBody
+    ) -> tuple[list[list[int]], list[MediaFile], SamplingParams, Reading]:
+        """The prompts as tokens, the files of a conversation, how they are sampled, and how answers are read."""
         context, special = self._engine.resolved.limits.max_model_len, body.add_special_tokens
         params, reading = body.params, Reading()
+        files: list[MediaFile] = []
         if isinstance(body, CompletionBody):
             prompts = [
                 self._tokenizer.encode(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
@@ -144,12 +154,14 @@ class BatchRunner:
             ]
         else:
             template = self._template()
-            refuse_media(body.messages, "batches without a server take texts alone; send it to a server's /v1/batches")
-            text = template.render(body.messages, **body.rendering(template.accepts))
+            render = partial(template.render, **body.rendering(template.accepts))
+            encode = partial(self._tokenizer.encode, add_special_tokens=special)
+            chat = render_chat(body.messages, render, encode, self._engine.media, self._fetcher)
             self._engine.check_tools(body.tools)
-            reading, params = self._style().prepare(text, params, body.tools, body.reasoning_options)
-            prompts = [self._tokenizer.encode(text, add_special_tokens=special)]
-        return [truncated(tokens, body, context) for tokens in prompts], params, reading
+            reading, params = self._style().prepare(chat.text, params, body.tools, body.reasoning_options)
+            prompts, files = [chat.tokens], chat.files
+        cut = [truncated(tokens, body, context, has_media=bool(files)) for tokens in prompts]
+        return cut, files, params, reading
 
     @property
     def _tokenizer(self) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""The model that drafts for another: found, checked against the large one, and planned."""
+"""The model or head that drafts for another: found, checked against the large one, and planned."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,17 +6,52 @@ from pathlib import Path
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolve import resolve
-from quire.config.resolved import DraftPlan
-from quire.config.speculation import SETTING
+from quire.config.resolved import DraftPlan, HeadPlan
+from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
+from quire.models.loading.described_head import describe_head
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.spec.cache import KeyValueCache
+from quire.spec.draft_head import has_head, head_kind
 from quire.text.load import load_tokenizer
 
 _SPELLINGS = 997
 """Token ids whose spellings are compared, spread over the vocabulary; the text below is compared as well."""
 _TEXT = "def café(x):\n\treturn [x ** 2, 'naïve', 1234567, 0.5e-3]  # 漢字 🙂 <|im_end|>\r\n"
+
+
+def plan_drafter(
+    asked: EngineConfig, path: Path, large: ModelFacts, device: DeviceFacts
+) -> DraftPlan | HeadPlan | None:
+    """Of the large model at `path`; None where neither a model nor a head drafts."""
+    speculation = asked.scheduler.speculation()
+    if speculation is not None and has_head(speculation.method):
+        return plan_head(speculation, path, large, device)
+    return plan_draft(asked, path, large, device)
+
+
+def plan_head(speculation: Speculation, path: Path, large: ModelFacts, device: DeviceFacts) -> HeadPlan:
+    """Refuses a head that was made for another model."""
+    method = speculation.method
+    if not large.spec.is_described:
+        raise ConfigError(
+            f"{SETTING} has the method {method}, and {large.name} runs through transformers' modules, which do not "
+            "tell what a head drafts by; use the method ngram, suffix or draft_model."
+        )
+    head_path = path if method == "mtp" else locate(speculation.model)
+    matched = describe_head(head_path, head_kind(method), large.spec).matched
+    spec, most = matched.spec, speculation.num_speculative_tokens
+    if spec.draft_head is not None and spec.draft_head.chains and most > len(spec.draft_head.chains):
+        raise ConfigError(
+            f"{SETTING} has num_speculative_tokens {most}, and {head_path.name} has {len(spec.draft_head.chains)} "
+            f"heads, one for each token; give at most {len(spec.draft_head.chains)}."
+        )
+    if not matched.found:
+        raise ConfigError(f"{SETTING} has the model {head_path.name}, which holds no weights.")
+    width = 4 if device.kind == "cpu" else 2
+    weights = max(spec.num_parameters * width, sum(found.span.num_bytes for found in matched.found.values()))
+    return HeadPlan(str(head_path), weights, spec.caches, spec.hidden_size)
 
 
 def plan_draft(asked: EngineConfig, path: Path, large: ModelFacts, device: DeviceFacts) -> DraftPlan | None:

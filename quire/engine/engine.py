@@ -31,7 +31,7 @@ from quire.lora.registry import AdapterRegistry, open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.models.loading.sentence_settings import read_sentence_settings
-from quire.multimodal.reader import MediaFile, MediaReader, open_reader
+from quire.multimodal.reader import MediaFile, PromptReader, open_reader
 from quire.observe.start_clock import StartClock, parts_table
 from quire.protocol.parsers.tool_schemas import check_schemas
 from quire.protocol.parsers.tools import Tools
@@ -53,7 +53,7 @@ class Engine:
         model: ModelFacts,
         clock: StartClock | None = None,
         adapters: AdapterRegistry | None = None,
-        media: MediaReader | None = None,
+        media: PromptReader | None = None,
     ) -> None:
         """`clock` knows what the start took; `adapters` are the LoRA adapters that can be named; `media` reads images,
         where the model does."""
@@ -97,10 +97,13 @@ class Engine:
         where it has one.
         """
         text = prompt if isinstance(prompt, str) else None
-        tokens, given = self.encode(prompt), list(files)
+        given = list(files)
         media: tuple[MediaItem, ...] = ()
         if given:
-            tokens, media = self.media().read(tokens, given)
+            reader = self.media()
+            tokens, media = reader.read(self.encode(prompt if text is None else reader.with_own_marks(text)), given)
+        else:
+            tokens = self.encode(prompt)
         ref = None if adapter is None else self._adapter(adapter)
         request = self._requests.make(
             request_id or self._next_id(), tokens, params, adapter=ref, media=media, source=source
@@ -109,10 +112,10 @@ class Engine:
         self._collector.open(request, text)
         return request.id
 
-    def media(self) -> MediaReader:
+    def media(self) -> PromptReader:
         """What reads images; raises InvalidRequest where the model does not."""
         if self._media is None:
-            raise InvalidRequest(f"{self.model.name} reads texts alone; leave images out", field="multi_modal_data")
+            raise InvalidRequest(f"{self.model.name} reads texts alone; leave media out", field="multi_modal_data")
         return self._media
 
     def check_tools(self, tools: Tools) -> None:
@@ -207,6 +210,11 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
 
     `may_only_read` takes encoders and classifiers too, which generate nothing.
     """
+    if asked.server.replicas > 1:
+        raise ConfigError(
+            f"{asked.server.replicas} copies of the model were asked for (--data-parallel-size, --replicas), but this "
+            "engine runs in one process and has one; start a server for several, or an engine for each."
+        )
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
@@ -221,7 +229,7 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
         clock.done("reading the tokenizer")
     adapters = open_registry(asked.lora, started.facts.spec) if asked.lora.enable_lora else None
     media = None
-    if started.facts.spec.vision is not None and tokenizer is not None:
+    if started.facts.spec.reads_media and tokenizer is not None:
         media = open_reader(path, asked.multimodal, partial(tokenizer.encode, add_special_tokens=False))
     engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock, adapters, media)
     _log.info("ready after %.2f s\n%s", clock.total, parts_table({"engine": clock.parts}))

@@ -1,7 +1,7 @@
 """LLM: the offline interface. Names and shapes follow vLLM's, so that its examples run after changing the import."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -23,12 +23,15 @@ from quire.core.pooling import Pooling, PoolingTask
 from quire.core.sampling_params import SamplingParams
 from quire.core.transcript import Transcript
 from quire.engine.beam_search import BeamSearchParams, beam_search
+from quire.engine.chat_media import render_chat, with_sources
 from quire.engine.embedding import Embeddings
 from quire.engine.engine import Engine, start_engine
 from quire.engine.progress import Progress
 from quire.engine.transcribing import Audio, Transcriber
 from quire.models.loading.locate import locate
+from quire.multimodal.fetch import MediaFetcher
 from quire.multimodal.offline import files_of
+from quire.multimodal.reader import MediaFile
 from quire.protocol.openai.fields import Fields
 from quire.protocol.openai.thinking_fields import read_reasoning_options
 from quire.protocol.openai.tools import check_tools, read_tools
@@ -59,6 +62,7 @@ class LLM:
         self._parsers = config.parsers
         self._style: AnswerStyle | None = None
         self._templates = TemplatePool()
+        self._fetcher = MediaFetcher(config.multimodal)
 
     def warm_up(self) -> None:
         """Compile kernels and capture graphs now, so that no answer waits for them.
@@ -80,15 +84,27 @@ class LLM:
 
         So it is with `lora_request`, the LoRA adapters to answer with; None is the model as it is.
         """
-        several = _as_list(prompts)
+        several = [
+            (_plain(prompt), files_of(prompt.get("multi_modal_data")) if isinstance(prompt, Mapping) else [])
+            for prompt in _as_list(prompts)
+        ]
+        return self._answers(several, sampling_params, lora_request, use_tqdm)
+
+    def _answers(
+        self,
+        several: Sequence[tuple[str | list[int], list[MediaFile]]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None,
+        use_tqdm: bool,
+    ) -> list[RequestOutput]:
+        """To prompts, each with the files that its marks stand for."""
         chosen = _for_each(sampling_params, len(several))
         adapters = _adapter_for_each(lora_request, len(several))
         # all or nothing: a bad prompt in a list must not leave the others running
         ids: list[str] = []
         try:
-            for prompt, params, adapter in zip(several, chosen, adapters, strict=True):
-                files = files_of(prompt.get("multi_modal_data")) if isinstance(prompt, Mapping) else []
-                ids.append(self._engine.add(_plain(prompt), params, adapter=adapter, files=files))
+            for (prompt, files), params, adapter in zip(several, chosen, adapters, strict=True):
+                ids.append(self._engine.add(prompt, params, adapter=adapter, files=files))
         except BaseException:
             for request_id in ids:
                 self._engine.abort(request_id)
@@ -116,7 +132,8 @@ class LLM:
     ) -> list[RequestOutput]:
         """Like `generate`, for conversations. Each output's `message` has its thinking, content and tool calls.
 
-        Tools and what is said about them are as in a body of /v1/chat/completions.
+        Tools and what is said about them are as in a body of /v1/chat/completions, and so are parts of messages that
+        are images or sound; `image_pil` parts hold an image of Pillow's.
         """
         asked = {
             "tools": None if tools is None else [dict(tool) for tool in tools],
@@ -131,25 +148,27 @@ class LLM:
         template = self.chat_template()
         check_tools(offered, template.accepts)
         self._engine.check_tools(offered)
-        prompts = [
-            template.render(
-                conversation,
-                tools=offered.for_template(),
-                documents=documents,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                variables={**reasoning_options.variables(template.accepts), **(chat_template_kwargs or {})},
-            )
+        render = partial(
+            template.render,
+            tools=offered.for_template(),
+            documents=documents,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables={**reasoning_options.variables(template.accepts), **(chat_template_kwargs or {})},
+        )
+        # the template writes the special tokens itself
+        encode = partial(self.get_tokenizer().encode, add_special_tokens=False)
+        rendered = [
+            render_chat(with_sources(conversation), render, encode, self._engine.media, self._fetcher)
             for conversation in conversations
         ]
-        # the template wrote the special tokens itself
-        tokens = [self.get_tokenizer().encode(prompt, add_special_tokens=False) for prompt in prompts]
         prepared = [
-            self.answer_style().prepare(prompt, params, offered, reasoning_options)
-            for prompt, params in zip(prompts, _for_each(sampling_params, len(prompts)), strict=True)
+            self.answer_style().prepare(each.text, params, offered, reasoning_options)
+            for each, params in zip(rendered, _for_each(sampling_params, len(rendered)), strict=True)
         ]
         chosen = [params for _, params in prepared]
-        outputs = self.generate(tokens, chosen, use_tqdm=use_tqdm, lora_request=lora_request)
+        prompts: list[tuple[str | list[int], list[MediaFile]]] = [(each.tokens, each.files) for each in rendered]
+        outputs = self._answers(prompts, chosen, lora_request, use_tqdm)
         for (reading, _), output in zip(prepared, outputs, strict=True):
             for sequence in output.outputs:
                 sequence.message = reading.message(sequence.index, sequence.text, sequence.finish_reason)

@@ -16,6 +16,7 @@ from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.blame import Blame
+from quire.engine.encoding_totals import EncodingTotals
 from quire.engine.holds import Holds
 from quire.engine.oom_backoff import OomBackoff
 from quire.engine.prefix_disk import PrefixDisk
@@ -75,6 +76,7 @@ class EngineLoop:
         self.num_failed_steps = 0
         self.num_out_of_memory = 0
         self.figures = StepFigures()
+        self.encoding = EncodingTotals()
 
     @property
     def scheduler(self) -> Scheduler:
@@ -236,6 +238,8 @@ class EngineLoop:
         self._oom_backoff.stepped()
         plan = started.plan
         self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
+        if result.encoder is not None:
+            self.encoding.add(result.encoder)
         if self.disk is not None:
             self.disk.computed(plan.num_tokens, result.elapsed)
         return update

@@ -14,7 +14,7 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_scheduler
-from quire.engine.draft_plan import plan_draft
+from quire.engine.draft_plan import plan_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.progress import LoadingBar
@@ -77,7 +77,7 @@ def start_loop(
     device = _device_of_a_rank(asked, memory_share)
     clock.done("finding the device")
     try:
-        resolved = resolve(asked, facts, device, plan_draft(asked, path, facts, device))
+        resolved = resolve(asked, facts, device, plan_drafter(asked, path, facts, device))
     except DoesNotFit as error:
         raise advised(error, asked, facts, device) from None
     lacking = slow_for_lack_of(asked, facts, device)
@@ -96,7 +96,7 @@ def start_loop(
             start_inline(
                 path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
             )
-            if resolved.tensor_parallel_size == 1
+            if resolved.num_ranks == 1
             else start_processes(
                 path,
                 resolved,
@@ -118,7 +118,7 @@ def start_loop(
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:
     """What one rank may plan with: all ranks on a CPU share its memory, as engines do."""
     device = local_device_facts()
-    sharers = asked.parallel.tensor_parallel_size if device.kind == "cpu" else 1
+    sharers = asked.parallel.num_ranks if device.kind == "cpu" else 1
     return device.shared(memory_share / sharers)
 
 
@@ -157,12 +157,6 @@ def _start_reading(
 
 def _refuse_what_is_not_built(asked: EngineConfig) -> None:
     """A setting is honoured or refused, never ignored."""
-    stages = asked.parallel.pipeline_parallel_size
-    if stages != 1:
-        raise ConfigError(
-            f"--pipeline-parallel-size is {stages}; layers on several devices are not built yet, so it must be 1 "
-            "(`quire plan` takes more, and --tensor-parallel-size shares every layer)"
-        )
     if asked.parallel.distributed_executor_backend == "ray":
         raise ConfigError(
             "--distributed-executor-backend is ray, which is not built yet; use process, which runs the workers of one "

@@ -1,8 +1,8 @@
 """The workers of one model as processes of this host: the first rank inside the engine's, the others beside it.
 
-All ranks run the same plans in lockstep and wait for each other within a step. So a rank that dies, throws or hangs
-cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends then, with
-an error that names the rank, and whoever supervises it starts another.
+All ranks run the same plans in the same order and wait for each other within a step. So a rank that dies, throws or
+hangs cannot be left out, and a step that throws on one rank leaves the others in the middle of it: the engine ends
+then, with an error that names the rank, and whoever supervises it starts another.
 """
 
 import logging
@@ -25,7 +25,8 @@ from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import CheckpointError, ConfigError, QuireError
 from quire.core.plan import StepPlan
 from quire.executor.base import Executor, SleepLevel, StepHandle
-from quire.executor.inline import inline
+from quire.executor.inline import InlineExecutor, inline
+from quire.executor.last_stage import last_stage
 from quire.executor.rank_messages import (
     Failed,
     RankSettings,
@@ -155,7 +156,7 @@ class ProcessExecutor(Executor):
 
     def _begin(self, first: Rank, others: Sequence[RankProcess]) -> None:
         self._rank = first
-        self._first = inline(first.worker)
+        self._first = _executor_of(first)
         self._others = list(others)
         for other in self._others:
             Thread(target=self._watch, args=(other,), name=f"quire-rank-{other.rank}-watch", daemon=True).start()
@@ -200,6 +201,11 @@ class ProcessExecutor(Executor):
         return self._first.expert_cache()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
+        if self._rank.peers.pipeline is not None:
+            raise ConfigError(
+                "--pipeline-parallel-size is above 1: KV whose layers are on several stages cannot be sent to other "
+                "engines yet; use --tensor-parallel-size, or leave KV transfer out."
+            )
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(other.for_blocks, first.block_bytes, lambda: self._last_step) for other in self._others]
         return ranked_blocks([first, *others], self._layout, num_heads)
@@ -263,14 +269,14 @@ def start_processes(
 
     `resolved` is what was `asked` for a rank's `device`; other ranks resolve it themselves.
     """
-    _check_devices(resolved.tensor_parallel_size)
+    _check_devices(resolved)
 
     def start(clock: StartClock | None = None, progress: "Progress | None" = None) -> StartedRanks:
         others: list[RankProcess] = []
         with tempfile.TemporaryDirectory(prefix="quire-ranks-") as folder:
             meeting = os.path.join(folder, "meeting")
             try:
-                for rank in range(1, resolved.tensor_parallel_size):
+                for rank in range(1, resolved.num_ranks):
                     settings = RankSettings(rank, str(path), asked, device, meeting, seed)
                     others.append(RankProcess(settings))
                 first = start_rank(
@@ -288,16 +294,22 @@ def start_processes(
     return ProcessExecutor(*start(clock, progress), resolved.kv, start)
 
 
+def _executor_of(first: Rank) -> InlineExecutor:
+    pipeline = first.peers.pipeline
+    return inline(first.sampling_worker) if pipeline is None else last_stage(first.sampling_worker, pipeline.stages)
+
+
 def _exit_cause(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _check_devices(ranks: int) -> None:
-    devices = num_devices()
+def _check_devices(resolved: Resolved) -> None:
+    devices, ranks = num_devices(), resolved.num_ranks
     if devices is not None and devices < ranks:
         raise ConfigError(
-            f"--tensor-parallel-size is {ranks}, but {devices} GPU{'s are' if devices > 1 else ' is'} visible here; "
-            "lower it, or let more be seen (CUDA_VISIBLE_DEVICES)."
+            f"--tensor-parallel-size {resolved.tensor_parallel_size} and --pipeline-parallel-size "
+            f"{resolved.num_stages} take {ranks} GPUs, but {devices} {'are' if devices > 1 else 'is'} visible here; "
+            "lower one, or let more be seen (CUDA_VISIBLE_DEVICES)."
         )
 
 

@@ -30,6 +30,7 @@ from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
     from quire.worker.rank_blocks import StepsBegun
+    from quire.worker.stage_worker import StageWorker
     from quire.worker.start_rank import Rank
     from quire.worker.worker import Worker
 
@@ -77,7 +78,7 @@ def _start(settings: RankSettings) -> "Rank":
     return start_other_rank(path, asked, settings.device, settings.rank, settings.meeting, seed=settings.seed)
 
 
-def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsBegun":
+def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | None) -> "StepsBegun":
     """Whoever holds the other end may read and write KV blocks beside the steps."""
     from quire.worker.rank_blocks import StepsBegun, serve_rank_blocks
 
@@ -88,7 +89,7 @@ def _offer_blocks(worker: "Worker", connection: socket.socket | None) -> "StepsB
     return steps
 
 
-def _run(worker: "Worker", connection: socket.socket, steps: "StepsBegun") -> None:
+def _run(worker: "Worker | StageWorker", connection: socket.socket, steps: "StepsBegun") -> None:
     while (data := receive(connection)) is not None:
         command = decode_command(data)
         if isinstance(command, RunStep):

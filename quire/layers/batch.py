@@ -1,6 +1,7 @@
 """Batch: everything a model's forward needs beside its weights and tokens. There is no global context."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -46,6 +47,24 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Taps:
+    """What enters some layers of a model, for a head that drafts by it; the model fills it in."""
+
+    layers: Sequence[int]
+    values: dict[int, Tensor] = field(default_factory=dict)
+    """By layer: [tokens, hidden]."""
+
+    def take(self, layer: int, x: Tensor, added: Tensor | None) -> None:
+        """`x` is the residual stream before a layer, to which `added` is still to be added."""
+        if layer in self.layers:
+            # the stream itself may be overwritten by what follows
+            self.values[layer] = x.clone() if added is None else x + added
+
+    def in_order(self) -> list[Tensor]:
+        return [self.values[layer] for layer in self.layers]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The tensors of one step. Sequences lie one after the other."""
 
@@ -76,3 +95,5 @@ class Batch:
     """The LoRA adapter of each token; None where no token has one."""
     output_adapters: AdapterRows | None = None
     """The same of `output_rows`."""
+    taps: Taps | None = None
+    """What is to be kept of the residual stream; None: nothing."""

@@ -20,6 +20,7 @@ class Experts(nn.Module):
         super().__init__()
         self._activation = spec.activation
         self._weighs_input = spec.weighs_input
+        self._held = spec.held
         self._up = policy.of_experts().weight(spec.up)
         self._down = policy.of_experts().weight(spec.down)
         self.cache = ExpertCache(spec.num_experts, policy.expert_slots, policy.device) if policy.expert_slots else None
@@ -42,11 +43,15 @@ class Experts(nn.Module):
             self._fetched = (chosen, self.cache.fetch(chosen[: self.cache.num_slots]))
 
     def forward(self, x: Tensor, ids: Tensor, weights: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's."""
+        """x: [tokens, hidden]; `ids` and `weights` [tokens, top_k] are a router's. Of experts that are spread over
+        ranks, the sum of those that are here.
+        """
         if self.cache is not None:
             assert self._fetched is not None, "experts were not fetched"
             chosen, self._fetched = self._fetched, None
             return self._multiply_fetched(self.cache, *chosen, x, ids, weights)
+        if self._held is not None:
+            ids = _places_in(self._held, ids)
         lora = None if adapters is None else self._lora(ids, adapters)
         return experts_mlp(
             x,
@@ -59,6 +64,7 @@ class Experts(nn.Module):
             down_bias=self._down.bias,
             weighs_input=self._weighs_input,
             lora=lora,
+            some_elsewhere=self._held is not None,
         )
 
     def _multiply_fetched(
@@ -111,3 +117,9 @@ def _home(weight: Weight) -> Tensor | QuantizedMatrix:
     stack = weight.stack()
     assert isinstance(stack, Tensor | QuantizedMatrix), "the core's experts are at home"
     return stack
+
+
+def _places_in(held: range, ids: Tensor) -> Tensor:
+    """Of each expert its place among those that are here, or -1."""
+    places = ids - held.start
+    return torch.where((places >= 0) & (places < len(held)), places, -1)

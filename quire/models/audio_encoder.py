@@ -1,5 +1,7 @@
 """AudioEncoder: from spectrograms to the vectors that a decoder's layers look at."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -28,17 +30,39 @@ class AudioEncoder(nn.Module):
 
     def forward(self, spectrograms: Tensor) -> Tensor:
         """[windows, frames, mel bins] to [windows, positions, hidden]."""
+        x = self._placed(spectrograms)
+        windows, length, hidden = x.shape
+        flat, added = self._run(x.view(windows * length, hidden), _whole(windows, length, x.device))
+        normed: Tensor = self._norm(flat) if added is None else self._norm.add(flat, added)[1]
+        return normed.view(windows, length, hidden)
+
+    def of_lengths(self, spectrograms: Sequence[Tensor], kept: Sequence[int]) -> list[Tensor]:
+        """Of [frames, mel bins] each: the first `kept` positions, which see no others, before the norm."""
+        placed = [self._placed(each[None])[0, :count] for each, count in zip(spectrograms, kept, strict=True)]
+        x = torch.cat(placed)
+        flat, added = self._run(x, _of_lengths(kept, x.device))
+        parts: tuple[Tensor, ...] = (flat if added is None else flat + added).split(list(kept))  # type: ignore[no-untyped-call]
+        return list(parts)
+
+    def normed(self, x: Tensor) -> Tensor:
+        """By the norm behind the layers."""
+        output: Tensor = self._norm(x)
+        return output
+
+    def _placed(self, spectrograms: Tensor) -> Tensor:
+        """What enters the first layer, [windows, positions, hidden]."""
         x = spectrograms.to(self.dtype)
         for convolution in self._convolutions:
             x = activate(convolution(x), "gelu")
-        windows, length, hidden = x.shape
-        x = x + self._positions(torch.arange(length, device=x.device))
-        batch = _whole(windows, length, x.device)
-        flat, added = x.view(windows * length, hidden), None
+        embedded: Tensor = x + self._positions(torch.arange(x.shape[1], device=x.device))
+        return embedded
+
+    def _run(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """All layers; the last sum is left to whoever norms it."""
+        added: Tensor | None = None
         for layer in self._layers:
-            flat, added = layer(flat, added, None, batch)
-        normed: Tensor = self._norm(flat) if added is None else self._norm.add(flat, added)[1]
-        return normed.view(windows, length, hidden)
+            x, added = layer(x, added, None, batch)
+        return x, added
 
 
 class _Convolution(nn.Module):
@@ -57,6 +81,20 @@ class _Convolution(nn.Module):
         neighbours = padded.unfold(1, spec.width, spec.stride)
         output: Tensor = self._linear(neighbours.flatten(2))
         return output
+
+
+def _of_lengths(lengths: Sequence[int], device: torch.device) -> Batch:
+    """Sequences of any lengths that keep nothing."""
+    sizes = torch.tensor([0, *lengths], dtype=torch.int64, device=device)
+    return Batch(
+        query_starts=sizes.cumsum(0),
+        lengths=sizes[1:],
+        lengths_for_angles=sizes[1:],
+        tables=[],
+        slots=[],
+        kv=[],
+        known_lengths=tuple(lengths),
+    )
 
 
 def _whole(windows: int, length: int, device: torch.device) -> Batch:

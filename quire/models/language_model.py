@@ -1,6 +1,6 @@
 """LanguageModel: the shape all families share: embed, layers one after the other, a last norm, an output head."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
 from quire.models.audio_encoder import AudioEncoder
+from quire.models.audio_tower import AudioTower
 from quire.models.classifier import Classifier
 from quire.models.gate import LayerGate
 from quire.models.layer import CrossLayer, make_layer
@@ -30,7 +31,8 @@ class LanguageModel(nn.Module):
     def __init__(self, spec: ModelSpec, policy: WeightPolicy) -> None:
         super().__init__()
         self.spec = spec
-        self._embedding = TokenEmbedding(spec.embedding, policy)
+        self._embedding = TokenEmbedding(spec.embedding, policy) if spec.has_words else None
+        """None: a later stage of a pipeline, which hidden states enter."""
         layers = [make_layer(layer, index, policy.of_layer(index)) for index, layer in enumerate(spec.layers)]
         self.layers = nn.ModuleList(layers)
         self._rope_of_layer = [layer.rope for layer in layers]
@@ -43,6 +45,8 @@ class LanguageModel(nn.Module):
         self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
         self.vision = None if spec.vision is None else VisionTower(spec.vision, policy.of_tower())
         """What makes embeddings of images; None: it reads texts alone."""
+        self.audio = None if spec.audio is None else AudioTower(spec.audio, policy.of_tower())
+        """What makes embeddings of sound."""
         self.encoder = None if spec.encoder is None else AudioEncoder(spec.encoder, policy)
         """What reads sound, in models that write what is said."""
         self._group = policy.group
@@ -51,7 +55,10 @@ class LanguageModel(nn.Module):
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """Hidden states [tokens, hidden] after the last norm, of those that the batch wants."""
         self.gate.wait_for_ends()
-        x = self.embed(input_ids, positions, batch)
+        return self.forward_from(self.embed(input_ids, positions, batch), positions, batch)
+
+    def forward_from(self, x: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """The same of what enters the first layer; `x` may be overwritten."""
         batch = self._with_temperatures(self.with_score_bias(batch), positions)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
@@ -67,6 +74,7 @@ class LanguageModel(nn.Module):
 
     def embed(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """What enters the first layer, [tokens, hidden]."""
+        assert self._embedding is not None, "hidden states enter this stage"
         embedded: Tensor = self._embedding(input_ids, positions, batch)
         return embedded
 
@@ -85,9 +93,15 @@ class LanguageModel(nn.Module):
         return replace(batch, temperatures=torch.log1p(stretches) * spec.scale + 1.0)
 
     @property
+    def words(self) -> Embedding:
+        """What tokens are looked up in."""
+        assert self._embedding is not None, "hidden states enter this stage"
+        return self._embedding.words
+
+    @property
     def words_alone(self) -> Embedding | None:
         """What tokens are looked up in, where `embed` does no more than that and the scale; else None."""
-        return self._embedding.words_alone
+        return None if self._embedding is None else self._embedding.words_alone
 
     def angles(self, positions: Tensor, lengths: Tensor) -> list[Angles]:
         """cos and sin of every set of angles that layers turn by."""
@@ -99,6 +113,8 @@ class LanguageModel(nn.Module):
         last = len(self._rope_of_layer) - 1
         for index, (layer, rope) in enumerate(zip(self.layers, self._rope_of_layer, strict=True)):
             self.gate.wait_for_layer(index)
+            if batch.taps is not None:
+                batch.taps.take(index, x, added)
             output_rows = batch.output_rows if index == last else None
             x, added = layer(x, added, None if rope is None else angles[rope], batch, output_rows)
         if self._norm is None:
@@ -117,7 +133,10 @@ class LanguageModel(nn.Module):
         """What the output head makes of hidden states: as `body`, something to record."""
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
-        head = self._embedding.project if self._head is None else self._head
+        head: Callable[..., Tensor] | None = self._head
+        if head is None:
+            assert self._embedding is not None, "the last stage has the words, where they are the head"
+            head = self._embedding.project
         output: Tensor = head(hidden, adapters)
         return output if self._group is None else self._group.gather_columns(output, self.spec.vocab_size)
 

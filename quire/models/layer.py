@@ -53,6 +53,11 @@ class Layer(nn.Module):
             adapters = batch.output_adapters
         return self.after_attention(x, read, mixed, adapters)
 
+    def read(self, x: Tensor, read: Tensor, angles: Angles | None, batch: Batch) -> Stream:
+        """The same where attention reads something else than the residual stream `x`."""
+        heads = self._attention.project(read)
+        return self.after_attention(x, None, self._attention.attend(heads, angles, batch))  # type: ignore[arg-type]
+
     def before_attention(
         self, x: Tensor, added: Tensor | None, adapters: AdapterRows | None = None
     ) -> tuple[Tensor, Tensor | None, Heads]:

@@ -10,9 +10,11 @@ from quire.layers.embedding import Embedding
 from quire.layers.experts import Experts
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
+from quire.layers.pair_norm import PairNorm
 from quire.layers.router import Router
 from quire.layers.sinks import Sinks
 from quire.layers.stored import StoredTensor
+from quire.layers.token_map import TokenMap
 from quire.layers.weights import Expected
 from quire.models.language_model import LanguageModel
 from quire.spec.quantization import ANY
@@ -39,7 +41,7 @@ def expected_tensors(module: nn.Module) -> dict[str, Expected]:
     return {
         tensor.name: tensor
         for part in module.modules()
-        if isinstance(part, Linear | Embedding | Norm | Experts | Router | Sinks)
+        if isinstance(part, Linear | Embedding | Norm | PairNorm | Experts | Router | Sinks | TokenMap)
         for tensor in part.expected()
     }
 

@@ -70,8 +70,12 @@ VISION_ROWS = {
     "smolvlm": "idefics3:FAMILY",
     "qwen2_vl": "qwen_vl:QWEN2",
     "qwen2_5_vl": "qwen_vl:QWEN2_5",
+    "qwen2_audio": "audio_towers:QWEN2_AUDIO",
+    "ultravox": "audio_towers:ULTRAVOX",
 }
-"""By `model_type` of the whole: where it is said how images join the language model, whose own type says the rest."""
+"""By `model_type` of the whole: where it is said how media join the language model, whose own type says the rest."""
+_PARTS = ("vision_config", "audio_config")
+"""Under which a config describes its tower."""
 
 FAMILIES: Registry[ModelSpec] = Registry(
     "model family", {name: f"quire.models.families.{row.place}" for row in ROWS for name in row.model_types}
@@ -90,6 +94,11 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
 
     `impl` says whose code it is to run: where that is not quire's own, the spec is an outline.
     """
+    if isinstance(config.get("text_model_id"), str) and not config.get("text_config"):
+        raise CheckpointError(
+            f"{source} has its language model in another checkpoint, {config['text_model_id']!r}; put both into one "
+            "folder, with text_config in its config.json and the weights under language_model."
+        )
     values = text_values(config)
     vision = _vision_family(config) if impl != "transformers" else None
     model_type = (vision.text_type if vision is not None else "") or str(values.get("model_type", ""))
@@ -103,7 +112,10 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     usual = {} if vision is None else vision.text_defaults.get(model_type, {})
     given = {**family.defaults, **usual, **family.adapt(values)}
     spec = (OUTLINE if impl == "transformers" else family).describe(
-        read_dimensions(HFFields(given, source), _architecture(config, model_type))
+        read_dimensions(
+            HFFields(given, source),
+            (vision.architecture if vision is not None else "") or _architecture(config, model_type),
+        )
     )
     return spec if vision is None or not spec.is_described else vision.attach(spec, HFFields(config, source))
 
@@ -127,9 +139,9 @@ def family_of(model_type: str) -> Family:
 
 
 def _vision_family(config: Mapping[str, Any]) -> VisionFamily | None:
-    """How the model reads images; None where it reads texts alone."""
+    """How the model reads media; None where it reads texts alone."""
     model_type = str(config.get("model_type", ""))
-    if model_type not in VISION_FAMILIES or not isinstance(config.get("vision_config"), dict):
+    if model_type not in VISION_FAMILIES or not any(isinstance(config.get(part), dict) for part in _PARTS):
         return None
     family: Any = VISION_FAMILIES.get(model_type)
     assert isinstance(family, VisionFamily), f"{model_type} is registered as something else"

@@ -50,6 +50,11 @@ class TokenEmbedding(nn.Module):
         return normed
 
     @property
+    def words(self) -> Embedding:
+        """What is looked up in: [tokens, size], without a scale or anything that is added."""
+        return self._words
+
+    @property
     def words_alone(self) -> Embedding | None:
         """The words, where nothing but their scale is added to them; else None."""
         others = (self._projection, self._positions, self._types, self._norm)

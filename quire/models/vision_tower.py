@@ -1,10 +1,11 @@
 """VisionTower: from pixels to the embeddings that take the place of placeholder tokens."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from quire.core.media import MediaItem, Pixels
@@ -22,8 +23,17 @@ from quire.spec.vision import ProjectorSpec, VisionSpec
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """Pictures of one item that are encoded together: all of them, unless they are too many."""
+
+    item: int
+    pixels: Pixels
+    is_video: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Pictures:
-    """What one item brings: pictures of one size."""
+    """What one part brings: pictures of one size."""
 
     patches: Tensor  # [pictures * patches, columns]
     count: int
@@ -46,9 +56,39 @@ class VisionTower(nn.Module):
         self._norm_after = _norm(spec.norm_after, policy)
         self._projector = Projector(spec.projector, policy)
 
-    def forward(self, items: Sequence[MediaItem]) -> list[Tensor]:
-        """The embeddings of each, [tokens, hidden]."""
-        pictures = [self._pictures(item) for item in items]
+    def forward(self, items: Sequence[MediaItem], at_once: int) -> list[Tensor]:
+        """The embeddings of each, [tokens, hidden]; `at_once` are made in one go, or one picture's, since what is held
+        between layers grows with them."""
+        if not items:
+            return []
+        made: list[list[Tensor]] = [[] for _ in items]
+        for together in self._portions(items, at_once):
+            for part, embeddings in zip(
+                together, self._encoded([self._pictures(part) for part in together]), strict=True
+            ):
+                made[part.item].append(embeddings)
+        return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+
+    def _portions(self, items: Sequence[MediaItem], at_once: int) -> Iterator[list[_Part]]:
+        portion: list[_Part] = []
+        size = 0
+        for index, item in enumerate(items):
+            assert item.pixels is not None, "an item of pictures"
+            is_video = item.kind == "video"
+            frames, height, width, _ = item.pixels.shape
+            each = (height // self.spec.side) * (width // self.spec.side)
+            step = max(1, at_once // each) * (self.spec.frames if is_video else 1)
+            for start in range(0, frames, step):
+                pixels = _between(item.pixels, start, min(start + step, frames))
+                count = pixels.shape[0] // (self.spec.frames if is_video else 1) * each
+                if portion and size + count > at_once:
+                    yield portion
+                    portion, size = [], 0
+                portion.append(_Part(index, pixels, is_video))
+                size += count
+        yield portion
+
+    def _encoded(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
         hidden = self._tower(pictures)
         merged: Tensor = self._projector(hidden)
         joined = self.spec.projector.merge**2
@@ -75,10 +115,12 @@ class VisionTower(nn.Module):
             x = self._norm_after(x)
         return x if not extra else x.view(len(whole), whole[0], -1)[:, 1:].flatten(0, 1)
 
-    def _pictures(self, item: MediaItem) -> _Pictures:
+    def _pictures(self, part: _Part) -> _Pictures:
         """Pixels as patches in the tower's order."""
         spec = self.spec
-        frames = scaled(item.pixels, self.device).repeat_interleave(spec.frames, 0)
+        frames = scaled(part.pixels, self.device)
+        if not part.is_video:
+            frames = frames.repeat_interleave(spec.frames, 0)
         count, size = len(frames) // spec.frames, spec.patch_size
         height, width = frames.shape[1:3]
         grid = grid_of(spec, height, width)
@@ -151,6 +193,15 @@ class Projector(nn.Module):
             x = self._norm(x)
         projected: Tensor = self._up(x)
         return projected if self._down is None else self._down(activate(projected, self._spec.activation))
+
+
+def _between(pixels: Pixels, start: int, end: int) -> Pixels:
+    """Some of the pictures."""
+    count, *size = pixels.shape
+    if (start, end) == (0, count):
+        return pixels
+    each = math.prod(size)
+    return replace(pixels, data=pixels.data[start * each : end * each], shape=(end - start, *size))
 
 
 def scaled(pixels: Pixels, device: torch.device) -> Tensor:

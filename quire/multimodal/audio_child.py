@@ -9,15 +9,18 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; threads would count as memory
 
 import msgspec
+import numpy as np
 
 from quire.core.framed_answers import answer_frames
 from quire.multimodal.decode_audio import NotSound, open_sound
-from quire.multimodal.log_mel import SAMPLING_RATE, LogMel
+from quire.multimodal.log_mel import LogMel
 from quire.multimodal.resample import Resampler
+from quire.multimodal.spectrogram import SAMPLING_RATE
 
 
-def spectrogram_of(data: bytes, num_bins: int, most_seconds: float) -> dict[str, Any]:
-    """The log-mel spectrogram of a file, and how long it lasts."""
+def spectrogram_of(data: bytes, num_bins: int, most_seconds: float, fill: int) -> dict[str, Any]:
+    """The log-mel spectrogram of a file, and how long it lasts; filled up with silence to a multiple of `fill` samples,
+    and mirrored behind them, as processors of models that chat do it; 0 leaves it as it is."""
     sound = open_sound(data)
     resampler, mel = Resampler(sound.rate, SAMPLING_RATE), LogMel(num_bins)
     for piece in sound.pieces:
@@ -25,13 +28,16 @@ def spectrogram_of(data: bytes, num_bins: int, most_seconds: float) -> dict[str,
         if mel.num_samples > most_seconds * SAMPLING_RATE:
             raise NotSound(f"lasts longer than {most_seconds:g} seconds, the most that is taken; split it")
     mel.add(resampler.finish())
-    values = mel.finish()
-    return {"values": values.tobytes(), "seconds": mel.num_samples / SAMPLING_RATE}
+    num_samples = mel.num_samples
+    if fill:
+        mel.add(np.zeros(-num_samples % fill, np.float32))
+    values = mel.finish(mirrored=bool(fill))
+    return {"values": values.tobytes(), "samples": num_samples, "seconds": num_samples / SAMPLING_RATE}
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return spectrogram_of(request["data"], request["num_bins"], request["most_seconds"])
+        return spectrogram_of(request["data"], request["num_bins"], request["most_seconds"], request["fill"])
     except NotSound as error:
         return {"failure": str(error)}
     except MemoryError:

@@ -42,25 +42,28 @@ class AudioReader:
             wall_seconds=limits.wall_seconds,
         )
 
-    def read(self, data: bytes, num_bins: int, name: str = "the file") -> Spectrogram:
-        """The spectrogram of a file's bytes; `name` is what errors call it. Raises InvalidRequest."""
-        request = {"data": data, "num_bins": num_bins, "most_seconds": self.limits.most_seconds}
-        found = self._exchange(msgspec.msgpack.encode(request), name)
+    def read(
+        self, data: bytes, num_bins: int, name: str = "the file", *, field: str = "file", fill: int = 0
+    ) -> Spectrogram:
+        """The spectrogram of a file's bytes; `name` is what errors call it, and `field` where it is in a body. Raises
+        InvalidRequest. `fill` is as `audio_child` takes it."""
+        request = {"data": data, "num_bins": num_bins, "most_seconds": self.limits.most_seconds, "fill": fill}
+        found = self._exchange(msgspec.msgpack.encode(request), name, field)
         if "failure" in found:
-            raise InvalidRequest(f"{name} {found['failure']}", field="file")
+            raise InvalidRequest(f"{name} {found['failure']}", field=field)
         if found["seconds"] < _LEAST_SECONDS:
             lasts = f"lasts {found['seconds']:g} seconds" if found["seconds"] else "holds no samples"
-            raise InvalidRequest(f"{name} {lasts}; {_LEAST_SECONDS:g} seconds are the least", field="file")
+            raise InvalidRequest(f"{name} {lasts}; {_LEAST_SECONDS:g} seconds are the least", field=field)
         return Spectrogram(found["values"], num_bins, found["seconds"])
 
     def close(self) -> None:
         self._children.close()
 
-    def _exchange(self, frame: bytes, name: str) -> dict[str, Any]:
+    def _exchange(self, frame: bytes, name: str, field: str) -> dict[str, Any]:
         try:
             return self._children.exchange(frame, msgspec.msgpack.decode)
         except ChildDied as died:
-            raise InvalidRequest(f"{name} {self._reason(died)}", field="file") from None
+            raise InvalidRequest(f"{name} {self._reason(died)}", field=field) from None
 
     def _reason(self, died: ChildDied) -> str:
         if died.ran_out_of_time:

@@ -6,11 +6,10 @@ Sound comes in pieces, so that a long file takes the memory of its spectrogram a
 import numpy as np
 from numpy.typing import NDArray
 
+from quire.multimodal.spectrogram import HOP, SAMPLING_RATE
+
 Floats = NDArray[np.float32]
 
-SAMPLING_RATE = 16_000
-HOP = 160
-"""Samples between frames."""
 _WINDOW = 400
 """Samples that a frame is made of."""
 _HALF = _WINDOW // 2
@@ -43,11 +42,13 @@ class LogMel:
             self._begin()
         self._make_frames()
 
-    def finish(self) -> Floats:
-        """[frames, bins], one frame for every whole hop."""
+    def finish(self, *, mirrored: bool = False) -> Floats:
+        """[frames, bins], one frame for every whole hop. `mirrored`: the last frames see what came before the end."""
         if not self._has_begun:
             self._rest = np.pad(self._rest, (0, _HALF + 1))
             self._begin()
+        if mirrored and len(self._rest) > _HALF:
+            self._rest = np.concatenate((self._rest, self._rest[-2 : -_HALF - 2 : -1]))
         self._rest = np.pad(self._rest, (0, _WINDOW))
         self._make_frames()
         frames = self.num_samples // HOP

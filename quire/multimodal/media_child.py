@@ -11,14 +11,15 @@ import msgspec
 
 from quire.core.framed_answers import answer_frames
 from quire.multimodal.pictures import BadMedia, cook
-from quire.multimodal.recipes import Cooked, Job, Spoiled
+from quire.multimodal.recipes import Cooked, Frames, Job, Spoiled
+from quire.multimodal.videos import cook_video
 
 _DECODER = msgspec.msgpack.Decoder(Job)
 
 
 def answer(job: Job) -> Cooked | Spoiled:
     try:
-        return cook(job)
+        return cook_video(job) if isinstance(job.recipe, Frames) else cook(job)
     except BadMedia as error:
         return Spoiled(str(error))
     except MemoryError:

@@ -69,13 +69,15 @@ def _fixed(image: Image.Image, recipe: Fixed) -> tuple[Pictures, tuple[int, int]
 
 
 def _whole(image: Image.Image, recipe: Whole) -> tuple[Pictures, tuple[int, int]]:
-    sides = (image.height, image.width)
-    if max(sides) > _MOST_RATIO * min(sides):
-        raise BadMedia(
-            f"it is {sides[1]:,} × {sides[0]:,} pixels; one side may be {_MOST_RATIO} times the other at most"
-        )
-    size = whole_size(*sides, recipe.factor, recipe.min_pixels, recipe.max_pixels)
+    check_shape(image.height, image.width)
+    size = whole_size(image.height, image.width, recipe.factor, recipe.min_pixels, recipe.max_pixels)
     return as_array(resized(image, size, recipe.filter))[None], (1, 1)
+
+
+def check_shape(height: int, width: int) -> None:
+    """Raises BadMedia where one side is out of all proportion to the other."""
+    if max(height, width) > _MOST_RATIO * min(height, width):
+        raise BadMedia(f"it is {width:,} × {height:,} pixels; one side may be {_MOST_RATIO} times the other at most")
 
 
 def whole_size(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:

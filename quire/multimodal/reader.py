@@ -1,6 +1,6 @@
 """MediaReader: from files and a prompt's tokens to the prompt and the media that an engine takes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from struct import pack
@@ -9,8 +9,11 @@ from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest
 from quire.core.media import MediaItem, MediaKind, Pixels
 from quire.multimodal.decoder_pool import DecoderPool, MediaFailed
-from quire.multimodal.processor import MediaProcessor, Piece, read_processor
+from quire.multimodal.processor import MediaProcessor, Piece, Processors
+from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Cooked, Job, Limits
+from quire.multimodal.sound_processor import read_sound_processor
+from quire.multimodal.sound_reader import SoundReader
 
 _DIGEST_BYTES = 32
 Encode = Callable[[str], list[int]]
@@ -22,72 +25,84 @@ MediaFile = tuple[MediaKind, bytes, str]
 
 
 class MediaReader:
-    """Knows one model's processor. Safe in several threads."""
+    """Knows one model's processors. Safe in several threads."""
 
-    def __init__(self, processor: MediaProcessor, config: MultimodalConfig, encode: Encode) -> None:
-        self._processor = processor
+    def __init__(self, processors: Processors, config: MultimodalConfig, encode: Encode) -> None:
+        self._processors = processors
+        self._by_marker = {processor.marker: kind for kind, processor in processors.items()}
         self._config = config
         self._encode = encode
         self._pool = DecoderPool()
-        self.marker_text = processor.text
-        """How a prompt says that an image stands here, where a chat template does not say it itself."""
+        self.marks = {kind: processor.text for kind, processor in processors.items()}
+        """How a prompt says that a piece of media stands here, where a chat template does not say it itself."""
 
     def check_counts(self, kinds: Sequence[MediaKind]) -> None:
         """Raises InvalidRequest where a prompt has more of a kind than is allowed."""
-        for kind, most in self._config.limits.items():
-            count = sum(each == kind for each in kinds)
-            if count > most:
-                raise InvalidRequest(
-                    f"the prompt has {count} media of kind {kind}, and {most} are the most (--limit-mm-per-prompt)",
-                    field="messages",
-                )
+        self._config.check_counts(kinds)
 
-    def count_markers(self, tokens: Sequence[int]) -> int:
-        """How many images a prompt says it has."""
-        return tokens.count(self._processor.marker)
+    def marked(self, tokens: Sequence[int]) -> list[MediaKind]:
+        """The kinds of media that a prompt says it has, in order."""
+        return [self._by_marker[token] for token in tokens if token in self._by_marker]
+
+    def with_own_marks(self, text: str) -> str:
+        """A prompt as its writer marked it: marks of images are tokens."""
+        return text
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
-        """A prompt whose markers stand for the files, in order: its tokens with placeholders, and the media."""
-        self.check_counts([kind for kind, _, _ in files])
-        marked = self.count_markers(tokens)
-        if marked != len(files):
-            raise InvalidRequest(
-                f"the prompt marks {marked} places for images and comes with {len(files)}; each image needs one place, "
-                f"written as {self._processor.text.strip()!r}",
-                field="messages",
-            )
-        cooked = [self._cooked(kind, data, field) for kind, data, field in files]
-        return self._joined(tokens, cooked)
+        """A prompt whose markers stand for the files, each kind in order: its tokens with placeholders, and the
+        media."""
+        kinds = [kind for kind, _, _ in files]
+        self.check_counts(kinds)
+        for kind, _, field in files:
+            if kind not in self._processors:
+                raise InvalidRequest(
+                    f"{field} is of kind {kind}; the model reads {' and '.join(self._processors)} alone", field=field
+                )
+        marked = self.marked(tokens)
+        for kind, processor in self._processors.items():
+            if marked.count(kind) != kinds.count(kind):
+                raise InvalidRequest(
+                    f"the prompt marks {marked.count(kind)} places for media of kind {kind} and comes with "
+                    f"{kinds.count(kind)}; each needs one place, written as {processor.text.strip()!r}",
+                    field="messages",
+                )
+        cooked: dict[MediaKind, list[Cooked]] = {kind: [] for kind in self._processors}
+        for kind, data, field in files:
+            cooked[kind].append(self._cooked(kind, data, field))
+        return self._joined(tokens, {kind: iter(each) for kind, each in cooked.items()})
 
     def close(self) -> None:
         self._pool.close()
 
     def _cooked(self, kind: MediaKind, data: bytes, field: str) -> Cooked:
-        if kind != "image":
-            raise InvalidRequest(f"{field} is of kind {kind}; the model reads images alone here", field=field)
-        limits = Limits(self._config.media_max_pixels)
-        most = int(self._config.media_max_mb * (1 << 20))
+        config = self._config
+        limits = Limits(config.media_max_pixels, config.media_max_frames, config.media_max_seconds)
+        most = int(config.media_max_mb * (1 << 20))
         if len(data) > most:
-            raise InvalidRequest(f"{field} has {len(data):,} bytes, and {most:,} are the most", field=field)
+            raise InvalidRequest(
+                f"{field} has {len(data):,} bytes, and {most:,} are the most (--media-max-mb)", field=field
+            )
         try:
-            return self._pool.cook(Job(data, self._processor.recipe, limits))
+            return self._pool.cook(Job(data, self._processors[kind].recipe, limits))
         except MediaFailed as error:
             raise InvalidRequest(f"{field} cannot be used: {error}", field=field) from None
 
-    def _joined(self, tokens: Sequence[int], cooked: Sequence[Cooked]) -> tuple[list[int], tuple[MediaItem, ...]]:
+    def _joined(
+        self, tokens: Sequence[int], coming: Mapping[MediaKind, Iterator[Cooked]]
+    ) -> tuple[list[int], tuple[MediaItem, ...]]:
         found: list[int] = []
         items: list[MediaItem] = []
-        coming = iter(cooked)
         for token in tokens:
-            if token != self._processor.marker:
+            kind = self._by_marker.get(token)
+            if kind is None:
                 found.append(token)
                 continue
-            each = next(coming)
-            runs = self._put(found, self._processor.pieces(each))
-            items.append(self._item(each, runs))
+            each, processor = next(coming[kind]), self._processors[kind]
+            runs = self._put(found, processor.pieces(each), processor.token)
+            items.append(_item(kind, each, runs, processor))
         return found, tuple(items)
 
-    def _put(self, tokens: list[int], pieces: Sequence[Piece]) -> tuple[tuple[int, int], ...]:
+    def _put(self, tokens: list[int], pieces: Sequence[Piece], placeholder: int) -> tuple[tuple[int, int], ...]:
         """Append pieces; returns where placeholder tokens came to stand."""
         runs: list[tuple[int, int]] = []
         for piece in pieces:
@@ -95,24 +110,32 @@ class MediaReader:
                 tokens.extend(self._encode(piece))
             else:
                 runs.append((len(tokens), piece))
-                tokens.extend([self._processor.token] * piece)
+                tokens.extend([placeholder] * piece)
         return tuple(runs)
 
-    def _item(self, cooked: Cooked, runs: tuple[tuple[int, int], ...]) -> MediaItem:
-        processor = self._processor
-        pixels = Pixels(cooked.data, cooked.shape, processor.rescale, processor.mean, processor.std)
-        return MediaItem(runs, _digest(cooked), pixels, cooked.size, cooked.tiles)
+
+def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], processor: MediaProcessor) -> MediaItem:
+    pixels = Pixels(cooked.data, cooked.shape, processor.rescale, processor.mean, processor.std)
+    return MediaItem(runs, _digest(kind, cooked), pixels, cooked.size, cooked.tiles, kind=kind, seconds=cooked.seconds)
 
 
-def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> MediaReader | None:
+PromptReader = MediaReader | SoundReader
+"""What reads the media of a model's prompts."""
+
+
+def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> PromptReader | None:
     """Of the model in a folder; None where it reads texts alone."""
-    processor = read_processor(path)
-    return None if processor is None else MediaReader(processor, config, encode)
+    processors = read_processors(path)
+    if processors:
+        return MediaReader(processors, config, encode)
+    sound = read_sound_processor(path)
+    return None if sound is None else SoundReader(sound, config, encode)
 
 
-def _digest(cooked: Cooked) -> bytes:
-    """Of all that decides an item's embeddings: made here, since the process that decodes may be a file's."""
-    about = pack("<8q", *cooked.shape, *cooked.size, *cooked.tiles)
+def _digest(kind: MediaKind, cooked: Cooked) -> bytes:
+    """Of all that decides an item's embeddings and positions: made here, since the process that decodes may be a
+    file's."""
+    about = pack("<8qd?", *cooked.shape, *cooked.size, *cooked.tiles, cooked.seconds, kind == "video")
     digest = blake2b(about, digest_size=_DIGEST_BYTES)
     digest.update(cooked.data)
     return digest.digest()

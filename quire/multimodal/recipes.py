@@ -62,13 +62,42 @@ class Split(_Recipe, frozen=True):
     filter: Filter
 
 
-Recipe = Fixed | Whole | Bounded | Tiles | Split
+class Sampling(msgspec.Struct, frozen=True):
+    """Which frames of a video are read."""
+
+    rule: Literal["steps", "spread"]
+    """In equal steps from the first on, or spread from the first to the last."""
+    per_second: float | None
+    count: int | None = None
+    """So many, whatever it lasts; one of both is given."""
+    least: int = 1
+    most: int = 768
+    multiple: int = 1
+    """Their number is a multiple of this."""
+
+
+class Frames(_Recipe, frozen=True):
+    """Some frames of a video, each as a picture."""
+
+    picture: Whole | Fixed
+    sampling: Sampling
+    moment: int = 1
+    """Frames that are one moment to the model; the last one is repeated to fill its own."""
+    bounds_all: bool = False
+    """Whether the picture's bounds of pixels are those of all frames together."""
+
+
+Recipe = Fixed | Whole | Bounded | Tiles | Split | Frames
 
 
 class Limits(msgspec.Struct, frozen=True):
     """What one piece of media may be."""
 
     pixels: int
+    """Of an image, or of all frames that are read of a video."""
+    frames: int = 128
+    """Of a video that are read; what would read more reads fewer of them."""
+    seconds: float = 3600.0
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -87,6 +116,10 @@ class Cooked(msgspec.Struct, frozen=True):
     size: tuple[int, int]
     """Height and width as it came."""
     tiles: tuple[int, int] = (1, 1)
+    seconds: float = 0.0
+    """Of a video: from one moment to the next."""
+    times: tuple[float, ...] = ()
+    """Of a video: seconds at which its pictures stand."""
 
 
 class Spoiled(msgspec.Struct, frozen=True):

@@ -12,7 +12,9 @@ from quire.multimodal.recipes import Filter
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)
 LANCZOS, BILINEAR, BICUBIC = 1, 2, 3
+SCALED = {"do_resize": True, "do_rescale": True, "do_normalize": True}
 _FILES = ("preprocessor_config.json", "processor_config.json")
+_VIDEO_FILE = "video_preprocessor_config.json"
 _MOST_SIDE = 1 << 16
 
 
@@ -32,6 +34,12 @@ class Settings:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 1 << 40:
             raise CheckpointError(f"{self.source} gives {name} as {str(value)[:40]!r}, but it must be a whole number.")
         return value
+
+    def positive(self, name: str) -> float:
+        value = self.values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+            raise CheckpointError(f"{self.source} gives {name} as {str(value)[:40]!r}, but it must be above 0.")
+        return float(value)
 
     def flag(self, name: str) -> bool:
         return bool(self.values.get(name))
@@ -98,3 +106,15 @@ def image_settings(folder: Path) -> Settings:
         if found and name == _FILES[0]:
             return Settings(found, str(folder / name))
     return Settings({}, str(folder))
+
+
+def video_settings(folder: Path) -> Settings:
+    """Of the video processor; checkpoints without one of its own read the image processor's numbers."""
+    own = read_json(folder / _VIDEO_FILE)
+    if own:
+        return Settings(own, str(folder / _VIDEO_FILE))
+    for name in _FILES:
+        inner = read_json(folder / name).get("video_processor")
+        if isinstance(inner, dict):
+            return Settings(inner, str(folder / name))
+    return image_settings(folder)

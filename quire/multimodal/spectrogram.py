@@ -5,7 +5,10 @@ from hashlib import blake2b
 
 from quire.core.encoder_input import EncoderInput
 
-FRAMES_A_SECOND = 100
+SAMPLING_RATE = 16_000
+HOP = 160
+"""Samples between frames."""
+FRAMES_A_SECOND = SAMPLING_RATE // HOP
 _FLOAT = 4
 _DIGEST_BYTES = 16
 

@@ -99,6 +99,9 @@ KV_NOT_MOVED = _counter("kv_transfers_failed", "KV that did not come: refused co
                         "reason")  # fmt: skip
 PREFIX_QUERIES = _counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", *_ENGINE)
 PREFIX_HITS = _counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", *_ENGINE)
+MEDIA_ENCODED = _counter("media_encoded", "Images and videos that the model's encoder read.", *_ENGINE)
+MEDIA_FOUND = _counter("encoder_cache_hits", "Images and videos of prompts whose embeddings were kept.", *_ENGINE)
+ENCODER_SECONDS = _counter("encoder_seconds", "Seconds that the model's encoder was busy with media.", *_ENGINE)
 PREEMPTIONS = _counter("num_preemptions", "Sequences that lost their blocks to others.", "engine", "mode")
 STEPS = _counter("engine_steps", "Steps the engine took.", *_ENGINE)
 STEPS_FAILED = _counter("engine_steps_failed", "Steps that threw and were blamed on their requests.", *_ENGINE)
@@ -162,6 +165,7 @@ MEMBER_SECONDS = _histogram("router_first_byte_seconds", "From a request to the 
 ENGINE_METRICS = (
     *(RUNNING, WAITING, HELD, KV_USAGE, KV_BLOCKS, KV_WASTE, HOST_USAGE, HOST_BLOCKS, CACHE_CONFIG, DEVICE_MEMORY),
     *(DEVICE_MEMORY_TOTAL, ENGINE_UP, ENGINE_GIVEN_UP, ENGINE_MEMORY, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS, STEPS),
+    *(MEDIA_ENCODED, MEDIA_FOUND, ENCODER_SECONDS),
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
     *(KV_FETCHING, KV_MOVED_BLOCKS, KV_MOVED_BYTES, KV_MOVED_SECONDS, KV_NOT_MOVED),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),

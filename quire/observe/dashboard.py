@@ -239,6 +239,7 @@ def _engine() -> Row:
 
 def _memory() -> Row:
     hits = _share(catalog.PREFIX_HITS, catalog.PREFIX_QUERIES, "tokens found")
+    media = (_rate(catalog.MEDIA_ENCODED, legend="encoded"), _rate(catalog.MEDIA_FOUND, legend="kept from before"))
     device = (_now(catalog.DEVICE_MEMORY, "engine"), _now(catalog.DEVICE_MEMORY_TOTAL, legend="all there is"))
     processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="fronts"))
     disk = (
@@ -253,6 +254,8 @@ def _memory() -> Row:
             Panel("KV blocks", "short", (_now(catalog.KV_BLOCKS, "state"),), stacked=True),
             Panel("KV slots wasted", "percentunit", (_now(catalog.KV_WASTE, "engine"),), catalog.KV_WASTE.help),
             Panel("Prefix cache hits", "percentunit", (hits,), top=1),
+            Panel("Images and videos, a second", "short", media),
+            Panel("Encoder busy", "percentunit", (_rate(catalog.ENCODER_SECONDS, "engine"),)),
             Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Blocks on disk", "short", (_now(catalog.DISK_BLOCKS, "state"),), stacked=True),

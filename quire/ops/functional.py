@@ -101,16 +101,18 @@ def experts_mlp(
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
     lora: ExpertLora | None = None,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """The sum over each token's experts of weight * down(activation(gate(x)) * up(x)). x: [tokens, hidden].
 
     `ids` and `weights` are those of `route_tokens`. up: [2 * experts * size, hidden], the gates of all experts and then
     their ups; down: [experts * hidden, size]; biases are in the order of rows. With `weighs_input` an expert reads
     weight * x instead, and its output counts as it is. A token's sum has an order of its own, whatever else is in the
-    batch. `lora` is what adapters add to the experts' matrices.
+    batch. `lora` is what adapters add to the experts' matrices. With `some_elsewhere` an id may be -1: that expert is
+    on another rank, and adds nothing here.
     """
     result: Tensor = implementation("experts_mlp", x.device.type)(
-        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input, lora
+        x, ids, weights, up, down, activation, up_bias, down_bias, weighs_input, lora, some_elsewhere
     )
     return result
 

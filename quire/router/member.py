@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Literal
 
 from quire.router.breaker import Breaker
+from quire.router.choice import rendezvous_weight
 from quire.router.http.address import MemberAddress
 from quire.router.http.client import MemberClient
 
@@ -89,4 +89,4 @@ class Member:
 
     def weight(self, key: bytes) -> bytes:
         """How much it wants what belongs to `key`: the same in every router that knows it by this address."""
-        return blake2b(key + self.address.url.encode(), digest_size=8).digest()
+        return rendezvous_weight(key, self.address.url)

@@ -2,21 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 
 from quire.config.router import RouterConfig
 from quire.core.errors import ConfigError, Unavailable
+from quire.router.choice import MemberChoice
 from quire.router.http.address import MemberAddress
 from quire.router.http.client import MemberClient
 from quire.router.member import Member, Role
 from quire.router.prefix import Prefix
-from quire.serving.routing import Routing
 
 MOST_MEMBERS = 1024
-_SLACK = 1.25
-_SLACK_TOKENS = 2048
-"""A member's load counts as far as it is above so many times the mean and so much more: small differences must not pull
-a conversation from where its prefix is, nor make two routers choose differently."""
 _COME_BACK = 2.0
 _log = logging.getLogger(__name__)
 
@@ -26,7 +22,7 @@ class Members:
 
     def __init__(self, config: RouterConfig) -> None:
         self._config = config
-        self._routing = Routing(config.routing)
+        self._choice = MemberChoice(config.routing)
         self._members: dict[str, Member] = {}
         self._next = 0
         self._news = asyncio.Event()
@@ -77,7 +73,7 @@ class Members:
     def remove(self, member: Member) -> None:
         """Forget it; what it has goes on at another one."""
         self._members.pop(member.address.url, None)
-        self._routing.forget(member.number)
+        self._choice.forget(member.number)
         member.become("lost", "it was removed")
         member.client.close("the member was removed")
         _log.info("member %d, %s, is removed", member.number, member.address.url)
@@ -91,7 +87,7 @@ class Members:
                 "member %d, %s, is lost (%s); its %d requests go on elsewhere",
                 member.number, member.address.url, why, len(member.work),
             )  # fmt: skip
-        self._routing.forget(member.number)
+        self._choice.forget(member.number)
         member.client.close(why)
 
     def changed(self) -> None:
@@ -121,7 +117,7 @@ class Members:
         while True:
             found = self.candidates(prefix.model, avoid, like) or self.candidates(prefix.model, like=like)
             if found:
-                return self._chosen(prefix, found)
+                return self._choice.choose(prefix, found)
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._news.wait()
@@ -135,30 +131,3 @@ class Members:
         said = [f"{each.address.url} {each.why or each.state}" for each in list(self._members.values())[:3]]
         more = f" and {len(self._members) - 3} more" if len(self._members) > 3 else ""
         return f"no member takes work now: {'; '.join(said)}{more}"
-
-    def _chosen(self, prefix: Prefix, found: Sequence[Member]) -> Member:
-        by_number = {each.number: each for each in found}
-        home = max(found, key=lambda each: each.weight(prefix.home)) if prefix.home else None
-        number = self._routing.choose_by(
-            lambda: prefix.names,
-            list(by_number),
-            _Loads(found, spread=self._config.routing == "prefix"),
-            adapter=prefix.model if any(prefix.model in each.adapters for each in found) else None,
-            home=None if home is None else (home.number, prefix.home_tokens),
-        )
-        return by_number[number]
-
-
-class _Loads:
-    """What members have to do; `spread`: only as far as it is more than a fair share."""
-
-    def __init__(self, members: Sequence[Member], *, spread: bool) -> None:
-        self._members = members
-        self._spread = spread
-
-    def loads(self) -> Mapping[int, float]:
-        loads = {each.number: float(each.load) for each in self._members}
-        if not self._spread:
-            return loads
-        fair = _SLACK * sum(loads.values()) / len(loads) + _SLACK_TOKENS
-        return {number: max(0.0, load - fair) for number, load in loads.items()}

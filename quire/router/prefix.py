@@ -18,6 +18,7 @@ _MOST_CHUNKS = 4096
 """A megabyte of text; what comes behind it makes no difference."""
 _HEAD_BYTES = 2048
 """Of a first message: enough to tell conversations apart, and not yet the question behind a long document."""
+HEAD_TOKENS = _HEAD_BYTES // _BYTES_A_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

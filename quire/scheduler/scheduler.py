@@ -36,6 +36,7 @@ from quire.scheduler.policies.base import Policy
 from quire.scheduler.readout_pace import ReadoutPace
 from quire.scheduler.roster import Roster, RosterStats
 from quire.scheduler.step_builder import Flight, StepBuilder
+from quire.scheduler.turns import Turns
 
 SEARCHES = 16
 """Tokens of waiting prompts that a step may look for in the prefix cache, for each that it may compute: a queue of long
@@ -74,6 +75,7 @@ class Scheduler:
         costs = costs or PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
         self._roster = Roster(limits.max_num_seqs, kv, policy, preemption, costs)
         self._granting = Granting(limits, kv)
+        self._turns = Turns(limits.num_stages) if limits.num_stages > 1 else None
         self._queue = policy
         self._pacer = pacer
         self._readout_pace = ReadoutPace(limits.max_num_batched_tokens)
@@ -197,7 +199,8 @@ class Scheduler:
         builder = StepBuilder(self._step, self.token_budget)
         if self._draft_length is not None:
             builder.most_drafts = self._most_drafts(self._draft_length)
-        self._granting.decodes(builder, self._roster.running)
+        running = self._roster.running
+        self._granting.decodes(builder, running if self._turns is None else self._turns.take(running))
         self._pace_prompts(builder)
         self._grant_prompts(builder)
         self._admit_waiting(builder)
@@ -205,6 +208,8 @@ class Scheduler:
         plan, flight = builder.build(self._roster.take_released(), self.kv.take_moves())
         if plan.rows:
             self._flights.append(flight)
+            if self._turns is not None:
+                self._turns.note(flight.sampling)
         return plan
 
     def update(self, result: StepResult) -> StepUpdate:

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quire.core.beams import BeamOptions
+from quire.core.errors import InvalidRequest
 from quire.core.media import MediaItem
 from quire.core.sampling_params import SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.writer import Writer
+from quire.server.ignored import ignored_header
 from quire.serving.validated import SchemaCheck
 
 
@@ -37,3 +39,21 @@ class Call:
     """What the body calls the model: an adapter's name, or one of the model's own."""
     ignored: Ignored = field(default_factory=Ignored)
     """What of the body changes nothing."""
+
+    def headers(self) -> dict[str, str]:
+        """What of the body changes nothing, and what of its schema no grammar holds."""
+        return ignored_header(self.ignored) | ({} if self.schema is None else self.schema.header())
+
+
+def check_logprobs(call: Call, most: int) -> None:
+    """Raise an InvalidRequest where more of them are asked for at a token than the server gives."""
+    listed = "logprobs" if call.endpoint == "/v1/completions" else "top_logprobs"
+    params = call.params
+    asked = {listed: params.logprobs, "prompt_logprobs": params.prompt_logprobs}
+    asked["logprob_token_ids"] = len(params.logprob_token_ids or ())
+    for name, count in asked.items():
+        if (count or 0) > most:
+            raise InvalidRequest(
+                f"{name} asks for {count}, and this server gives at most {most} (--max-logprobs); ask for fewer",
+                field=name,
+            )

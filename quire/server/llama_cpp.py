@@ -113,7 +113,7 @@ async def _props(request: Request) -> Response:
             "chat_template": await serving.template_text() or "",
             "bos_token": named.get("bos_token", ""),
             "eos_token": named.get("eos_token", ""),
-            "modalities": {"vision": False, "audio": False},
+            "modalities": {"vision": "image" in serving.input_modalities, "audio": "audio" in serving.input_modalities},
             "build_info": f"quire {QUIRE_VERSION}",
         }
     )

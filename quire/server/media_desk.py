@@ -9,7 +9,7 @@ from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.media import MediaItem
 from quire.multimodal.fetch import MediaFetcher
-from quire.multimodal.reader import MediaFile, MediaReader
+from quire.multimodal.reader import MediaFile, PromptReader
 from quire.protocol.media_parts import MediaSource, with_marks
 from quire.server.store.files import Files
 from quire.server.store.store import Store
@@ -30,7 +30,7 @@ class EncodedPrompt(NamedTuple):
 class MediaDesk:
     """Of one front; lives on its event loop."""
 
-    def __init__(self, reader: MediaReader, config: MultimodalConfig, store: Store) -> None:
+    def __init__(self, reader: PromptReader, config: MultimodalConfig, store: Store) -> None:
         self._reader = reader
         self._fetcher = MediaFetcher(config)
         self._most = int(config.media_max_mb * (1 << 20))
@@ -44,11 +44,11 @@ class MediaDesk:
 
     def knows(self, tokens: Sequence[int], sources: Sequence[MediaSource]) -> bool:
         """Whether a prompt marks a place for each of them."""
-        return self._reader.count_markers(tokens) == len(sources)
+        return self._reader.marked(tokens) == [source.kind for source in sources]
 
     def marked(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Messages with marks of the model's own, for chat templates that show no media."""
-        return with_marks(messages, {"image": self._reader.marker_text, "video": self._reader.marker_text})
+        return with_marks(messages, self._reader.marks)
 
     async def read(
         self, tokens: list[int], sources: Sequence[MediaSource], tenant: str
@@ -56,7 +56,7 @@ class MediaDesk:
         """The prompt with placeholder tokens, and what they stand for. Raises an InvalidRequest that names the part."""
         if self._num_waiting >= MOST_WAITING:
             raise Overloaded(
-                f"{self._num_waiting} conversations wait for their images, the most allowed; try again in seconds",
+                f"{self._num_waiting} conversations wait for their media, the most allowed; try again in seconds",
                 retry_after=5.0,
             )
         self._num_waiting += 1

@@ -32,19 +32,19 @@ from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
 from quire.server.audio_desk import AudioDesk
 from quire.server.block_map import BlockMap
-from quire.server.call import Call
+from quire.server.call import Call, check_logprobs
 from quire.server.caller import Caller
 from quire.server.drain import Drain
 from quire.server.errors import UnknownModel
 from quire.server.expert_map import ExpertMap
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
-from quire.server.ignored import ignored_header
 from quire.server.journaled import Frames, check_can_resume, journaled_of
 from quire.server.media_desk import EncodedPrompt, MediaDesk
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
+from quire.server.responses.background import BackgroundRuns
 from quire.server.store.store import Store
 from quire.server.streams import EventStream, LineStream, TextStream, WholeStream, until_gone
 from quire.serving.async_llm import AsyncLLM
@@ -85,6 +85,7 @@ class Serving:
         self._media: MediaDesk | None = None
         self.blocks = BlockMap(llm)
         self.experts = ExpertMap(llm)
+        self.background = BackgroundRuns(alone=hub is None)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
         self.created = int(time.time())
@@ -112,6 +113,11 @@ class Serving:
     @property
     def max_model_len(self) -> int:
         return self.llm.max_model_len
+
+    @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        return self.llm.facts.spec.input_modalities
 
     @property
     def lower_case(self) -> bool:
@@ -282,7 +288,7 @@ class Serving:
 
     def _desk(self, source: MediaSource) -> MediaDesk:
         """Raises an InvalidRequest where the model reads no media."""
-        if self._media is None and self.llm.facts.spec.vision is not None:
+        if self._media is None and self.llm.facts.spec.reads_media:
             encode = partial(self.tokenizer.encode, add_special_tokens=False)
             reader = open_reader(self.llm.path, self.config.multimodal, encode)
             self._media = None if reader is None else MediaDesk(reader, self.config.multimodal, self.store)
@@ -330,14 +336,14 @@ class Serving:
                 return await self._whole(request, call, generation, frames)
             if not call.stream:
                 outputs = await until_gone(request.receive, generation.wait())
-                return self._with_load(request, json_response(call.writer.whole(outputs), notes(call)))
+                return self._with_load(request, json_response(call.writer.whole(outputs), call.headers()))
             await until_gone(request.receive, generation.accepted())
         except BaseException:
             generation.cancel()
             raise
         kind = TextStream if as_text else LineStream if call.framing == "lines" else EventStream
         stream = kind(generation, call.writer, caller.request_id, frames)
-        stream.headers.update(notes(call))
+        stream.headers.update(call.headers())
         return self._with_load(request, stream)
 
     async def _whole(self, request: Request, call: Call, generation: Running, frames: Frames) -> Response:
@@ -345,7 +351,7 @@ class Serving:
         await until_gone(request.receive, generation.accepted())
         identity, path = request.state.caller.request_id, request.scope["path"]
         stream = WholeStream(generation, call.writer, identity, frames, path, self.store.flush)
-        stream.headers.update(notes(call))
+        stream.headers.update(call.headers())
         return self._with_load(request, stream)
 
     async def complete(self, call: Call, caller: Caller) -> list[RequestOutput]:
@@ -369,6 +375,7 @@ class Serving:
         """
         if resumed is not None:
             check_can_resume(call)
+        check_logprobs(call, self.config.server.max_logprobs)
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
         params = _as_the_caller_may(call.params, caller)
@@ -483,11 +490,6 @@ class Serving:
         except Overloaded:
             self.metrics.refused("overloaded")
             raise
-
-
-def notes(call: Call) -> dict[str, str]:
-    """Headers about what of a body changes nothing, and what of its schema no grammar holds."""
-    return ignored_header(call.ignored) | ({} if call.schema is None else call.schema.header())
 
 
 def wants_text(accept: str) -> bool:

@@ -30,11 +30,17 @@ class StartUp:
         return f"{self._clock.total:.2f} s after the start\n{table}"
 
 
+_LONGEST_BEFORE = 30.0
+"""Seconds that a process may take to get here. An older one was the shell of `scripts/serve` until the packages were
+installed, and the time of that is not told as quire's."""
+
+
 def _process_age() -> float:
-    """Seconds since this process was started; 0 where the system does not say."""
+    """Seconds since this process was started, or those it has computed; 0 where the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
             # the second field is a name in parentheses, which may hold anything
             ticks = int(file.read().rpartition(")")[2].split()[19])
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        age = max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        return age if age <= _LONGEST_BEFORE else time.process_time()
     return 0.0

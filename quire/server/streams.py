@@ -24,8 +24,9 @@ from quire.server.listen.http_protocol import ABORT
 from quire.server.openai.json_response import json_response
 from quire.serving.running import Running
 
-_KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 """Seconds of silence after which a comment is sent, so that no proxy takes a waiting request for a dead one."""
+STILL_HERE = b": still here\n\n"
 _T = TypeVar("_T")
 
 
@@ -65,7 +66,7 @@ class _Stream(Response):
     async def _parts(self) -> AsyncIterator[bytes]:
         yield self._opening()
         try:
-            async for deltas in self._generation.deltas(idle=_KEEP_ALIVE):
+            async for deltas in self._generation.deltas(idle=KEEP_ALIVE_SECONDS):
                 yield self._pieces(deltas) if deltas else self._keep_alive()
             yield self._closing()
         except QuireError as error:
@@ -77,7 +78,7 @@ class _Stream(Response):
         yield frames.first(b"" if frames.is_resumed else opening)
         is_replay = frames.is_resumed
         try:
-            async for deltas in self._generation.deltas(idle=_KEEP_ALIVE):
+            async for deltas in self._generation.deltas(idle=KEEP_ALIVE_SECONDS):
                 payload = self._pieces(deltas) if deltas else self._keep_alive()
                 if not is_replay:
                     yield frames.piece(deltas, payload)
@@ -120,7 +121,7 @@ class EventStream(_Stream):
         return encode_events(event for delta in deltas for event in self._writer.piece(delta))
 
     def _keep_alive(self) -> bytes:
-        return b": still here\n\n"
+        return STILL_HERE
 
     def _closing(self) -> bytes:
         return encode_events(self._writer.closing(self._generation.outputs()))

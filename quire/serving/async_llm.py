@@ -4,11 +4,11 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -44,6 +44,7 @@ from quire.text.labels import Labels, labels_of, only_pools
 
 # What is not needed to start engines is imported when they have been started: it takes as long as they do.
 if TYPE_CHECKING:
+    from quire.engine.prompt_media import PromptMedia
     from quire.engine.requests import RequestMaker
     from quire.protocol.journal import Progress
     from quire.protocol.parsers.tools import Tools
@@ -105,6 +106,7 @@ class AsyncLLM:
         self._requests: RequestMaker | None = None
         self._started: Started | None = None
         self._generations: dict[str, Generation] = {}
+        self._media: PromptMedia | None = None
 
     @classmethod
     async def create(cls, model: str = DEFAULT_MODEL, **settings: object) -> Self:
@@ -160,19 +162,21 @@ class AsyncLLM:
 
     async def generate(
         self,
-        prompt: str | list[int],
+        prompt: str | list[int] | Mapping[str, Any],
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         lora_request: LoRARequest | None = None,
     ) -> AsyncIterator[RequestOutput]:
-        """What there is so far, again and again until it is finished. Leaving the loop early ends the request."""
-        tokens = await self.texts.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        text = prompt if isinstance(prompt, str) else None
+        """What there is so far, again and again until it is finished. Leaving the loop early ends the request.
+
+        A prompt is text, tokens, or `{"prompt": …, "multi_modal_data": …}` as `LLM.generate` takes it.
+        """
+        tokens, text, media = await self._prompt_of(prompt)
         identity = request_id or secrets.token_hex(12)
         params = sampling_params or SamplingParams()
         await self.check(params)
         adapter = None if lora_request is None else await asyncio.to_thread(self._adapter, lora_request)
-        generation = self.open(identity, [(tokens, text)], params, adapter=adapter)
+        generation = self.open(identity, [(tokens, text)], params, adapter=adapter, media=[media] if media else ())
         self._generations[identity] = generation
         try:
             async for _ in generation.deltas():
@@ -181,6 +185,26 @@ class AsyncLLM:
         finally:
             self._generations.pop(identity, None)
             generation.cancel()
+
+    async def _prompt_of(
+        self, prompt: str | list[int] | Mapping[str, Any]
+    ) -> tuple[list[int], str | None, tuple[MediaItem, ...]]:
+        """Tokens, text where it was given, and media."""
+        data, given = None, prompt
+        if isinstance(prompt, Mapping):
+            data, tokenized = prompt.get("multi_modal_data"), prompt.get("prompt_token_ids")
+            given = prompt.get("prompt", "") if tokenized is None else tokenized
+        tokens: list[int] = await self.texts.encode(given) if isinstance(given, str) else list(given)  # type: ignore[arg-type]
+        text = given if isinstance(given, str) else None
+        if not data:
+            return tokens, text, ()
+        if self._media is None:
+            from quire.engine.prompt_media import PromptMedia
+
+            encode = partial(self.texts.tokenizer.encode, add_special_tokens=False)
+            self._media = PromptMedia(self._path, self.config.multimodal, encode)
+        tokens, media = await asyncio.to_thread(self._media.read, tokens, data)
+        return tokens, text, media
 
     async def check_tools(self, tools: "Tools") -> None:
         """Look at the schemas of tools whose calls are bound by them. Raises an InvalidRequest that names the tool."""
@@ -420,6 +444,8 @@ class AsyncLLM:
             await asyncio.to_thread(self._requests.close)
         if self._texts is not None:
             self._texts.close()
+        if self._media is not None:
+            self._media.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -32,6 +32,11 @@ class EngineClient(Supervised):
         """Where other engines get KV from it; nothing where they cannot."""
         return "" if self.started is None else self.started.kv_address
 
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of its contexts; none while it takes no requests."""
+        return 0 if self.started is None else self.started.max_model_len
+
     @abstractmethod
     def send(self, message: ToEngine) -> None:
         """Never waits. What is sent to a lost engine is dropped: its requests are on their way elsewhere."""

@@ -65,11 +65,12 @@ class Routing:
 
         def cost(replica: int) -> float:
             """A cached token of the prompt saves as much as a token less of load."""
-            has_adapter = adapter is not None and adapter in self._adapters.get(replica, ())
             cached = self.num_cached(replica, names)
             if home is not None and replica == home[0]:
                 cached = max(cached, home[1])
-            return load.get(replica, 0.0) - cached - (ADAPTER_TOKENS if has_adapter else 0)
+            if adapter is not None and adapter in self._adapters.get(replica, ()):
+                cached += ADAPTER_TOKENS
+            return load.get(replica, 0.0) - cached
 
         chosen = min(replicas, key=lambda replica: (cost(replica), replica))
         self._remember(chosen, names)
@@ -79,7 +80,9 @@ class Routing:
 
     def num_cached(self, replica: int, names: list[int]) -> int:
         """Tokens of a prompt that an engine was given before, and may still have, by the names of its chunks."""
-        seen = self._seen.get(replica, OrderedDict())
+        seen = self._seen.get(replica)
+        if seen is None:
+            return 0
         count = 0
         for name in names:
             if name not in seen:

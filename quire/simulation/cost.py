@@ -2,10 +2,12 @@
 
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. Of experts
 a step reads those that its tokens choose, evenly and each for itself. The ranks of a tensor parallel model add up what
-every mixer and every MLP gives, one after the other with the rest. What is not modelled: kernels that miss the device's
-reached speeds.
+every mixer and every MLP gives, one after the other with the rest. The stages of a pipeline have equal parts of it, and
+pass the residual stream on. What is not modelled: kernels that miss the device's reached speeds. Where steps of the
+model were measured on the device, these say what weights and overhead take, and only attention is added to them.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from quire.config.dtypes import dtype_bytes
@@ -67,22 +69,25 @@ def _expert_shares(model: ModelFacts) -> tuple[float, float]:
 
 
 class CostModel:
-    """Seconds of a step on one replica."""
+    """Seconds of a step on one replica; of a pipeline, on the fullest of its stages."""
 
     def __init__(self, model: ModelWork, device: DeviceFacts, resolved: Resolved, num_devices: int = 1) -> None:
+        """`num_devices` share every layer."""
         if num_devices < 1:
             raise ConfigError(f"a replica of {num_devices} devices is impossible; give 1 or more.")
         self._device = device
         self._weight_bytes = resolved.weight_bytes
         self._token_bytes = resolved.kv.bytes_per_token
         self._block_bytes = resolved.kv.block_bytes
-        self._token_operations = 2 * model.num_parameters / num_devices
+        stages = resolved.num_stages
+        self._token_operations = 2 * model.num_parameters / (num_devices * stages)
         # a product with a key and one with a value, two operations a number
-        self._pair_operations = 4 * model.attended / num_devices
+        self._pair_operations = 4 * model.attended / (num_devices * stages)
         self._windows = model.windows
         self._expert_share, self._chosen_share = model.expert_share, model.chosen_share
         self._num_devices, self._link = num_devices, device.link_of(num_devices)
-        self._sums = 2 * model.num_layers + 1  # the embedding's too
+        self._sums = 2 * model.num_layers / stages + 1  # the embedding's too
+        self._hop_link = device.link_of(num_devices * stages)
         self._sum_bytes = model.hidden_size * dtype_bytes(resolved.dtype)
 
     @property
@@ -103,18 +108,34 @@ class CostModel:
         moved = self._move_seconds(work)
         if not work.num_tokens:
             return moved
+        if device.step_curve:
+            return moved + self._measured_seconds(work) + self.collective_seconds(work.num_tokens)
         idle = self._expert_share * (1 - self._chosen_share) ** work.num_tokens
         read = self._weight_bytes * (1 - idle) + (work.context + work.num_tokens) * self._token_bytes
         operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
         computed = max(read / device.bandwidth, operations / device.flops)
         return device.step_overhead + moved + computed + self.collective_seconds(work.num_tokens)
 
+    def _measured_seconds(self, work: StepWork) -> float:
+        """As steps of as many tokens took, and what attention to their context adds."""
+        curve = self._device.step_curve
+        last = min(max(1, bisect_left(curve, (work.num_tokens, 0.0))), len(curve) - 1)
+        (few, short), (many, long) = curve[last - 1] if last else curve[0], curve[last]
+        slope = (long - short) / (many - few) if many > few else 0.0
+        looked_at = work.context * self._token_bytes / self._device.bandwidth
+        attended = work.pairs * self._pair_operations / self._device.flops
+        return short + slope * (work.num_tokens - few) + max(looked_at, attended)
+
     def collective_seconds(self, num_tokens: int) -> float:
         """What a step of so many tokens spends on all-reduces."""
         return self._sums * self._link.all_reduce_seconds(num_tokens * self._sum_bytes, self._num_devices)
 
+    def hop_seconds(self, num_tokens: int) -> float:
+        """What the residual stream of so many tokens takes from one pipeline stage to the next."""
+        return self._hop_link.send_seconds(num_tokens * self._sum_bytes)
+
     def tokens_per_second(self, batch: int, context: int) -> float:
-        """How fast a replica answers with `batch` sequences of `context` tokens each."""
+        """How fast a replica answers with `batch` sequences of `context` tokens each in a step."""
         work = StepWork(num_tokens=batch, context=batch * context, pairs=batch * context)
         return batch / self.seconds(work)
 

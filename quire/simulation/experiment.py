@@ -46,11 +46,6 @@ class Experiment:
             raise ConfigError(f"--replicas is {self.replicas}, but it must be 1 or more.")
         if self.processes is not None and self.processes < 1:
             raise ConfigError(f"--processes is {self.processes}, but it must be 1 or more; leave it out for all cores.")
-        if self.asked.parallel.pipeline_parallel_size > 1:
-            raise ConfigError(
-                "--pipeline-parallel-size is above 1, but the simulator has no model of a pipeline; use "
-                "--tensor-parallel-size or more --replicas."
-            )
 
 
 def find_model(name: str, revision: str | None) -> ModelFacts:

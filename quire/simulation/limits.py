@@ -3,6 +3,7 @@
 from typing import Literal
 
 TimeUnit = Literal["auto", "s", "ms"]
+ScenarioName = Literal["fastchat-day", "million-users"]
 
 LONGEST = 1 << 24
 """Tokens of a prompt or an answer; more than any model's context, and few enough to be held."""

@@ -17,6 +17,7 @@ from quire.simulation.device import SimulatedDevice
 from quire.simulation.goals import LatencyGoals
 from quire.simulation.metrics import Metrics
 from quire.simulation.recorder import Recorder, StepRecord
+from quire.simulation.stages import Stages
 from quire.simulation.workload import RequestMaker, SimulatedRequest
 
 MOST_IDLE_STEPS = 8
@@ -46,14 +47,16 @@ class Replica:
         self.scheduler = make_scheduler(setup.resolved, setup.tenant_weights)
         self._lengths: dict[str, int] = {}
         kv, cost = setup.resolved.kv, CostModel(setup.model, setup.device, setup.resolved, setup.num_devices)
+        self._cost = cost
         self._device = SimulatedDevice(cost, self._lengths, kv.block_size, kv.num_blocks)
+        self._stages = Stages(setup.resolved.num_stages)
         self._recorder = Recorder(self.scheduler, setup.goals)
         self._maker = RequestMaker()
         self._beams: dict[str, BeamSearch] = {}
-        self._async = setup.async_steps
+        self._depth = setup.resolved.num_stages if setup.async_steps else 0
+        """Steps that are under way while another is planned."""
         self._in_flight: deque[tuple[StepResult, StepRecord]] = deque()
         self._clock = 0.0
-        self._device_free = 0.0
         self._idle_steps = 0
 
     def run(self, requests: Iterable[SimulatedRequest], progress: Callable[[int], None] | None = None) -> Metrics:
@@ -97,20 +100,22 @@ class Replica:
         if not plan.is_empty:
             self._execute(plan)
         # forks need every token read, so beams cannot be planned ahead of their results
-        depth = 1 if self._async and plan.rows and not self._beams else 0
+        depth = self._depth if plan.rows and not self._beams else 0
         read = len(self._in_flight) > depth
         while len(self._in_flight) > depth:
             self._read(*self._in_flight.popleft())
+            if not plan.rows and self._depth > 1:
+                break  # another turn may have become ready by it
         self._end_finished()
         return read or not plan.is_empty
 
     def _execute(self, plan: StepPlan) -> None:
         self._recorder.planned(plan, self._clock)
         result = self._device.execute(plan)
-        start = max(self._clock, self._device_free)
-        self._device_free = start + result.elapsed
+        hop = self._cost.hop_seconds(plan.num_tokens)
+        start, end = self._stages.run(self._clock, plan, result.elapsed, hop)
         if plan.rows:
-            self._in_flight.append((result, self._recorder.executed(plan, start, self._device_free)))
+            self._in_flight.append((result, self._recorder.executed(plan, start, end)))
 
     def _read(self, result: StepResult, record: StepRecord) -> None:
         self._clock = record.end

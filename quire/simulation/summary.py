@@ -28,7 +28,7 @@ def describe_setting(setup: ReplicaSetup, replicas: int, routing: str, workload:
     return Setting(
         model=setup.model.name,
         device=setup.device.name,
-        num_devices=setup.num_devices,
+        num_devices=setup.num_devices * setup.resolved.num_stages,
         replicas=replicas,
         policy=resolved.policy,
         routing=routing,

@@ -31,6 +31,9 @@ class ExpertsSpec:
     shared_gate: MatrixSpec | None = None
     """[1, hidden]: its sigmoid is the weight of the shared experts; None: that is 1."""
 
+    held: range | None = None
+    """Which of the router's experts are here, where they are spread over ranks; None: all."""
+
     @property
     def num_experts(self) -> int:
         return self.router.rows

@@ -8,7 +8,9 @@ from quire.core.errors import CheckpointError
 from quire.core.kv_variant import LONG_VARIANT
 from quire.core.pooling import Pooling
 from quire.spec.audio_encoder import AudioEncoderSpec
+from quire.spec.audio_tower import AudioTowerSpec
 from quire.spec.cache import CacheSpec, CrossCache
+from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.matrix import MatrixSpec
@@ -111,8 +113,17 @@ class ModelSpec:
     """Beginnings of names where a model is part of another, and what they are here; the first that fits."""
     vision: VisionSpec | None = None
     """What makes embeddings of images; None: the model reads texts alone."""
+    audio: AudioTowerSpec | None = None
+    """What makes embeddings of sound."""
     unused: tuple[str, ...] = ()
     """Patterns of tensors that checkpoints of the family hold and the model does not need."""
+    takes_tokens: bool = True
+    """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
+    they are the output head too."""
+    draft_head: DraftHeadSpec | None = None
+    """How it reads another model's hidden states, where it is a head that drafts for that one."""
+    mtp_layer: LayerSpec | None = None
+    """The layer behind the last, which was trained to draft (multi-token prediction) and is no part of the answers."""
     is_described: bool = True
     """False: only its shape is known, and its weights are what its files hold; a library brings the modules."""
 
@@ -194,10 +205,17 @@ class ModelSpec:
         experts = [layer.mlp for layer in self.layers if isinstance(layer.mlp, ExpertsSpec)]
         return self.num_parameters - round(sum(mlp.num_elements * (1 - mlp.touched(1)) for mlp in experts))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the embedding, or at least its words, is part of it."""
+        is_owner = self.draft_head is None or self.draft_head.owns_words
+        return is_owner and (self.takes_tokens or self.tied)
+
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
         embedding, bias, classifier = self.embedding, self.relative_bias, self.classifier
-        yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
+        if self.has_words:
+            yield from _given(embedding.words, embedding.positions, embedding.types, embedding.projection)
         if self.encoder is not None:
             yield from self.encoder.matrices()
         for layer in self.layers:
@@ -205,6 +223,8 @@ class ModelSpec:
         yield from _given(None if bias is None else bias.table, self.head_projection, self.head)
         if classifier is not None:
             yield from _given(classifier.dense, classifier.out)
+        if self.draft_head is not None:
+            yield from self.draft_head.matrices()
 
     def tensors(self) -> Iterator[TensorSpec]:
         """Every tensor that the model takes from a checkpoint."""
@@ -216,12 +236,30 @@ class ModelSpec:
             yield from layer.vectors()
         norms = [norm for layer in self.layers for norm in layer.norms()]
         norms += () if self.encoder is None else self.encoder.norms()
+        if self.draft_head is not None:
+            norms += self.draft_head.norms()
+            yield from self.draft_head.vectors()
         last = None if self.classifier is None else self.classifier.norm
         for norm in (self.embedding.norm, *norms, self.norm, last):
             if norm is not None:
                 yield from norm.tensors()
         if self.vision is not None:
             yield from self.vision.tensors()
+        if self.audio is not None:
+            yield from self.audio.tensors()
+
+    @property
+    def reads_media(self) -> bool:
+        """Whether prompts may have placeholder tokens."""
+        return self.vision is not None or self.audio is not None
+
+    @property
+    def input_modalities(self) -> tuple[str, ...]:
+        """What the model reads: text, image, audio."""
+        if self.encoder is not None:
+            return ("audio",)
+        seen = () if self.vision is None else ("image",)
+        return ("text", *seen, *(() if self.audio is None else ("audio",)))
 
     @property
     def position_axes(self) -> int:

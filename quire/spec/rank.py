@@ -1,6 +1,7 @@
 """From a model's spec to that of one rank's part of it: a smaller model, whose tensors say what they take of the whole.
 
-Attention is cut by heads, an MLP and every expert inside itself, words and head by vocabulary. What is neither is whole
+Attention is cut by heads, an MLP and every expert inside itself, unless experts stay whole and are spread; words and
+head are cut by vocabulary. What is neither is whole
 on every rank: norms of the stream, routers, positions.
 """
 
@@ -25,6 +26,8 @@ class Place:
     rank: int
     ranks: int
     grain: int = 1
+    whole_experts: bool = False
+    """Whether experts are spread over the ranks, each whole on one of them, instead of being cut (expert parallel)."""
 
     def share(self, whole: int) -> range:
         return even_share(whole, self.rank, self.ranks, self.grain)
@@ -115,7 +118,11 @@ def _mlp(spec: MlpSpec, place: Place) -> MlpSpec:
 
 
 def _experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
-    """Every rank has some of every expert, so that all have equally much to do, whatever tokens choose."""
+    """Every rank has some of every expert, so that all have equally much to do, whatever tokens choose; or, where
+    experts stay whole, some experts.
+    """
+    if place.whole_experts:
+        return _spread_experts(spec, place)
     taken = place.share(spec.size)
     above = [_moved(taken, first) for first in range(0, spec.up.rows, spec.size)]
     return replace(
@@ -126,10 +133,28 @@ def _experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
     )
 
 
+def _spread_experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
+    """Some experts and their biases; all tokens' sums over ranks are those over all experts."""
+    held, count, size = even_share(spec.num_experts, place.rank, place.ranks), spec.num_experts, spec.size
+    hidden = spec.down.rows // count
+    up = [_moved(_times(held, size), first) for first in range(0, spec.up.rows, count * size)]
+    return replace(
+        spec,
+        held=held,
+        up=replace(_cut_rows(spec.up, up), experts=len(held)),
+        down=replace(_cut_rows(spec.down, [_times(held, hidden)]), experts=len(held)),
+        shared=None if spec.shared is None else _mlp(spec.shared, place),
+    )
+
+
 def _cut_rows(matrix: MatrixSpec, rows: Sequence[range]) -> MatrixSpec:
-    """These rows of all parts together; a bias goes with its rows."""
+    """These rows of all parts together; a bias goes with its rows. Parts that nothing is taken of are left out."""
     shares = cut_parts([part.rows for part in matrix.parts], rows)
-    parts = [replace(part, rows=share.size, share=share) for part, share in zip(matrix.parts, shares, strict=True)]
+    parts = [
+        replace(part, rows=share.size, share=share)
+        for part, share in zip(matrix.parts, shares, strict=True)
+        if share.size
+    ]
     return replace(matrix, parts=tuple(parts))
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,28 @@ def even_share(whole: int, rank: int, ranks: int, grain: int = 1) -> range:
     each, more = divmod(-(-whole // grain), ranks)
     start = rank * each + min(rank, more)
     return range(start * grain, min((start + each + (rank < more)) * grain, whole))
+
+
+def even_runs(sizes: Sequence[int], count: int) -> tuple[range, ...]:
+    """Places of these sizes in `count` runs, none of them empty, whose sums are as even as can be: the sum of their
+    squares is the least."""
+    ends = [0, *accumulate(sizes)]
+    # by how many of the first places are in runs: the least sum of squares, and where the last run begins
+    best = [(ends[stop] ** 2, 0) for stop in range(len(ends))]
+    begins: list[list[int]] = []
+    for runs in range(2, count + 1):
+        found = [
+            min((best[start][0] + (ends[stop] - ends[start]) ** 2, start) for start in range(runs - 1, stop))
+            if stop >= runs
+            else (0, 0)
+            for stop in range(len(ends))
+        ]
+        begins.append([start for _, start in found])
+        best = found
+    borders = [len(sizes)]
+    for starts in reversed(begins):
+        borders.append(starts[borders[-1]])
+    return tuple(range(start, stop) for start, stop in pairwise([0, *reversed(borders)]))
 
 
 def cut_parts(sizes: Sequence[int], taken: Sequence[range]) -> list[AxisShare]:

@@ -58,7 +58,7 @@ class VisionSpec:
     layers: tuple[LayerSpec, ...]
     projector: ProjectorSpec
     frames: int = 1
-    """Frames of a patch; an image is as many equal ones."""
+    """Frames of a patch, which are one moment of a video; an image is as many equal ones."""
     class_token: MatrixSpec | None = None
     """One row, before the patches of every picture; no embedding is made of it."""
     positions: MatrixSpec | None = None
@@ -69,6 +69,8 @@ class VisionSpec:
     norm_before: NormSpec | None = None
     norm_after: NormSpec | None = None
     windows: WindowsSpec | None = None
+    positions_per_second: float | None = None
+    """Where positions have axes: what a second of a video takes on that of time; None: a moment takes one."""
 
     @property
     def side(self) -> int:

@@ -72,7 +72,7 @@ def _placement(resolved: Resolved) -> Placement:
 def threads_of_rank(resolved: Resolved) -> int:
     """Threads of torch for each of the ranks that share this machine's cores."""
     threads = resolved.cpu_threads or _placement(resolved).threads
-    return max(1, threads // resolved.tensor_parallel_size)
+    return max(1, threads // resolved.num_ranks)
 
 
 def _stay_with(chosen: Placement) -> None:

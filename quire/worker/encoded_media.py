@@ -28,7 +28,9 @@ class EncodedMedia:
         self._at_once = at_once
         self._device = device
         self._spare = num_rows - 1
-        self._layers = [_layer(cache, num_rows, model.encoder.dtype, device) for cache in model.spec.cross_caches]
+        self._dtype = model.encoder.dtype
+        self._layers: list[EncodedLayer] = []
+        self.take_back()
         self._row_slots = torch.full((num_rows,), self._spare, dtype=torch.int64, device=device)
         self._slot_of_row: dict[int, int] = {}
         self._users = [0] * self._spare
@@ -67,6 +69,23 @@ class EncodedMedia:
         self._slot_of_row.clear()
         self._users = [0] * self._spare
         self._row_slots.fill_(self._spare)
+
+    @property
+    def num_bytes(self) -> int:
+        """That its slots take now."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._layers)
+
+    def give_back(self) -> None:
+        """Keep nothing, and none of the memory, while no row is admitted."""
+        self._known.clear()
+        self._users = [0] * self._spare
+        self._empty = list(range(self._spare))
+        self._layers.clear()
+
+    def take_back(self) -> None:
+        """Slots as they are at the start, with nothing in them."""
+        caches, num_slots = self._model.spec.cross_caches, self._spare + 1
+        self._layers += [_layer(cache, num_slots, self._dtype, self._device) for cache in caches]
 
     def of_rows(self, batch: Batch, rows: Tensor, num_tokens: int) -> Batch:
         """A batch of these rows' tokens with what they look at. Nothing here depends on values: a graph can hold it."""

@@ -11,19 +11,20 @@ from quire.core.errors import ConfigError, OutOfDeviceMemory
 from quire.core.plan import StepPlan
 from quire.worker.dummy import dummy_sequence
 from quire.worker.out_of_memory import free_cached_memory, telling_out_of_memory
+from quire.worker.stage_worker import StageWorker
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 
-def check_memory(worker: Worker, resolved: Resolved, device: torch.device) -> None:
+def check_memory(worker: Worker | StageWorker, resolved: Resolved, device: torch.device) -> None:
     """Of a GPU: says what to change where the largest step takes more than was planned, or does not fit at all."""
     torch.cuda.reset_peak_memory_stats(device)
     take_largest_step(worker, resolved, lambda: torch.cuda.max_memory_allocated(device))
     free_cached_memory(device)  # the next steps are smaller, and cut it otherwise
 
 
-def take_largest_step(worker: Worker, resolved: Resolved, peak_bytes: Callable[[], int]) -> None:
+def take_largest_step(worker: Worker | StageWorker, resolved: Resolved, peak_bytes: Callable[[], int]) -> None:
     """As many prompts as there may be sequences, all tokens of a step among them, each with a token to draw."""
     limits = resolved.limits
     rows = min(limits.max_num_seqs, limits.max_num_batched_tokens)

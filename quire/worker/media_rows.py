@@ -1,17 +1,20 @@
 """MediaRows: the media of running prompts: which embeddings a step needs and where, and positions of several axes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from quire.core.media import MediaItem
 from quire.core.plan import Admission, StepPlan
+from quire.core.result import EncoderFigures
 from quire.layers.batch import Batch, Embeddings
+from quire.models.audio_tower import AudioTower
 from quire.models.vision_tower import VisionTower
-from quire.multimodal.positions import prompt_positions
+from quire.multimodal.positions import PositionRule, prompt_positions
 from quire.ops.upload import upload
+from quire.worker.device_time import DeviceTime
 from quire.worker.encoder_cache import EncoderCache
 
 
@@ -33,12 +36,28 @@ class _Media:
     items: tuple[MediaItem, ...]
     positions: Tensor | None
     """int64 [3, prompt], where positions have axes."""
+    counted: set[bytes] = field(default_factory=set)
+    """Contents that were looked for already."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFigures:
+    """What came of a step's media; the encoder's time is known behind the step."""
+
+    encoded: int
+    found: int
+    time: DeviceTime
+
+    def read(self) -> EncoderFigures:
+        return EncoderFigures(self.encoded, self.found, self.time.wait() if self.encoded else 0.0)
 
 
 class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
-    def __init__(self, tower: VisionTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int) -> None:
+    def __init__(
+        self, tower: VisionTower | AudioTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int
+    ) -> None:
         """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
         how many embeddings are made in one go: what a tower holds between its layers grows with them."""
         self._tower = tower
@@ -53,8 +72,10 @@ class MediaRows:
     def admit(self, admission: Admission) -> None:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
+            assert isinstance(self._tower, VisionTower), "sound has no places"
             spec = self._tower.spec
-            axes, offset = prompt_positions(admission.num_prompt, admission.media, spec.side)
+            rule = PositionRule(spec.side, spec.positions_per_second)
+            axes, offset = prompt_positions(admission.num_prompt, admission.media, rule)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
             self._offsets[admission.row].fill_(offset)
@@ -75,15 +96,32 @@ class MediaRows:
         """Whether some of the step's tokens stand for media; `computed` counts the step's own."""
         return bool(self._rows) and next(self._slices(plan, computed), None) is not None
 
-    def given_to(self, batch: Batch, plan: StepPlan, computed: Sequence[int]) -> Batch:
-        """The batch with the embeddings that its tokens stand for."""
+    def given_to(self, batch: Batch, plan: StepPlan, computed: Sequence[int]) -> tuple[Batch, MediaFigures | None]:
+        """The batch with the embeddings that its tokens stand for, and where they came from."""
         slices = list(self._slices(plan, computed)) if self._rows else []
         if not slices:
-            return batch
+            return batch, None
+        time = DeviceTime(self._device)
+        encoded_before = self._cache.num_encoded
         found = self._encoded([each.item for each in slices])
+        time.end()
+        encoded = self._cache.num_encoded - encoded_before
+        figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
         values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
         places = upload([place for each in slices for place in each.places], torch.int64, self._device)
-        return replace(batch, embeddings=Embeddings(values, places))
+        return replace(batch, embeddings=Embeddings(values, places)), figures
+
+    def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:
+        """Media of the step's prompts that are looked for the first time."""
+        wanted = {each.item.digest for each in slices}
+        count = 0
+        for row in plan.rows:
+            media = self._rows.get(row)
+            if media is not None:
+                new = wanted.intersection(item.digest for item in media.items) - media.counted
+                media.counted.update(new)
+                count += len(new)
+        return count
 
     def positions(self, positions: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
         """Of tokens behind prompts: on all axes the same, each row's by its own offset."""
@@ -144,11 +182,11 @@ class MediaRows:
                 missing[item.digest] = item
             else:
                 found[item.digest] = kept
-        for together in _portions(list(missing.values()), self._at_once):
-            for item, embeddings in zip(together, self._tower(together), strict=True):
-                assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
-                found[item.digest] = embeddings
-                self._cache.put(item.digest, embeddings)
+        new = list(missing.values())
+        for item, embeddings in zip(new, self._tower(new, self._at_once), strict=True):
+            assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
+            found[item.digest] = embeddings
+            self._cache.put(item.digest, embeddings)
         return found
 
 
@@ -161,16 +199,3 @@ def _inside(item: MediaItem, computed: range, start: int) -> Iterator[_Slice]:
             own = range(before + begin - first, before + end - first)
             yield _Slice(item, own, range(start + begin - computed.start, start + end - computed.start))
         before += count
-
-
-def _portions(items: Sequence[MediaItem], most: int) -> Iterator[list[MediaItem]]:
-    portion: list[MediaItem] = []
-    size = 0
-    for item in items:
-        if portion and size + item.num_tokens > most:
-            yield portion
-            portion, size = [], 0
-        portion.append(item)
-        size += item.num_tokens
-    if portion:
-        yield portion

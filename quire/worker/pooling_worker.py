@@ -14,9 +14,10 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.models.language_model import LanguageModel
 from quire.ops.upload import towards_host
+from quire.worker.device_time import DeviceTime
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.readouts import PooledStep, Readouts
-from quire.worker.running_step import DeviceTime, RunningStep
+from quire.worker.running_step import RunningStep
 from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.whole_sequences import Packed, WholeSequences
 

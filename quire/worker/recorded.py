@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from quire.core.expert_load import ExpertLoad
-from quire.layers.batch import Batch, KVLayer
+from quire.layers.batch import Batch, KVLayer, Taps
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
+from quire.models.heads.draft_head import DraftHead
 from quire.models.language_model import LanguageModel
 from quire.ops.cpu.tape import References, Tape, TapeInput, TapeProgram, Value
 from quire.ops.lora_tensors import AdapterRows
@@ -24,15 +25,17 @@ class RecordedModel:
 
     def __init__(
         self,
-        model: LanguageModel,
+        model: LanguageModel | DraftHead,
         kv: Sequence[KVLayer],
         machine: "_core.Machine",
         keep: Callable[[CoreRecord], None] | None = None,
         num_adapter_slots: int = 0,
+        taps: Sequence[int] = (),
     ) -> None:
         """`keep` is given what was recorded, where that is all there is to the model; of `num_adapter_slots` rows may
-        each have a LoRA adapter, 0: there are none.
+        each have a LoRA adapter, 0: there are none. Every batch wants what enters the layers in `taps`.
         """
+        self._taps = tuple(taps)
         self._num_adapter_slots = num_adapter_slots
         self._no_adapters = torch.full((1,), -1, dtype=torch.int32)
         self._model = model
@@ -50,10 +53,15 @@ class RecordedModel:
         """Hidden states [tokens, hidden] after the last norm."""
         if self._program is None:
             self._model.gate.wait_for_all()
-        x = self._model.embed(input_ids, positions, batch).float()
+        assert isinstance(self._model, LanguageModel), "a head is given more than tokens"
+        return self.run(self._model.embed(input_ids, positions, batch).float(), positions, batch)
+
+    def run(self, x: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        """What the layers make of float32 `x` [tokens, width]."""
         if self._program is None:
-            self._program = record(self._model, self._kv, x.shape[1], self._references, self._num_adapter_slots)
-        hidden = torch.empty(x.shape)
+            shared = (self._references, self._num_adapter_slots, self._taps)
+            self._program = record(self._model, self._kv, x.shape[1], *shared)
+        hidden = torch.empty((x.shape[0], self._model.spec.hidden_size))
         self._num_sequences.fill_(len(batch.lengths))
         given = {
             "x": x,
@@ -67,6 +75,10 @@ class RecordedModel:
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
             given[f"table {number}"], given[f"slots {number}"] = table.to(torch.int32).contiguous(), slots
+        for layer in self._taps:
+            given[_tap(layer)] = tapped = torch.empty_like(hidden)
+            if batch.taps is not None:
+                batch.taps.values[layer] = tapped
         self._program.run(self._machine, x.shape[0], given, batch.prompts)
         return hidden
 
@@ -95,6 +107,8 @@ class RecordedModel:
 
     def _keep_record(self, width: int) -> None:
         """The cache is that of the recorded layers."""
+        if not isinstance(self._model, LanguageModel):
+            return
         words = self._model.words_alone
         ropes = [cast(Rope, rope).fixed for rope in self._model.ropes]
         fixed = [rope for rope in ropes if rope is not None]
@@ -130,15 +144,20 @@ class RecordedModel:
         )
 
 
+def _tap(layer: int) -> str:
+    return f"tap {layer}"
+
+
 def record(
-    model: LanguageModel,
+    model: LanguageModel | DraftHead,
     kv: list[KVLayer],
     width: int,
     references: References | None = None,
     num_adapter_slots: int = 0,
+    taps: Sequence[int] = (),
 ) -> TapeProgram:
-    """The model's layers and last norm, with this cache."""
-    tape = Tape(references)
+    """The model's layers and last norm, with this cache; it writes what enters the layers in `taps` too."""
+    tape, tapped = Tape(references), Taps(taps)
     x = tape.given(TapeInput("x"), width)
     groups = range(max(layer.group for layer in kv) + 1)
     batch = _recorded(
@@ -150,16 +169,19 @@ def record(
         slots=[TapeInput(f"slots {group}") for group in groups],
         kv=kv,
         adapters=_adapters(num_adapter_slots),
+        taps=tapped if taps else None,
     )
     ropes = [cast(Rope, rope).num_angles for rope in model.ropes]
     angles = [(TapeInput(f"cos {number}", size), TapeInput(f"sin {number}", size)) for number, size in enumerate(ropes)]
     hidden = cast(Value, model.body(cast(Tensor, x), cast("list[tuple[Tensor, Tensor]]", angles), batch))
     tape.give(hidden, TapeInput("hidden"))
+    for layer, value in tapped.values.items():
+        tape.give(cast(Value, value), TapeInput(_tap(layer)))
     return tape.finish()
 
 
 def record_head(
-    model: LanguageModel, width: int, references: References | None = None, num_adapter_slots: int = 0
+    model: LanguageModel | DraftHead, width: int, references: References | None = None, num_adapter_slots: int = 0
 ) -> tuple[TapeProgram, int]:
     """The model's output head, and how many logits it makes."""
     tape = Tape(references)

@@ -1,6 +1,5 @@
 """RunningStep: a step that was given to the device; its tokens come to the host behind it and are read when asked."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,47 +8,17 @@ import torch
 from torch import Tensor
 
 from quire.core.logprobs import PositionLogprobs
-from quire.core.result import StepResult
+from quire.core.result import EncoderFigures, StepResult
 from quire.ops.upload import towards_host
 from quire.sampling.grammar.progress import Constrained, Progress, advance
 from quire.sampling.logprobs import LogprobsTensors
 from quire.sampling.sampler import SampledTokens
 from quire.sampling.state import Report
 from quire.sampling.verification import VerifiedTokens
+from quire.worker.device_time import DeviceTime
+from quire.worker.media_rows import MediaFigures
 from quire.worker.prompt_logprobs import UnreadSpan
 from quire.worker.readouts import PooledStep
-
-
-class DeviceTime:
-    """What a device does from here to `end`: it can be waited for, and its seconds are known then.
-
-    A CPU has done it when `end` is called. A GPU's own clock begins when it comes here, behind all earlier work.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._begun = time.perf_counter()
-        self._ended = self._begun
-        self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
-        if device.type == "cuda":
-            self._events = (_event(), _event())
-            self._events[0].record()
-
-    def end(self) -> None:
-        self._ended = time.perf_counter()
-        if self._events is not None:
-            self._events[1].record()
-
-    def wait(self) -> float:
-        """Wait for the end; returns seconds."""
-        if self._events is None:
-            return self._ended - self._begun
-        begun, ended = self._events
-        ended.synchronize()
-        return float(begun.elapsed_time(ended)) / 1e3
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 @dataclass(slots=True)
@@ -68,6 +37,8 @@ class RunningStep:
     pooled: PooledStep = field(default_factory=PooledStep)
     drafts: "UnreadDrafts | None" = None
     """Where drafts were verified: what is said of them."""
+    media: MediaFigures | None = None
+    """Where some of its tokens stand for media."""
     _progress: Progress | None = field(init=False, default=None)
     _tokens_and_validity: Tensor | None = field(init=False, default=None)
     _logprobs: LogprobsTensors | None = field(init=False, default=None)
@@ -106,6 +77,7 @@ class RunningStep:
                 step=self.step,
                 prompt_logprobs=prompt_logprobs,
                 pooled=self.pooled.rows(),
+                encoder=self._encoder_figures(),
                 elapsed=elapsed,
             )
         progress = self.settle()
@@ -124,8 +96,12 @@ class RunningStep:
             logprobs=self._read_logprobs(counts),
             prompt_logprobs=prompt_logprobs,
             pooled=self.pooled.rows(),
+            encoder=self._encoder_figures(),
             elapsed=elapsed,
         )
+
+    def _encoder_figures(self) -> EncoderFigures | None:
+        return None if self.media is None else self.media.read()
 
     def _read_tokens(self, copy: Tensor) -> tuple[list[int], list[int] | None, int, list[int] | None]:
         """Tokens row after row, how many of each, how many drafts were verified, and how many are ready."""

@@ -10,7 +10,8 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
-from quire.config.resolved import DraftPlan, Resolved
+from quire.config.kv_layout import layout_of_stage
+from quire.config.resolved import DraftPlan, HeadPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
@@ -20,10 +21,13 @@ from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
+from quire.models.heads.draft_head import DraftHead
+from quire.models.heads.medusa_heads import MedusaHeads
 from quire.models.language_model import LanguageModel
 from quire.models.load import expected_tensors, load_layer_by_layer, load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
+from quire.models.loading.described_head import describe_head
 from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.match import Matched
 from quire.models.loading.quantization.schemes import Schemes
@@ -32,19 +36,25 @@ from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.models.random_weights import RandomWeights
 from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
-from quire.parallel.group import Group
+from quire.parallel.peers import Peers
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.state import SamplingState
+from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
 from quire.spec.share import Share
+from quire.spec.stage import stage_spec
 from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
 from quire.worker.largest_step import check_memory
+from quire.worker.last_stage import LastStage
 from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.speculative.features import Features
+from quire.worker.speculative.loaded_head import LoadedHead
+from quire.worker.stage_worker import StageWorker
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -69,20 +79,22 @@ def start_worker(
     clock: StartClock | None = None,
     core: CpuCore | None = None,
     memory: CoreMemory | None = None,
-    group: Group | None = None,
+    peers: Peers | None = None,
 ) -> Worker:
     """Build the model at `path`, load its weights and allocate everything a step needs.
 
     In the background, the worker is there before its weights: the first steps run through layers as they come.
     `grammars` are those of structured output; `clock` is told what took how long; `core` is the native core if it is
-    started already, and `memory` that of a worker to go on from; `group` are the ranks that share the model.
+    started already, and `memory` that of a worker to go on from; `peers` are the ranks that share the model, in whose
+    pipeline this one is of the last stage.
     """
     clock = clock or StartClock()
+    group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
     if resolved.cpu_core:
         core = core or start_core(path, resolved)  # looks at the files before they are opened
         # what is left to torch is small, and a second pool would take the cores from the first
         torch.set_num_threads(1)
-    elif group is not None and device.type == "cpu":
+    elif peers is not None and device.type == "cpu":
         torch.set_num_threads(threads_of_rank(resolved))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
@@ -91,7 +103,7 @@ def start_worker(
     model = (
         _borrowed_model(described, resolved, device, clock)
         if resolved.uses_transformers
-        else _own_model(described, resolved, device, core, clock, progress, group, in_background=in_background)
+        else _own_model(described, resolved, device, core, clock, progress, peers, in_background=in_background)
     )
     draws = group is None or group.is_first
     sampling = SamplingState(
@@ -109,22 +121,29 @@ def start_worker(
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
         never_split_inputs()
+    layers, layout, stage = range(spec.num_layers), resolved.kv, None
+    if pipeline is not None:
+        assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
+        layers = resolved.stages[pipeline.stage]
+        layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
+        stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
     worker = Worker(
         model,
-        resolved.kv,
+        layout,
         resolved.limits,
         sampling,
         device,
         core,
         memory,
-        kv_scales=_kv_scales(described) if resolved.kv.dtype in FP8_DTYPES else None,
+        kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
-        draft=None if resolved.draft is None else _draft_model(resolved.draft, device, core, clock),
+        drafter=_drafter(resolved, model, device, core, clock),
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
         counts_experts=not resolved.compile,  # what is compiled changes no numbers beside its results
+        stage=stage,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -134,6 +153,47 @@ def start_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def start_stage_worker(
+    path: Path, resolved: Resolved, peers: Peers, *, device: torch.device, clock: StartClock | None = None
+) -> StageWorker:
+    """The same for a rank of another stage than the last."""
+    clock, pipeline = clock or StartClock(), peers.pipeline
+    assert pipeline is not None, "there are several stages"
+    if device.type == "cpu":
+        torch.set_num_threads(threads_of_rank(resolved))
+    described = describe_local(path, "quire")
+    spec = described.matched.spec
+    model = _own_model(described, resolved, device, None, clock, None, peers, in_background=False)
+    layers = resolved.stages[pipeline.stage]
+    worker = StageWorker(
+        model,
+        layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop]),
+        resolved.limits,
+        device,
+        getattr(torch, resolved.dtype),
+        pipeline,
+        kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
+    )
+    clock.done("memory for KV and steps")
+    if device.type == "cuda":
+        check_memory(worker, resolved, device)
+        clock.done("the largest step")
+    return worker
+
+
+def _drafter(
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> DraftModel | LoadedHead | None:
+    """What drafts for a model, where that has weights of its own."""
+    if resolved.draft is not None:
+        return _draft_model(resolved.draft, device, core, clock)
+    return None if resolved.head is None else _draft_head(resolved.head, resolved, large, device, core, clock)
 
 
 def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
@@ -147,13 +207,37 @@ def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, c
     return DraftModel(model, resolved.kv, own_core)
 
 
-def _kv_scales(described: DescribedModel) -> list[KVScale] | None:
-    """What keys and values are divided by before they are stored in fp8; None: nothing."""
+def _draft_head(
+    plan: HeadPlan,
+    resolved: Resolved,
+    large: LanguageModel | FallbackDecoder,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+) -> LoadedHead:
+    """The head that drafts, with its weights, held as the large model's are."""
+    assert isinstance(large, LanguageModel), "heads draft for quire's own families"
+    assert resolved.speculation is not None, "someone drafts"
+    assert plan.features is not None, "it lies in the blocks of the large model"
+    described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), large.spec)
+    matched, dtype = described.matched, getattr(torch, resolved.dtype)
+    alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
+    own_core = None if core is None else CpuCore(core.machine, None)
+    policy = WeightPolicy(dtype, device, _method(matched, alone, dtype, device, own_core))
+    medusa = resolved.speculation.method == "medusa"
+    head = MedusaHeads(matched.spec, policy) if medusa else DraftHead(matched.spec, policy, large)
+    load_weights(head, open_described(described))
+    clock.done("the head that drafts")
+    return LoadedHead(head, plan.kv, Features(plan.features, device), own_core)
+
+
+def _kv_scales(described: DescribedModel, layers: range) -> list[KVScale] | None:
+    """What keys and values of these layers are divided by before they are stored in fp8; None: nothing."""
     matched = described.matched
     scales = read_kv_scales(matched.kv_scales, described.files, matched.spec.num_layers)
     found = "of the checkpoint" if scales is not None else "1, as the checkpoint has none"
     _log.info("scales of keys and values in fp8: %s", found)
-    return scales
+    return None if scales is None else scales[layers.start : layers.stop]
 
 
 def _borrowed_model(
@@ -176,14 +260,17 @@ def _own_model(
     core: CpuCore | None,
     clock: StartClock,
     progress: Progress | None,
-    group: Group | None = None,
+    peers: Peers | None = None,
     *,
     in_background: bool,
 ) -> LanguageModel:
     """A model of one of quire's families, with its weights or with a gate that opens as they come."""
     spec, shares = described.matched.spec, dict[str, Share]()
+    group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
+    if pipeline is not None:
+        spec = stage_spec(spec, resolved.stages[pipeline.stage])
     if group is not None:
-        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain))
+        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain, resolved.expert_parallel))
         shares = _shares(spec, _schemes(described.matched, resolved))
     checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))

@@ -13,7 +13,8 @@ from quire.observe.start_clock import StartClock
 from quire.worker.device import rank_device
 
 if TYPE_CHECKING:
-    from quire.parallel.group import Group
+    from quire.parallel.peers import Peers
+    from quire.worker.stage_worker import StageWorker
     from quire.worker.start import Grammars, Progress
     from quire.worker.worker import Worker
 
@@ -22,16 +23,24 @@ if TYPE_CHECKING:
 class Rank:
     """One rank's worker, and its bond with the others."""
 
-    worker: "Worker"
-    group: "Group"
+    worker: "Worker | StageWorker"
+    peers: "Peers"
+
+    @property
+    def sampling_worker(self) -> "Worker":
+        """That of the first rank, which yields results."""
+        from quire.worker.worker import Worker
+
+        assert isinstance(self.worker, Worker), "the first rank is of the last stage"
+        return self.worker
 
     def abandon(self) -> None:
         """Another rank is gone: what waits for it is to end."""
-        self.group.abandon()
+        self.peers.abandon()
 
     def leave(self) -> None:
         """Let go of the other ranks, in whatever state they are."""
-        self.group.close()
+        self.peers.close()
 
 
 def start_other_rank(
@@ -58,17 +67,19 @@ def start_rank(
     """Of the model at `path`; ranks find each other at the file `meeting`. Only the first needs `grammars`."""
     import torch
 
-    from quire.parallel.meeting import meet
-    from quire.worker.start import start_worker
+    from quire.parallel.meeting import meet_peers
+    from quire.worker.start import start_stage_worker, start_worker
 
     clock = clock or StartClock()
     clock.done("importing torch")
     device = rank_device(rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # kernels are launched where the current device is
-    group = meet(rank, resolved.tensor_parallel_size, meeting, device)
+    peers = meet_peers(rank, resolved.tensor_parallel_size, resolved.num_stages, meeting, device)
     clock.done("meeting other ranks")
     try:
+        if peers.pipeline is not None and not peers.pipeline.is_last:
+            return Rank(start_stage_worker(path, resolved, peers, device=device, clock=clock), peers)
         # nothing is loaded in the background: a rank that waits for a layer would keep the others waiting in a step
         worker = start_worker(
             path,
@@ -78,9 +89,9 @@ def start_rank(
             progress=progress,
             grammars=grammars,
             clock=clock,
-            group=group,
+            peers=peers,
         )
     except BaseException:
-        group.close()
+        peers.close()
         raise
-    return Rank(worker, group)
+    return Rank(worker, peers)

@@ -44,10 +44,13 @@ from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
+from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
 from quire.worker.expert_figures import ExpertFigures
-from quire.worker.media_rows import MediaRows
+from quire.worker.kv_layers import kv_layers
+from quire.worker.last_stage import LastStage, ReturningSampler
+from quire.worker.media_rows import MediaFigures, MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
@@ -57,11 +60,12 @@ from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
-from quire.worker.running_step import DeviceTime, RunningStep, UnreadDrafts
+from quire.worker.running_step import RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.sleeping_weights import RestingWeights
 from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
+from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.warmup import warmup_steps
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
@@ -86,20 +90,21 @@ class Worker:
         batch_invariant: bool = False,
         group: Group | None = None,
         speculation: Speculation | None = None,
-        draft: DraftModel | None = None,
+        drafter: DraftModel | LoadedHead | None = None,
         adapters: AdapterStore | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
+        stage: LastStage | None = None,
         counts_experts: bool = True,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well. `draft` is the model that drafts, where `speculation` asks for one.
+        to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, where it may have any.
-        `group` are the ranks that compute the model together. `encoder_cache_tokens` are embeddings of media that are
-        kept on the device and in host memory. `counts_experts`: whether routers count the tokens of each expert, unless
-        the core computes, which always does.
+        `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
+        `encoder_cache_tokens` are embeddings of media that are kept on the device and in host memory.
+        `counts_experts`: whether routers count the tokens of each expert, unless the core computes, which always does.
         """
         self.adapters = adapters
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
@@ -107,21 +112,15 @@ class Worker:
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
-        scales = None if kv_scales is None else torch.tensor(kv_scales, dtype=torch.float32, device=device)
-        self._kv = [
-            _kv_layer(self._storage, index, None if scales is None else scales[index])
-            for index in range(len(model.layers))
-        ]
+        self._kv = kv_layers(self._storage, len(model.layers), kv_scales, device)
         self._model = model
         self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            # a record without adapters would be of no use to a start with them
-            keep, slots = (core.keep, 0) if adapters is None else (None, adapters.num_slots)
-            computed = RecordedModel(model, self._kv, core.machine, keep, slots)
+            computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
         self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts)
-        self._forward: Forward = computed
+        self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
         self._logits = computed.logits
@@ -136,34 +135,37 @@ class Worker:
             limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
-        self._sampler = sampler if group is None else RankSampler(sampler, group)
+        of_ranks = sampler if group is None else RankSampler(sampler, group)
+        self._sampler = of_ranks if stage is None else ReturningSampler(of_ranks.sample, stage.pipeline)
         self._drafting: Drafting | None = None
         if speculation is not None:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
             self._drafting = Drafting(
                 *(speculation, limits, self._rows.states, sampler, memory),
-                draft=draft,
+                drafter=drafter,
                 group=next(iter(of_all_tokens), 0),
                 attend=self._attend,
+                large_logits=computed.logits,
+                block_size=layout.block_size,
             )
         # forced tokens would have to be told to other ranks
-        can_jump = device.type != "cuda" and group is None
+        can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and _can_be_captured(model, self._experts):
+        if device.type == "cuda" and _can_be_captured(model, stage, self._experts):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
             )
         # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = device.type == "cuda" and not batch_invariant and not self._keeps_latents
+        may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits, self._device = limits, device
         rows = limits.max_num_seqs + 1
         self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
         self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._encoded = _encoded_media(model, limits, device)
-        modules = [model] if draft is None else [model, draft.model]
+        modules = [model] if drafter is None else [model, drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
@@ -202,10 +204,15 @@ class Worker:
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
+        seen: MediaFigures | None = None
         if self._media is not None:
-            positions, inputs = self._with_media(plan, positions, inputs)
+            positions, inputs, seen = self._with_media(plan, positions, inputs)
+        if self._drafting is not None:
+            inputs = replace(inputs, batch=self._drafting.tapped(inputs.batch))
         self._experts.count_all()
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
+        if self._drafting is not None:
+            self._drafting.keep(inputs.batch, hidden)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed)
         sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
@@ -218,16 +225,21 @@ class Worker:
             finish_step(self._rows.states, rows, lengths, None if sampled is None else sampled.tokens)
         reports = self._sampling.reports(plan.rows[: plan.num_sampling])
         unread = self._unread_drafts(plan, inputs.sampling_rows)
-        running = RunningStep(plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread)
+        running = RunningStep(
+            plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread, media=seen
+        )
         self._constrained.drawn(plan, running, self._lengths.computed)
         return running
 
-    def _with_media(self, plan: StepPlan, positions: Tensor, inputs: StepInputs) -> tuple[Tensor, StepInputs]:
-        """Positions as the model counts them, and inputs with what placeholder tokens stand for."""
+    def _with_media(
+        self, plan: StepPlan, positions: Tensor, inputs: StepInputs
+    ) -> tuple[Tensor, StepInputs, MediaFigures | None]:
+        """Positions as the model counts them, inputs with what placeholder tokens stand for, and how that came."""
         assert self._media is not None
         computed, batch = self._lengths.computed, inputs.batch
         placed = self._media.positions_of_step(positions, inputs.rows, batch.query_starts, plan, computed)
-        return placed, replace(inputs, batch=self._media.given_to(batch, plan, computed))
+        batch, seen = self._media.given_to(batch, plan, computed)
+        return placed, replace(inputs, batch=batch), seen
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""
@@ -262,6 +274,8 @@ class Worker:
             self._graphs.clear()
         if self._media is not None:
             self._media.forget_encoded()
+        if self._encoded is not None:
+            self._encoded.give_back()
         for storage in self._storages():
             storage.give_back()
         self._weights.sleep(self._device)
@@ -274,6 +288,8 @@ class Worker:
         self._weights.wake_up()
         for storage in self._storages():
             storage.take_back()
+        if self._encoded is not None:
+            self._encoded.take_back()
         self._warmup = self._warmup_steps()
 
     @torch.inference_mode()
@@ -357,8 +373,12 @@ class Worker:
             batch = replace(batch, adapters=adapters)
         if self._encoded is not None:
             batch = self._encoded.of_rows(batch, rows, len(rows))
+        if self._drafting is not None:
+            batch = self._drafting.tapped(batch)
         self._experts.count_real(rows, self._rows.spare, 1 + drafts)
         hidden = self._forward(step.input_ids, positions, batch)
+        if self._drafting is not None:
+            self._drafting.keep(batch, hidden)
         return self._project(hidden, range(0), adapters), step.lengths
 
     def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
@@ -451,7 +471,10 @@ class Worker:
 
     def _make_inputs(self, plan: StepPlan) -> StepInputs:
         max_blocks = self._lengths.most_blocks(plan, self._block_size)
-        all_hidden = self._needs_all_hidden or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        for_drafts = self._drafting is not None and self._drafting.needs_hidden
+        all_hidden = (
+            self._needs_all_hidden or for_drafts or self._prompt_logprobs.are_asked_for or self._readouts.are_asked_for
+        )
         prompts = self._lengths.tokens_of_prompts(plan)
         return make_inputs(
             plan,
@@ -466,9 +489,11 @@ class Worker:
         )
 
 
-def _can_be_captured(model: LanguageModel | FallbackDecoder, experts: ExpertFigures) -> bool:
-    """Whether decode steps can be graphs: nothing in them waits for the host."""
-    return model.can_be_captured if isinstance(model, FallbackDecoder) else not experts.come_and_go
+def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None, experts: ExpertFigures) -> bool:
+    """What a stage waits for comes from outside of any graph, and so do experts in host memory."""
+    if isinstance(model, FallbackDecoder):
+        return model.can_be_captured
+    return stage is None and not experts.come_and_go
 
 
 def _encoded_media(
@@ -477,6 +502,14 @@ def _encoded_media(
     if not isinstance(model, LanguageModel) or model.encoder is None:
         return None
     return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
+
+
+def _recorded(
+    model: LanguageModel, kv: list[KVLayer], core: CpuCore, adapters: AdapterStore | None, taps: Sequence[int]
+) -> RecordedModel:
+    # a record without adapters would be of no use to a start with them, nor one with taps to a start without
+    keep = core.keep if adapters is None and not taps else None
+    return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:
@@ -489,16 +522,13 @@ def _row_states(memory: CoreMemory) -> RowStates:
     )
 
 
-def _kv_layer(storage: KVStorage, index: int, scales: Tensor | None) -> KVLayer:
-    planes, group = storage.layer(index)
-    return KVLayer(planes[0], planes[-1], group, scales)
-
-
 def _media_rows(
     model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
 ) -> MediaRows | None:
     """None where the model reads texts alone."""
-    tower = model.vision if isinstance(model, LanguageModel) else None
+    if not isinstance(model, LanguageModel):
+        return None
+    tower = model.audio if model.vision is None else model.vision
     if tower is None:
         return None
     cache = EncoderCache(tower.device, *cache_tokens)

@@ -40,7 +40,7 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "serving": "core config observe sampling.beam kvcache scheduler executor models.loading lora text protocol "
         "engine",
         "quantize": "core spec config ops layers models text",
-        "simulation": "core spec config kvcache scheduler models.loading engine serving",
+        "simulation": "core spec config kvcache scheduler models.loading engine serving router.choice router.prefix",
         "router": "core config observe protocol serving.routing",
         "server": "core config observe multimodal lora text protocol serving router",
         "bench": "core config observe ops models.loading text engine serving simulation",

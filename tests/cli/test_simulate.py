@@ -80,7 +80,7 @@ def test_a_checkpoint_can_be_simulated(capsys: pytest.CaptureFixture[str], llama
         (["--max-num-seqs", "0"], "--max-num-seqs is 0"),
         (["--input-tokens", "5000"], "makes prompts of 5000 tokens, but the context holds 2048"),
         (["--trace-block", "5"], "--trace-block has no effect without --trace"),
-        (["--pipeline-parallel-size", "2"], "no model of a pipeline"),
+        (["--pipeline-parallel-size", "200"], "--pipeline-parallel-size is 200, but the model has only"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
@@ -111,3 +111,31 @@ def test_help_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "--compare" in done.stdout
+
+
+def test_a_scenario_is_told_written_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = {"--json": tmp_path / "day.json", "--plot": tmp_path / "day.svg"}
+    options = [word for name, path in files.items() for word in (name, str(path))]
+    day = ["simulate", "--scenario", "fastchat-day", "--num-requests", "200", *options]
+    assert main(day) == 0
+    page = capsys.readouterr().out
+    for word in ("fastchat-day", "llama-8b on 2 × a10g", "first token", "Tokens of prompts", "prefix routing"):
+        assert word in page
+    [report] = json.loads(files["--json"].read_text(encoding="utf-8"))["reports"]
+    assert report["ended"] == report["arrived"] > 100
+    drawn = files["--plot"].read_text(encoding="utf-8")
+    assert drawn.count("<svg ") == 7, "six charts in one"
+    assert "time of day" in drawn
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--compare", "sjf"], "--compare has no effect with --scenario"),
+        (["--plot", "day.png"], "ends in .svg"),
+        (["--prefill-replicas", "2"], "--prefill-replicas is 2 of 2"),
+    ],
+)
+def test_what_a_scenario_does_not_take(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
+    assert main(["simulate", "--scenario", "fastchat-day", "--num-requests", "10", *options]) == 2
+    assert said in capsys.readouterr().err

@@ -53,3 +53,11 @@ def test_whole_numbers_are_numbers_and_none_is_undecided() -> None:
     config = EngineConfig.from_flat(model="m", target_itl_ms=20, max_num_seqs=None)
     assert config.scheduler.target_itl_ms == 20
     assert config.scheduler.max_num_seqs is None
+
+
+def test_copies_of_the_model_have_two_names() -> None:
+    assert EngineConfig.from_flat(data_parallel_size=3).server.replicas == 3
+    assert EngineConfig.from_flat(data_parallel_size=3, replicas=3).server.replicas == 3
+    assert EngineConfig.from_flat(replicas=2).server.replicas == 2
+    with pytest.raises(ConfigError, match="--data-parallel-size is 3 and --replicas 2, which are names of one number"):
+        EngineConfig.from_flat(data_parallel_size=3, replicas=2)

@@ -1,6 +1,7 @@
 """KV arithmetic: bytes a token, groups of equal size, blocks a sequence needs."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -9,13 +10,14 @@ from hypothesis import strategies as st
 from quire.config.kv_layout import (
     MOST_GROUPS,
     blocks_for,
+    caches_of_stages,
     group_layers,
     kv_shape,
+    layout_of_stage,
     longest_sequence,
     most_blocks,
-    stage_layers,
 )
-from quire.config.resolved import KVGroup
+from quire.config.resolved import KVGroup, KVLayout
 from quire.core.errors import ConfigError
 from quire.spec.cache import CacheSpec, KeyValueCache, LatentCache, StateCache, elements_per_token
 
@@ -170,7 +172,19 @@ def test_longest_sequence_fits_and_one_token_more_does_not(
     assert longest == limit or most_blocks(groups, block_size, longest + 1, chunk) > num_blocks
 
 
-def test_stages_hold_every_layer_in_order() -> None:
-    assert stage_layers(7, 3) == [range(3), range(3, 5), range(5, 7)]
-    with pytest.raises(ConfigError, match="--pipeline-parallel-size is 5"):
-        stage_layers(4, 5)
+@given(windows_of_layers, st.integers(1, 4), st.data())
+def test_every_stage_has_its_layers_in_the_groups_of_all(
+    windows: list[int | None], stages: int, data: st.DataObject
+) -> None:
+    caches = windowed(windows)
+    borders = sorted(data.draw(st.lists(st.integers(0, len(caches)), min_size=stages - 1, max_size=stages - 1)))
+    cut = [range(*ends) for ends in pairwise([0, *borders, len(caches)])]
+    shape = kv_shape(caches_of_stages(caches, cut), itemsize=2, block_size=16)
+    layout = KVLayout(16, 100, 0, shape.groups, shape.block_bytes, shape.bytes_per_token, "float16")
+    for stage in cut:
+        own = layout_of_stage(layout, caches[stage.start : stage.stop])
+        assert sorted(layer for group in own.groups for layer in group.layers) == list(range(len(stage)))
+        for group, planned in zip(own.groups, layout.groups, strict=True):
+            assert group.window == planned.window
+            assert len(group.layers) <= len(planned.layers)
+            assert all(caches[stage.start + layer].window == group.window for layer in group.layers)

@@ -12,6 +12,8 @@ from quire.config.memory import (
     layer_bytes,
     row_bytes,
     sampler_bytes,
+    stages_of,
+    weights_by_stage,
     weights_on_device,
 )
 from quire.config.parallel import ParallelConfig
@@ -60,7 +62,17 @@ def test_matrices_are_shared_between_devices_and_norms_are_not() -> None:
 def test_stages_hold_layers_and_the_first_and_last_one_table_each() -> None:
     staged = weights_on_device(LLAMA_3_8B, BF16, ParallelConfig(pipeline_parallel_size=2))
     assert staged == 16 * LAYER + TABLE + NORM
-    assert weights_on_device(LLAMA_3_8B, BF16, ParallelConfig(pipeline_parallel_size=3)) == 11 * LAYER + TABLE
+    # a table is worth 2.4 layers
+    three = ParallelConfig(pipeline_parallel_size=3)
+    assert stages_of(LLAMA_3_8B, three) == (range(10), range(10, 22), range(22, 32))
+    assert weights_by_stage(LLAMA_3_8B, BF16, three) == [10 * LAYER + TABLE, 12 * LAYER, 10 * LAYER + TABLE + NORM]
+    assert sum(weights_by_stage(LLAMA_3_8B, BF16, three)) == TOTAL
+
+
+def test_words_that_are_the_head_too_are_on_the_first_and_the_last_stage() -> None:
+    tied = replace(LLAMA_3_8B, spec=replace(LLAMA_3_8B.spec, head=None, tied=True))
+    first, middle, last = weights_by_stage(tied, BF16, ParallelConfig(pipeline_parallel_size=3))
+    assert (first, middle, last) == (10 * LAYER + TABLE, 12 * LAYER, 10 * LAYER + TABLE + NORM)
 
 
 def test_an_encoder_has_tables_of_positions_and_types() -> None:

@@ -205,7 +205,7 @@ def test_override_is_exact() -> None:
 
 
 def test_a_model_that_drafts_is_counted_or_refused() -> None:
-    with pytest.raises(ConfigError, match="names a model that drafts, which this command does not look at"):
+    with pytest.raises(ConfigError, match="a model or a head which this command does not look at"):
         resolve(asked(speculative_config={"method": "draft_model", "model": "small"}), TINY, H100)
 
 
@@ -228,7 +228,8 @@ def test_tensor_parallel_cuts_weights_and_kv() -> None:
 
 def test_pipeline_describes_the_stage_with_most_kv() -> None:
     resolved = resolve(asked(pipeline_parallel_size=3), LLAMA_3_8B, H100)
-    assert resolved.kv.bytes_per_token == 11 * 4096
+    assert resolved.stages == [range(10), range(10, 22), range(22, 32)]
+    assert resolved.kv.bytes_per_token == 12 * 4096
 
 
 def test_sliding_windows_share_one_pool() -> None:

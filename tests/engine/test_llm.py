@@ -193,8 +193,6 @@ def test_beam_search_equals_the_oracle(llm, tiny, early):
 
 
 def test_what_is_not_built_is_refused(tiny):
-    with pytest.raises(ConfigError, match="--pipeline-parallel-size is 2; layers on several devices are not built yet"):
-        LLM(str(tiny.path), pipeline_parallel_size=2)
     with pytest.raises(ConfigError, match="--distributed-executor-backend is ray, which is not built yet; use process"):
         LLM(str(tiny.path), tensor_parallel_size=2, distributed_executor_backend="ray")
     with pytest.raises(ConfigError, match=r"unknown setting 'max_num_seq'. Did you mean 'max_num_seqs'\?"):

@@ -16,6 +16,7 @@ from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.core.prompt import Prompt
 from quire.core.request import Request
+from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
 from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
@@ -24,6 +25,7 @@ from quire.executor.inline import inline
 from quire.executor.process import ProcessExecutor, RankProcess
 from quire.executor.rank_messages import RankSettings, frame
 from quire.models.loading.header import read_model_facts
+from quire.scheduler.intake import StepUpdate
 from quire.worker.device import cpu_facts
 from quire.worker.start import start_worker
 from quire.worker.start_rank import start_rank
@@ -83,7 +85,7 @@ class RankRunner:
             "cpu_threads": 1,
             **settings,
         }
-        asked = EngineConfig.from_flat(model=str(path), **settings)
+        self.asked = asked = EngineConfig.from_flat(model=str(path), **settings)
         self.facts = read_model_facts(str(path))
         device = cpu_facts()
         self.resolved = resolve(asked, self.facts, device)
@@ -102,8 +104,7 @@ class RankRunner:
         with TemporaryDirectory() as folder:
             meeting = f"{folder}/meeting"
             settings = [
-                RankSettings(rank, str(path), asked, device, meeting, 0)
-                for rank in range(1, self.resolved.tensor_parallel_size)
+                RankSettings(rank, str(path), asked, device, meeting, 0) for rank in range(1, self.resolved.num_ranks)
             ]
             processes = [others.start(each) for each in settings]
             try:
@@ -135,6 +136,22 @@ class RankRunner:
             for seq, token in zip(update.sequences, update.tokens, strict=True):
                 tokens[seq.request.id].append(token)
         return [tokens[request.id] for request in requests]
+
+
+def logprobs_found(runner: RankRunner, prompts: list[list[int]]) -> list[float]:
+    """Of each prompt's tokens, and of four that follow."""
+    values: list[float] = []
+    read = runner.scheduler.update
+
+    def reading(result: StepResult) -> StepUpdate:
+        values.extend(each.logprob for drawn in result.logprobs.values() for each in drawn)
+        for span in result.prompt_logprobs.values():
+            values.extend(each.logprob for each in span.found)
+        return read(result)
+
+    runner.scheduler.update = reading  # type: ignore[method-assign]
+    runner.run(prompts, 4, logprobs=3, prompt_logprobs=2)
+    return sorted(values)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from quire.executor.process import ProcessExecutor, RankLost, start_processes
 from quire.models.loading.header import read_model_facts
 from quire.worker.device import cpu_facts
 from quire.worker.dummy import dummy_sequence
-from tests.executor.ranks import OtherRanks, RankRunner, running
+from tests.executor.ranks import OtherRanks, RankRunner, logprobs_found, running
 from tests.models.loading.converted import tiny_model, write_gguf
 from tests.models.quantized_folders import WEIGHTS_ALONE, WITH_ACTIVATIONS, write_folder
 from tests.parity.test_families import prompt_of
@@ -84,22 +84,8 @@ def test_sampling_draws_the_same_tokens(tiny: Tiny, others: OtherRanks) -> None:
 
 
 def test_logprobs(tiny: Tiny, others: OtherRanks) -> None:
-    def found(runner: RankRunner) -> list[float]:
-        values: list[float] = []
-        read = runner.scheduler.update
-
-        def reading(result):  # type: ignore[no-untyped-def]
-            values.extend(each.logprob for drawn in result.logprobs.values() for each in drawn)
-            for span in result.prompt_logprobs.values():
-                values.extend(each.logprob for each in span.found)
-            return read(result)
-
-        runner.scheduler.update = reading  # type: ignore[method-assign]
-        runner.run(PROMPTS[:2], 4, logprobs=3, prompt_logprobs=2)
-        return values
-
     with running(tiny.path) as one, running(tiny.path, others, tensor_parallel_size=2) as two:
-        alone, together = found(one), found(two)
+        alone, together = logprobs_found(one, PROMPTS[:2]), logprobs_found(two, PROMPTS[:2])
     assert len(alone) == 2 * 4 + sum(len(prompt) - 1 for prompt in PROMPTS[:2])
     torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), atol=1e-4, rtol=0)
 

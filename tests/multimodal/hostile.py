@@ -5,6 +5,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from tests.multimodal.clips import make_clip
 from tests.multimodal.tiny_vision import as_bytes, picture
 
 _GOOD = as_bytes(picture(20, 20))
@@ -36,6 +37,42 @@ def bomb() -> bytes:
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def hostile_videos() -> dict[str, tuple[str, str]]:
+    """By name: a data URL and what the refusal says."""
+    good = make_clip(30, 5)
+    tiny = make_clip(4000, 1, (16, 16))
+    playlist = b"#EXTM3U\n#EXTINF:1,\nhttp://169.254.169.254/latest.ts\n#EXT-X-ENDLIST\n"
+    parts = b"ffconcat version 1.0\nfile /etc/passwd\n"
+    files = {
+        "an endless video": (tiny, "longer than"),
+        "a cut video": (good[: len(good) // 2], "cannot be"),
+        "a header of a video alone": (good[:40], "cannot be"),
+        "a list of addresses": (playlist, "no video"),
+        "a list of files": (parts, "no video"),
+        "a picture": (_GOOD, "no video"),
+        "nothing": (b"", "no video"),
+        "a box that says it is huge": (
+            b"\0\0\0\x18ftypisom\0\0\0\0isom" + b"\x7f\xff\xff\xffmoov" + bytes(99),
+            "cannot be",
+        ),
+        "noise": (b"\x1aE\xdf\xa3" + bytes(range(256)) * 8, "cannot be"),
+        "an array that is code": (
+            b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
+            "array",
+        ),
+        "frames of a hundred million pixels": (_large_avi(), "are the most"),
+    }
+    return {name: (data_url(data, "video/mp4"), word) for name, (data, word) in files.items()}
+
+
+def _large_avi() -> bytes:
+    """An AVI whose headers say that its frames have 12,000 pixels a side."""
+    data = bytearray(make_clip(3, 5, form="avi", codec="rawvideo"))
+    place = data.index(b"strf") + 8
+    data[place + 4 : place + 12] = struct.pack("<ii", 12_000, 12_000)
+    return bytes(data)
 
 
 def hostile(folder: Path) -> dict[str, tuple[str, str]]:

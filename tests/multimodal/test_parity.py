@@ -12,7 +12,7 @@ from quire.config.multimodal import MultimodalConfig
 from quire.core.media import Pixels
 from quire.models.vision_tower import scaled
 from quire.multimodal.pictures import decode, prepare
-from quire.multimodal.processor import read_processor
+from quire.multimodal.read_processors import read_processors
 from quire.multimodal.recipes import Limits
 from tests.multimodal.tiny_vision import FAMILIES, TinyVision, as_bytes, make_vision, picture
 
@@ -52,8 +52,7 @@ _PICTURES = {
 
 @pytest.mark.parametrize("name", _PICTURES)
 def test_pixels_are_those_of_the_checkpoints_own_processor(tiny: TinyVision, name: str) -> None:
-    processor = read_processor(tiny.folder)
-    assert processor is not None
+    processor = read_processors(tiny.folder)["image"]
     image = _upright(_PICTURES[name])
     pictures, _ = prepare(image, processor.recipe)
     pixels = Pixels(pictures.tobytes(), pictures.shape, processor.rescale, processor.mean, processor.std)  # type: ignore[arg-type]

@@ -31,6 +31,16 @@ _QWEN_PIXELS = {"min_pixels": 28 * 28 * 4, "max_pixels": 28 * 28 * 40}
 
 
 @dataclass(frozen=True)
+class Clip:
+    """A video as a model should read it: the frames that are read, and the seconds at which they stand."""
+
+    frames: list[Image.Image]
+    times: list[float]
+    seconds: float
+    """From one moment to the next."""
+
+
+@dataclass(frozen=True)
 class TinyVision:
     """One model: its folder, transformers' own of it, and the words that mark an image in a prompt."""
 
@@ -42,29 +52,45 @@ class TinyVision:
     token: int
     tokenizer: Any
 
-    def prepared(self, prompt: Sequence[int], images: Sequence[Image.Image]) -> dict[str, Any]:
+    def prepared(
+        self, prompt: Sequence[int], images: Sequence[Image.Image], videos: Sequence[Clip] = ()
+    ) -> dict[str, Any]:
         """What transformers' model takes for a prompt in which a token marks each image: its processors write out in
         text what an image becomes."""
         text, given = self.tokenizer.decode(list(prompt), skip_special_tokens=False), {}
-        mark = self.tokenizer.id_to_token(self.token)
         if images:
             nested = [list(images)] if "idefics" in self.name else list(images)
             given = dict(self.processor(nested, return_tensors="pt"))
-            parts = text.split(mark)
-            written = _WRITTEN[self.name](given)
-            text = "".join(each for pair in zip(parts, [*written, ""], strict=True) for each in pair)
+            text = _filled(text, self.tokenizer.id_to_token(self.token), _WRITTEN[self.name](given))
+        if videos:
+            seen = _VIDEOS[self.name](self.processor, videos)
+            text = _filled(text, seen.pop("mark"), seen.pop("written"))
+            given |= seen
         ids = torch.tensor([self.tokenizer.encode(text, add_special_tokens=False).ids])
-        kinds = {"mm_token_type_ids": (ids == self.token).int()} if "qwen" in self.name and images else {}
+        if "qwen" in self.name and (images or videos):
+            given["mm_token_type_ids"] = (ids == self.token).int() + 2 * (ids == self.video_token).int()
         for name in ("rows", "cols", "num_patches"):
             given.pop(name, None)
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given, **kinds}
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
+
+    @property
+    def video_token(self) -> int:
+        return int(self.tokenizer.token_to_id("<|video_pad|>"))
 
     @torch.inference_mode()
-    def greedy(self, prompt: Sequence[int], images: Sequence[Image.Image], count: int = 32) -> list[int]:
-        given = self.prepared(prompt, images)
+    def greedy(
+        self, prompt: Sequence[int], images: Sequence[Image.Image], count: int = 32, videos: Sequence[Clip] = ()
+    ) -> list[int]:
+        given = self.prepared(prompt, images, videos)
         options = {"max_new_tokens": count, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
         found = self.model.generate(**given, **options)
         return [int(token) for token in found[0, given["input_ids"].shape[1] :]]
+
+
+def _filled(text: str, mark: str, written: Sequence[str]) -> str:
+    """The text with what each mark stands for in its place."""
+    parts = text.split(mark)
+    return "".join(each for pair in zip(parts, [*written, ""], strict=True) for each in pair)
 
 
 def picture(height: int, width: int, seed: int = 0, mode: str = "RGB") -> Image.Image:
@@ -232,4 +258,40 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
 }
+
+
+def _moments(processor: Any, clip: Clip) -> tuple[torch.Tensor, torch.Tensor]:
+    """Qwen's patches of a video, and its grid, of what its image processor makes of each frame: that repeats a frame
+    to fill a moment."""
+    seen = [
+        processor([frame], return_tensors="pt") for frame in clip.frames + clip.frames[-1:] * (len(clip.frames) % 2)
+    ]
+    size = processor.patch_size
+    cut = [each["pixel_values"].view(-1, 3, 2, size, size) for each in seen]
+    pairs = [
+        torch.stack((first[:, :, 0], second[:, :, 1]), dim=2) for first, second in zip(cut[::2], cut[1::2], strict=True)
+    ]
+    _, rows, columns = seen[0]["image_grid_thw"][0].tolist()
+    return torch.cat(pairs).flatten(1), torch.tensor([len(pairs), rows, columns])
+
+
+def _qwen_videos(processor: Any, videos: Sequence[Clip]) -> dict[str, Any]:
+    found = [_moments(processor, clip) for clip in videos]
+    grids = torch.stack([grid for _, grid in found])
+    return {
+        "mark": "<|video_pad|>",
+        "written": ["<|video_pad|>" * int(count) for count in grids.prod(1) // 4],
+        "pixel_values_videos": torch.cat([patches for patches, _ in found]),
+        "video_grid_thw": grids,
+        "second_per_grid_ts": torch.tensor([clip.seconds for clip in videos]),
+    }
+
+
+_VIDEOS: dict[str, Callable[[Any, Sequence[Clip]], dict[str, Any]]] = {
+    "qwen2_vl": lambda processor, videos: {
+        name: value for name, value in _qwen_videos(processor, videos).items() if name != "second_per_grid_ts"
+    },
+    "qwen2_5_vl": _qwen_videos,
+}
 FAMILIES = tuple(_MAKERS)
+VIDEO_FAMILIES = tuple(_VIDEOS)

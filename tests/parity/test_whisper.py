@@ -145,3 +145,22 @@ def test_texts_and_misshapen_sound_are_refused(engine: Engine) -> None:
     half = EncoderInput(source.digest, (50, 16), source.values[: len(source.values) // 2])
     with pytest.raises(InvalidRequest, match="takes 100 of 16"):
         engine.add([START], GREEDY, source=half)
+
+
+def test_windows_do_not_stay_on_a_sleeping_device(folder: Path, oracle: Any) -> None:
+    engine = start(folder)
+    try:
+        sources = [window(seed) for seed in (1, 2)]
+        before = [output.outputs[0].token_ids for output in answers(engine, PROMPTS[:2], sources)]
+        encoded = engine.loop.executor._worker._encoded  # type: ignore[attr-defined]
+        held = encoded.num_bytes
+        assert held > 0
+        while engine.loop.has_work:
+            engine.step()
+        engine.loop.sleep(1)
+        assert encoded.num_bytes == 0
+        engine.loop.wake_up()
+        assert encoded.num_bytes == held
+        assert [output.outputs[0].token_ids for output in answers(engine, PROMPTS[:2], sources)] == before
+    finally:
+        engine.close()

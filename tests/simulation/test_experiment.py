@@ -95,11 +95,6 @@ def test_impossible_clusters(fields: dict[str, Any], message: str) -> None:
         experiment(**fields)
 
 
-def test_pipelines_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no model of a pipeline"):
-        experiment(None, {"pipeline_parallel_size": 2})
-
-
 def test_models_by_name_and_by_path() -> None:
     assert find_model("llama-8b", None) is SHAPES["llama-8b"]
     with pytest.raises(ConfigError, match="--revision"):

@@ -26,9 +26,9 @@ from quire.ops.triton.card import card_of
 from quire.ops.triton.compiler import CANNOT_RUN
 from quire.ops.triton.quantized_linear import multiply_many
 from quire.ops.triton.quantized_skinny import multiply_by
-from quire.ops.triton.quantized_skinny_choices import MOST_ROWS, Form, choose, form_of
+from quire.ops.triton.quantized_skinny_choices import MOST_ROWS, Form, choose, form_of, rows_of_a_block
 from quire.ops.triton.scaled_gemm import can_multiply
-from quire.ops.triton.skinny_gemm_choices import Choice, padded_rows
+from quire.ops.triton.skinny_gemm_choices import Choice
 
 SHAPES = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """out × in: queries, keys and values; attention's output; gate and up; down; vocabulary."""
@@ -155,7 +155,7 @@ def _compile_ahead(*, tune: bool) -> None:
             for rows in ROWS:
                 x = _random(rows, in_size)
                 for choice in ways(card_of(x.device), form, rows, out_size, in_size, tune):
-                    shown = rows if choice.cores == "cuda" else padded_rows(rows)
+                    shown = rows if choice.cores == "cuda" else rows_of_a_block(rows)
                     kernel = (form, replace(choice, splits=min(choice.splits, 2)), shown, in_size % choice.block_in)
                     kernels.setdefault(kernel, partial(multiply_by, choice, x, matrix, None))
     first, *others = kernels.values()

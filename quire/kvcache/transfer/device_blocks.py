@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import Any
 from weakref import finalize
@@ -13,7 +13,7 @@ from torch import Tensor
 from quire.kvcache.swap import PAGE, cuda_lock, cuda_unlock
 
 _STAGED_BLOCKS = 32
-"""Blocks that lie together on the device on their way: the memory for them is in no plan."""
+"""Blocks that lie together on the device on their way, twice: the memory for them is in no plan."""
 
 
 class DeviceBlocks:
@@ -21,7 +21,8 @@ class DeviceBlocks:
 
     def __init__(self, blocks: Tensor) -> None:
         self._blocks = blocks
-        self._stream = torch.cuda.Stream(blocks.device)  # type: ignore[no-untyped-call]
+        # one gathers while the other copies; before the steps, whose kernels leave no gap for a small one otherwise
+        self._streams = [torch.cuda.Stream(blocks.device, priority=-1) for _ in range(2)]  # type: ignore[no-untyped-call]
         self.block_bytes = math.prod(blocks.shape[1:]) * blocks.dtype.itemsize
 
     def buffer(self, count: int) -> memoryview:
@@ -46,26 +47,32 @@ class DeviceBlocks:
 
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
         staged = self._host(target, len(blocks))
-        with torch.cuda.device(self._blocks.device), torch.cuda.stream(self._stream):
-            for start in range(0, len(blocks), _STAGED_BLOCKS):
-                part = blocks[start : start + _STAGED_BLOCKS]
-                gathered = self._blocks.index_select(0, self._ids(part))
-                staged[start : start + len(part)].copy_(gathered, non_blocking=True)
-            self._stream.synchronize()
+        for ids, part in self._parts(blocks, staged, None):
+            part.copy_(self._blocks.index_select(0, ids), non_blocking=True)
 
     def write(self, blocks: Sequence[int], source: memoryview, fence: Any) -> None:
         staged = self._host(source, len(blocks))
-        with torch.cuda.device(self._blocks.device), torch.cuda.stream(self._stream):
-            if fence is not None:
-                self._stream.wait_event(fence)
-            for start in range(0, len(blocks), _STAGED_BLOCKS):
-                part = blocks[start : start + _STAGED_BLOCKS]
-                on_device = staged[start : start + len(part)].to(self._blocks.device, non_blocking=True)
-                self._blocks.index_copy_(0, self._ids(part), on_device)
-            self._stream.synchronize()
+        for ids, part in self._parts(blocks, staged, fence):
+            self._blocks.index_copy_(0, ids, part.to(self._blocks.device, non_blocking=True))
 
-    def _ids(self, blocks: Sequence[int]) -> Tensor:
-        return torch.tensor(list(blocks), dtype=torch.int64, device=self._blocks.device)
+    def _parts(self, blocks: Sequence[int], staged: Tensor, fence: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of the blocks and of their bytes on the host, as many at once as are staged, each on the stream that is then
+        the current one; at the end all is done."""
+        first, second = self._streams
+        with torch.cuda.device(self._blocks.device):
+            with torch.cuda.stream(first):
+                if fence is not None:
+                    first.wait_event(fence)
+                ids = torch.tensor(list(blocks), dtype=torch.int64, device=self._blocks.device)
+            second.wait_stream(first)
+            try:
+                for number, start in enumerate(range(0, len(blocks), _STAGED_BLOCKS)):
+                    end = start + _STAGED_BLOCKS
+                    with torch.cuda.stream(self._streams[number % 2]):
+                        yield ids[start:end], staged[start:end]
+            finally:
+                first.synchronize()
+                second.synchronize()
 
     def _host(self, memory: memoryview, count: int) -> Tensor:
         flat = torch.frombuffer(memory, dtype=torch.uint8, count=count * self.block_bytes)

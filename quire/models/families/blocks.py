@@ -116,8 +116,13 @@ def self_attention(
         )
     projected = projection(dims, layer, out, "out", dims.num_heads * dims.head_dim, bias=bias, layout=layout)
     heads = (dims.num_heads, dims.num_kv_heads, dims.head_dim)
-    usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), dims.windows[layer], rope=0)
+    usual = AttentionSpec(qkv, projected, *heads, 1 / math.sqrt(dims.head_dim), _window(dims, layer), rope=0)
     return replace(usual, **options)
+
+
+def _window(dims: Dimensions, layer: int) -> int | None:
+    """A layer behind the last looks at everything."""
+    return dims.windows[layer] if layer < dims.num_layers else None
 
 
 def attention(
@@ -334,6 +339,22 @@ def decoder(
         unused=(_INV_FREQ, *(() if head else (rf"{head_name}\.(weight|bias)",)), *unused),
         **{"norm": norm(dims, "model.norm", "output_norm"), **given},
     )
+
+
+class Mtp(TypedDict):
+    """What a ModelSpec says of layers behind its last."""
+
+    mtp_layer: LayerSpec | None
+    unused: tuple[str, ...]
+
+
+def mtp(dims: Dimensions, layer: Callable[[int], LayerSpec]) -> Mtp:
+    """Layers behind the last draft tokens (multi-token prediction). No answer needs them; the first can draft."""
+    count = dims.fields.size_or_none("num_nextn_predict_layers", "num_mtp_layers", least=0) or 0
+    if not count:
+        return {"mtp_layer": None, "unused": ()}
+    numbers = "|".join(str(dims.num_layers + number) for number in range(count))
+    return {"mtp_layer": layer(dims.num_layers), "unused": (rf"model\.layers\.({numbers})\..*",)}
 
 
 def _ends_at_hidden_states(architecture: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.core.routing import Routing
-from quire.models.families.blocks import decoder, gated_mlp, norm, pre_norms, projection
+from quire.models.families.blocks import decoder, gated_mlp, mtp, norm, pre_norms, projection
 from quire.models.families.dimensions import Dimensions, without_shared_heads
 from quire.models.families.experts import experts, gguf_experts, shared_experts
 from quire.models.families.family import Family, GGUFModel
@@ -62,14 +62,7 @@ def _describe(dims: Dimensions, routing: Routing, correction: str | None) -> Mod
         mlp = gated_mlp(dims, index) if index < first else _experts(dims, index, routing, correction)
         return LayerSpec(_attention(dims, index, rope), mlp, **pre_norms(dims, index))
 
-    # the layers after the last draft tokens (multi-token prediction): no answer needs them
-    drafting = rf"model\.layers\.({'|'.join(map(str, _drafting_layers(dims)))})\..*"
-    return decoder(dims, layer, ropes=(rope,), unused=(drafting,) if _drafting_layers(dims) else ())
-
-
-def _drafting_layers(dims: Dimensions) -> range:
-    count = dims.fields.size_or_none("num_nextn_predict_layers", "num_mtp_layers", least=0) or 0
-    return range(dims.num_layers, dims.num_layers + count)
+    return decoder(dims, layer, ropes=(rope,), **mtp(dims, layer))
 
 
 # --- attention -------------------------------------------------------------------------------------------------------

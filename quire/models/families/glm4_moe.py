@@ -1,7 +1,7 @@
 """GLM-4.5 and 4.6: sigmoid scores with a correction, groups of experts, shared experts; the first layers have none."""
 
 from quire.core.routing import Routing
-from quire.models.families.blocks import attention, decoder, gated_mlp, head_norms, pre_norms
+from quire.models.families.blocks import attention, decoder, gated_mlp, head_norms, mtp, pre_norms
 from quire.models.families.dimensions import Dimensions
 from quire.models.families.experts import experts, shared_experts
 from quire.models.families.family import Family
@@ -15,22 +15,16 @@ def describe(dims: Dimensions) -> ModelSpec:
     fields = dims.fields
     first, normed = fields.size_or_none("first_k_dense_replace", least=0) or 0, fields.flag("use_qk_norm", False)
     bias = fields.flag("attention_bias", False)
-    return decoder(
-        dims,
-        lambda layer: LayerSpec(
-            attention(
-                dims,
-                layer,
-                qkv_bias=bias,
-                out_bias=False,
-                head_norms=head_norms(dims, layer) if normed else None,
-            ),
-            _experts(dims, layer) if layer >= first else gated_mlp(dims, layer),
-            **pre_norms(dims, layer),
-        ),
-        ropes=(read_rope(fields.values, dims.head_dim, partial=0.5),),
-        unused=(rf"model\.layers\.{dims.num_layers}\..*",),  # what drafts tokens
-    )
+
+    def layer(index: int) -> LayerSpec:
+        norms = head_norms(dims, index) if normed else None
+        return LayerSpec(
+            attention(dims, index, qkv_bias=bias, out_bias=False, head_norms=norms),
+            _experts(dims, index) if index >= first else gated_mlp(dims, index),
+            **pre_norms(dims, index),
+        )
+
+    return decoder(dims, layer, ropes=(read_rope(fields.values, dims.head_dim, partial=0.5),), **mtp(dims, layer))
 
 
 def _experts(dims: Dimensions, layer: int) -> ExpertsSpec:
@@ -57,5 +51,6 @@ FAMILY = Family(
         "n_group": 1,
         "topk_group": 1,
         "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 1,
     },
 )

@@ -70,6 +70,7 @@ def _attach_2_5(text: ModelSpec, config: HFFields) -> ModelSpec:
     tower = replace(
         _tower(fields, size, layer, projector),
         windows=WindowsSpec(fields.size("window_size"), _whole_layers(fields)),
+        positions_per_second=fields.number("tokens_per_second", 4.0),
     )
     return _attached(text, tower)
 

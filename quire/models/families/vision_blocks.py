@@ -20,14 +20,16 @@ CHANNELS = 3
 
 @dataclass(frozen=True, slots=True)
 class VisionFamily:
-    """How one kind of model adds images to a language model of any family."""
+    """How one kind of model adds images, or sound, to a language model of any family."""
 
     attach: Callable[[ModelSpec, HFFields], ModelSpec]
-    """The language model with its vision tower; the fields are those of the whole config."""
+    """The language model with its tower; the fields are those of the whole config."""
     text_type: str = ""
     """The type that its language model is described by, where that one's config has a word of its own for it."""
     text_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By type of the language model: what its config may leave out here."""
+    architecture: str = ""
+    """What the whole is called, where checkpoints' own name says that it ends at hidden states and it does not."""
 
 
 def matrix(name: str, rows: int, columns: int, *, bias: bool = True) -> MatrixSpec:

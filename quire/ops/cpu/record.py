@@ -202,7 +202,10 @@ def experts_mlp(
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
     lora: ExpertLora | None = None,
+    some_elsewhere: bool = False,
 ) -> Value:
+    if some_elsewhere:
+        raise NotRecordable("experts that are spread over ranks")
     if up_bias is not None or down_bias is not None or weighs_input:
         raise NotRecordable("experts with biases or weights of inputs, which the core has no operation for")
     if lora is not None:

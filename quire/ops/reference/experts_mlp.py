@@ -25,6 +25,7 @@ def experts_mlp(
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
     lora: ExpertLora | None = None,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """Each expert multiplies its tokens; a token adds up its experts in float32, in the order of `ids`."""
     tokens, hidden = x.shape
@@ -32,6 +33,11 @@ def experts_mlp(
     size = _rows(up) // (2 * count)
     order = ids.flatten().argsort(stable=True)
     outputs = torch.empty((tokens * top_k, hidden), dtype=torch.float32, device=x.device)
+    if some_elsewhere:
+        elsewhere = ids.flatten() < 0
+        outputs[elsewhere] = 0.0
+        order = order[elsewhere.sum() :]  # they sort before all others
+        ids = ids.flatten()[order]
     sizes = ids.flatten().bincount(minlength=count).tolist()
     for expert, places in enumerate(torch.split(order, sizes)):
         if len(places):

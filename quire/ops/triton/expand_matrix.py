@@ -65,7 +65,9 @@ def _expand(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     block_out: tl.constexpr,
@@ -81,9 +83,8 @@ def _expand(
     high_rows = values_at
     if high_bits > 0:
         high_rows = high_at + out_rows * (places * 2 * high_bits // 32)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     start = tl.program_id(1) * block
-    data, high = load_codes(values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, False)
+    data, high = load_codes(values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, in_words, False)
     first = (start + tl.arange(0, block // run) * run)[None, :]
     place = start + tl.arange(0, block)
     to_rows = result_at + out_rows * (places * halves)
@@ -91,7 +92,20 @@ def _expand(
     for half in tl.static_range(halves):
         column = columns_of(first, half, halves, chunk)
         codes = codes_of(
-            data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+            data,
+            high,
+            table_at,
+            raised,
+            half,
+            block_out,
+            block,
+            low_bits,
+            high_bits,
+            chunk,
+            in_words,
+            signed,
+            bits_of,
+            moves_bytes,
         )
         weights = tl.reshape(codes, [block_out, block // run, run]) - too_much
         if zeros_at is not None:

@@ -183,13 +183,15 @@ def _multiply(
     tl.store(to, result, mask=is_row[:, None] & (output < out_size)[None, :])
 
 
-def add_experts(outputs: Tensor, weights: Tensor | None, top_k: int) -> Tensor:
-    """y[token] = Σ weight * output over its experts, in their order. outputs: [pairs, hidden]."""
+def add_experts(outputs: Tensor, weights: Tensor | None, top_k: int, ids: Tensor | None = None) -> Tensor:
+    """y[token] = Σ weight * output over its experts, in their order. outputs: [pairs, hidden]; those whose `ids` are
+    below 0 mean nothing.
+    """
     tokens, hidden = outputs.shape[0] // top_k, outputs.shape[1]
     y = torch.empty((tokens, hidden), dtype=outputs.dtype, device=outputs.device)
     block = min(_STRETCH, triton.next_power_of_2(hidden))
     grid = (tokens * triton.cdiv(hidden, block),)
-    _add[grid](y, outputs, weights, top_k=top_k, hidden=hidden, block=block, num_warps=4, **overlap(outputs))
+    _add[grid](y, outputs, weights, ids, top_k=top_k, hidden=hidden, block=block, num_warps=4, **overlap(outputs))
     return y
 
 
@@ -198,6 +200,7 @@ def _add(
     y_at,
     outputs_at,
     weights_at,
+    ids_at,
     top_k: tl.constexpr,
     hidden: tl.constexpr,
     block: tl.constexpr,
@@ -212,5 +215,7 @@ def _add(
     for rank in range(top_k):
         pair = token * top_k + rank
         output = tl.load(outputs_at + pair * hidden + place, mask=within, other=0.0).to(tl.float32)
+        if ids_at is not None:
+            output = tl.where(tl.load(ids_at + pair) >= 0, output, 0.0)
         total += output * tl.load(weights_at + pair) if weights_at is not None else output
     tl.store(y_at + token * hidden + place, total.to(y_at.dtype.element_ty), mask=within)

@@ -21,7 +21,16 @@ def _inputs(rows: int, in_size: int) -> int:
     return int(min(_NUMBERS // rows, triton.next_power_of_2(in_size)))
 
 
-def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, experts: int, activation: str) -> Tensor:
+def up_pairs(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    up: ExpertStack,
+    experts: int,
+    activation: str,
+    *,
+    some_elsewhere: bool = False,
+) -> Tensor:
     """activation(gate(x)) * up(x) of each pair: [pairs, size]; `weights` are those of inputs."""
     size, hidden = up.rows // (2 * experts), x.shape[1]
     inner = torch.empty((ids.numel(), size), dtype=x.dtype, device=x.device)
@@ -36,6 +45,7 @@ def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, ex
         size=size,
         hidden=hidden,
         activation=activation,
+        some_elsewhere=some_elsewhere,
         block_out=_OUTPUTS,
         block_in=_inputs(2 * _OUTPUTS, hidden),
         stages=_STAGES,
@@ -45,7 +55,15 @@ def up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: ExpertStack, ex
     return inner
 
 
-def down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: ExpertStack, hidden: int) -> Tensor:
+def down_pairs(
+    inner: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    down: ExpertStack,
+    hidden: int,
+    *,
+    some_elsewhere: bool = False,
+) -> Tensor:
     """The weighted sum over each token's experts: [tokens, hidden]."""
     tokens, top_k = ids.shape
     size = inner.shape[1]
@@ -62,6 +80,7 @@ def down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: ExpertS
         places=places,
         size=size,
         hidden=hidden,
+        some_elsewhere=some_elsewhere,
         block_out=block_out,
         block_in=_inputs(places * block_out, size),
         stages=_STAGES,
@@ -121,6 +140,7 @@ def _up(
     size: tl.constexpr,
     hidden: tl.constexpr,
     activation: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block_in: tl.constexpr,
     stages: tl.constexpr,
@@ -132,6 +152,9 @@ def _up(
     index = tl.arange(0, 2 * block_out)  # gates, then ups
     output = tl.program_id(0) * block_out + index % block_out
     expert = tl.load(ids_at + pair)
+    if some_elsewhere:  # noqa: SIM102 - one is known to the compiler, the other is not
+        if expert < 0:  # nobody reads this pair's
+            return
     # past the last output its weights are read again, and no store takes the result
     row = expert * size + tl.minimum(output, size - 1) + index // block_out * first_up
     x_at += (pair // top_k) * hidden + tl.arange(0, 1)
@@ -163,6 +186,7 @@ def _down(
     places: tl.constexpr,  # top_k, made a power of two
     size: tl.constexpr,
     hidden: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block_in: tl.constexpr,
     stages: tl.constexpr,
@@ -176,7 +200,11 @@ def _down(
     is_row = rank < top_k
     pair = token * top_k + tl.minimum(rank, top_k - 1)
     output = tl.program_id(0) * block_out + index % block_out
-    row = tl.load(ids_at + pair) * hidden + tl.minimum(output, hidden - 1)
+    expert = tl.load(ids_at + pair)
+    if some_elsewhere:
+        is_row = is_row & (expert >= 0)
+        expert = tl.maximum(expert, 0)
+    row = expert * hidden + tl.minimum(output, hidden - 1)
     product = _products(inner_at + pair * size, down_at, scales_at, row, is_row, size, block_in, stages)
     if bias_at is not None:
         product += tl.load(bias_at + row).to(tl.float32)
@@ -184,6 +212,8 @@ def _down(
     product = product.to(kind).to(tl.float32)
     if weights_at is not None:
         product *= tl.load(weights_at + pair)
+    if some_elsewhere:
+        product = tl.where(is_row, product, 0.0)
     product = tl.reshape(product, [places, block_out])
     ranks = tl.arange(0, places)[:, None]
     total = tl.zeros([block_out], tl.float32)

@@ -22,7 +22,9 @@ def most_tiles(pairs: int, experts: int, block_rows: int) -> int:
 
 
 def expert_tiles(ids: Tensor, experts: int, block_rows: int) -> Tensor:
-    """For every place of every tile, its pair or `EMPTY`: int32 [most tiles * block_rows]. ids: [tokens, top_k]."""
+    """For every place of every tile, its pair or `EMPTY`: int32 [most tiles * block_rows]. ids: [tokens, top_k], below
+    0 where a pair has no place.
+    """
     pairs = ids.numel()
     places = most_tiles(pairs, experts, block_rows) * block_rows
     # counts begin at -1 too, so that one fill does for both
@@ -52,8 +54,9 @@ def _count(ids_at, counts_at, ranks_at, pairs, block: tl.constexpr, overlapped: 
     wait_for_inputs(overlapped)
     pair = tl.program_id(0) * block + tl.arange(0, block)
     within = pair < pairs
-    expert = tl.load(ids_at + pair, mask=within, other=0)
-    before = tl.atomic_add(counts_at + expert, 1, mask=within, sem="relaxed")
+    expert = tl.load(ids_at + pair, mask=within, other=-1)
+    within = expert >= 0
+    before = tl.atomic_add(counts_at + tl.maximum(expert, 0), 1, mask=within, sem="relaxed")
     tl.store(ranks_at + pair, before + 1, mask=within)
 
 
@@ -78,7 +81,8 @@ def _place(
     firsts = tl.cumsum(taken, axis=0) - taken
     pair = tl.program_id(0) * block + tl.arange(0, block)
     within = pair < pairs
-    expert = tl.load(ids_at + pair, mask=within, other=0).to(tl.int32)
-    first = tl.gather(firsts, expert, axis=0)
+    expert = tl.load(ids_at + pair, mask=within, other=-1).to(tl.int32)
+    within = expert >= 0
+    first = tl.gather(firsts, tl.maximum(expert, 0), axis=0)
     rank = tl.load(ranks_at + pair, mask=within, other=0)
     tl.store(tiles_at + first + rank, pair, mask=within)

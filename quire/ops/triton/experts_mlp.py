@@ -42,6 +42,7 @@ def experts_mlp(
     down_bias: Tensor | None = None,
     weighs_input: bool = False,
     lora: ExpertLora | None = None,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """x: [tokens, hidden], ids and weights: [tokens, top_k], up: [2 * experts * size, hidden], down: [experts * hidden,
     size]; all of one dtype but ids and weights, and packed matrices.
@@ -55,10 +56,10 @@ def experts_mlp(
     on_inputs, on_outputs = (weights, None) if weighs_input else (None, weights)
     experts = below.rows // hidden
     if lora is None and tokens <= MOST_TOKENS_BY_PAIRS:
-        inner = _up_pairs(x, ids, on_inputs, above, experts, activation)
-        return _down_pairs(inner, ids, on_outputs, below, hidden)
+        inner = _up_pairs(x, ids, on_inputs, above, experts, activation, some_elsewhere=some_elsewhere)
+        return _down_pairs(inner, ids, on_outputs, below, hidden, some_elsewhere=some_elsewhere)
     tile = choose_tile(card_of(x.device), ids.numel(), experts, x.itemsize)
-    tiles = expert_tiles(ids, experts, tile.block_rows)
+    tiles = expert_tiles(ids, experts, tile.block_rows)  # has no place for experts that are elsewhere
     if lora is not None:
         inner = _adapted_up(tile, x, ids, tiles, above, activation, lora)
         outputs = _multiply_down(tile, inner, ids, tiles, below, hidden)
@@ -66,17 +67,28 @@ def experts_mlp(
     else:
         inner = _multiply_up(tile, x, ids, on_inputs, tiles, above, experts, activation)
         outputs = _multiply_down(tile, inner, ids, tiles, below, hidden)
-    return add_experts(outputs, on_outputs, ids.shape[1])
+    return add_experts(outputs, on_outputs, ids.shape[1], ids if some_elsewhere else None)
 
 
-def _up_pairs(x: Tensor, ids: Tensor, weights: Tensor | None, up: AnyStack, experts: int, activation: str) -> Tensor:
+def _up_pairs(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    up: AnyStack,
+    experts: int,
+    activation: str,
+    *,
+    some_elsewhere: bool,
+) -> Tensor:
     multiply = packed_up_pairs if isinstance(up, PackedStack) else up_pairs
-    return multiply(x, ids, weights, up, experts, activation)  # type: ignore[arg-type]
+    return multiply(x, ids, weights, up, experts, activation, some_elsewhere=some_elsewhere)  # type: ignore[arg-type]
 
 
-def _down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: AnyStack, hidden: int) -> Tensor:
+def _down_pairs(
+    inner: Tensor, ids: Tensor, weights: Tensor | None, down: AnyStack, hidden: int, *, some_elsewhere: bool
+) -> Tensor:
     multiply = packed_down_pairs if isinstance(down, PackedStack) else down_pairs
-    return multiply(inner, ids, weights, down, hidden)  # type: ignore[arg-type]
+    return multiply(inner, ids, weights, down, hidden, some_elsewhere=some_elsewhere)  # type: ignore[arg-type]
 
 
 def _multiply_up(

@@ -25,9 +25,9 @@ from quire.ops.triton.matrix_planes import (
     load_codes,
     load_where,
     plane_arguments,
+    spread,
 )
 from quire.ops.triton.overlap import overlap, wait_for_inputs
-from quire.ops.triton.quantized_skinny import _spread
 from quire.ops.triton.staged import launch_staged
 
 _NUMBERS = 8192
@@ -40,7 +40,14 @@ _STAGES = 3
 
 
 def packed_up_pairs(
-    x: Tensor, ids: Tensor, weights: Tensor | None, up: PackedStack, experts: int, activation: str
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    up: PackedStack,
+    experts: int,
+    activation: str,
+    *,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """As `up_pairs`."""
     size = up.rows // (2 * experts)
@@ -50,13 +57,22 @@ def packed_up_pairs(
         "top_k": ids.shape[1],
         "size": size,
         "activation": activation,
+        "some_elsewhere": some_elsewhere,
         "block_out": _OUTPUTS,
     }
     launch_staged(_up, (triton.cdiv(size, _OUTPUTS), ids.numel()), arguments, settings, "stages")
     return inner
 
 
-def packed_down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: PackedStack, hidden: int) -> Tensor:
+def packed_down_pairs(
+    inner: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    down: PackedStack,
+    hidden: int,
+    *,
+    some_elsewhere: bool = False,
+) -> Tensor:
     """As `down_pairs`."""
     tokens, top_k = ids.shape
     y = torch.empty((tokens, hidden), dtype=inner.dtype, device=inner.device)
@@ -67,6 +83,7 @@ def packed_down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: 
         "top_k": top_k,
         "ranks": ranks,
         "hidden": hidden,
+        "some_elsewhere": some_elsewhere,
         "block_out": block_out,
     }
     launch_staged(_down, (triton.cdiv(hidden, block_out), tokens), arguments, settings, "stages")
@@ -109,9 +126,10 @@ def _ordered(x: Tensor, matrix: QuantizedMatrix) -> Tensor:
     return x if matrix.order is None else x.index_select(1, matrix.order)
 
 
-def _planes(matrix: QuantizedMatrix) -> dict[str, Any]:
+def _planes(matrix: QuantizedMatrix, *, bytes_in_words: bool) -> dict[str, Any]:
     assert multiplies_experts(matrix.codes, matrix.group, matrix.columns), "such experts are expanded"
-    return plane_arguments(matrix) | {"places": matrix.columns // halves_of(matrix)}
+    planes = plane_arguments(matrix, bytes_in_words=bytes_in_words)
+    return planes | {"places": matrix.columns // halves_of(matrix)}
 
 
 def _of_pairs(matrix: QuantizedMatrix, rows: int, x: Tensor) -> dict[str, Any]:
@@ -119,7 +137,7 @@ def _of_pairs(matrix: QuantizedMatrix, rows: int, x: Tensor) -> dict[str, Any]:
     halves = halves_of(matrix)
     columns = min(max(_NUMBERS // rows, _LEAST_COLUMNS), max(triton.next_power_of_2(matrix.columns), _LEAST_COLUMNS))
     block = columns // halves
-    return _planes(matrix) | {
+    return _planes(matrix, bytes_in_words=True) | {
         "block": block,
         "run": RUN,
         "whole_blocks": matrix.columns % columns == 0,
@@ -134,7 +152,7 @@ def _launch_tiles(
 ) -> None:
     result, x, *_, tiles, _, out_size = arguments
     chosen = packed_strip(strip)
-    settings = settings | _planes(matrix) | {
+    settings = settings | _planes(matrix, bytes_in_words=False) | {
         "block_rows": block_rows,
         "block_out": chosen.block_out,
         "block": chosen.block_in // halves_of(matrix),
@@ -169,7 +187,9 @@ def _products(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     block: tl.constexpr,
@@ -182,18 +202,32 @@ def _products(
     out_rows = row[:, None]
     values_rows = values_at + out_rows * values_stride
     high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     needs_sum: tl.constexpr = too_much > 0 or zeros_at is not None or mins_at is not None
     total = tl.zeros([count, block // run], tl.float32)
     for start in tl.range(0, places, block, num_stages=stages):
-        data, high = load_codes(values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, whole_blocks)
+        data, high = load_codes(
+            values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, in_words, whole_blocks
+        )
         place = start + tl.arange(0, block)
         within = None if whole_blocks else (place < places)[None, :]
         first = (start + tl.arange(0, block // run) * run)[None, :]
         has_run = None if whole_blocks else first < places
         for half in tl.static_range(halves):
             codes = codes_of(
-                data, high, table_at, raised, half, count, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+                data,
+                high,
+                table_at,
+                raised,
+                half,
+                count,
+                block,
+                low_bits,
+                high_bits,
+                chunk,
+                in_words,
+                signed,
+                bits_of,
+                moves_bytes,
             )
             column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), run), run)[None, :]
             x = load_where(x_at[:, None] + column, within).to(tl.float32)
@@ -240,12 +274,15 @@ def _up(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     top_k: tl.constexpr,
     size: tl.constexpr,
     activation: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block: tl.constexpr,
     run: tl.constexpr,
@@ -258,12 +295,17 @@ def _up(
     pair = tl.program_id(1)
     index = tl.arange(0, 2 * block_out)  # gates, then ups
     output = tl.program_id(0) * block_out + index % block_out
+    expert = tl.load(ids_at + pair)
+    if some_elsewhere:  # noqa: SIM102 - one is known to the compiler, the other is not
+        if expert < 0:  # nobody reads this pair's
+            return
     # past the last output its weights are read again, and no store takes the result
-    row = tl.load(ids_at + pair) * size + tl.minimum(output, size - 1) + index // block_out * first_up
+    row = expert * size + tl.minimum(output, size - 1) + index // block_out * first_up
     x_at += (pair // top_k) * (places * halves) + tl.arange(0, 1)
     both = _products(
         x_at, row, places, values_at, high_at, scales_at, zeros_at, mins_at, super_scales_at, super_mins_at, table_at,
-        raised, values_stride, groups, low_bits, high_bits, halves, chunk, group, less, bits_of, moves_bytes, block,
+        raised, values_stride, groups, low_bits, high_bits, halves, chunk, group, too_much, in_words, signed,
+        bits_of, moves_bytes, block,
         run, whole_blocks, stages,
     )  # fmt: skip
     if weights_at is not None:
@@ -304,12 +346,15 @@ def _down(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     top_k: tl.constexpr,
     ranks: tl.constexpr,  # top_k, made a power of two
     hidden: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block: tl.constexpr,
     run: tl.constexpr,
@@ -325,11 +370,13 @@ def _down(
     # past the last expert its weights are read again, from the cache, and no sum takes the result
     pair = token * top_k + tl.minimum(rank, top_k - 1)
     output = tl.program_id(0) * block_out + index % block_out
-    row = tl.load(ids_at + pair) * hidden + tl.minimum(output, hidden - 1)
+    expert = tl.load(ids_at + pair)
+    is_here = expert >= 0
+    row = tl.maximum(expert, 0) * hidden + tl.minimum(output, hidden - 1)
     product = _products(
         inner_at + pair * (places * halves), row, places, values_at, high_at, scales_at, zeros_at, mins_at,
         super_scales_at, super_mins_at, table_at, raised, values_stride, groups, low_bits, high_bits, halves, chunk,
-        group, less, bits_of, moves_bytes, block, run, whole_blocks, stages,
+        group, too_much, in_words, signed, bits_of, moves_bytes, block, run, whole_blocks, stages,
     )  # fmt: skip
     if bias_at is not None:
         product += tl.load(bias_at + row).to(tl.float32)
@@ -337,6 +384,8 @@ def _down(
     product = product.to(kind).to(tl.float32)
     if weights_at is not None:
         product *= tl.load(weights_at + pair)
+    if some_elsewhere:
+        product = tl.where(is_here, product, 0.0)
     product = tl.reshape(product, [ranks, block_out])
     each_rank = tl.arange(0, ranks)[:, None]
     total = tl.zeros([block_out], tl.float32)
@@ -370,7 +419,9 @@ def _add_block(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     block_out: tl.constexpr,
@@ -381,13 +432,14 @@ def _add_block(
     chunks, `x_later` of second ones."""
     values_rows = values_at + out_rows * values_stride
     high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     # where a block lies in one group, its sums are scaled, else its weights
     in_one_group: tl.constexpr = group % (block * halves) == 0 and mins_at is None
     both_halves: tl.constexpr = group >= chunk  # have one scale
     places_a_group: tl.constexpr = group // halves if both_halves else chunk // halves
     groups_here: tl.constexpr = 1 if in_one_group or places_a_group >= block else block // places_a_group
-    data, high = load_codes(values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, whole_blocks)
+    data, high = load_codes(
+        values_rows, high_rows, start, places, block, low_bits, high_bits, chunk, in_words, whole_blocks
+    )
     group_place = (start + tl.arange(0, groups_here) * places_a_group)[None, :]
     has_group = None if whole_blocks else group_place < places
     part = tl.zeros(total.shape, tl.float32)
@@ -398,7 +450,20 @@ def _add_block(
             less_here = group_scales(zeros_at, None, out_rows, groups, column, has_group, group) + too_much
         scale = group_scales(scales_at, super_scales_at, out_rows, groups, column, has_group, group)
         weights = codes_of(
-            data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+            data,
+            high,
+            table_at,
+            raised,
+            half,
+            block_out,
+            block,
+            low_bits,
+            high_bits,
+            chunk,
+            in_words,
+            signed,
+            bits_of,
+            moves_bytes,
         )
         if in_one_group:
             weights -= less_here
@@ -406,8 +471,8 @@ def _add_block(
             offset = scale * less_here
             if mins_at is not None:
                 offset += group_scales(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
-            scales = _spread(scale, block_out, groups_here, block)
-            weights = weights * scales - _spread(offset, block_out, groups_here, block)
+            scales = spread(scale, block_out, block)
+            weights = weights * scales - spread(offset, block_out, block)
         given = x if half == 0 else x_later
         part = tl.dot(weights.to(given.dtype), given, part, input_precision="ieee")
     if in_one_group:
@@ -441,7 +506,9 @@ def _multiply(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     first_up: tl.constexpr,
@@ -484,14 +551,14 @@ def _multiply(
             x_later = load_where(x_rows + column, mask).to(dot_type)
         total = _add_block(
             total, x, x_later, row, start, places, values_at, high_at, scales_at, zeros_at, mins_at, super_scales_at,
-            super_mins_at, table_at, raised, values_stride, groups, low_bits, high_bits, halves, chunk, group, less,
-            bits_of, moves_bytes, block_out, block, whole_blocks,
+            super_mins_at, table_at, raised, values_stride, groups, low_bits, high_bits, halves, chunk,
+            group, too_much, in_words, signed, bits_of, moves_bytes, block_out, block, whole_blocks,
         )  # fmt: skip
         if first_up:
             total_up = _add_block(
                 total_up, x, x_later, row + first_up, start, places, values_at, high_at, scales_at, zeros_at, mins_at,
                 super_scales_at, super_mins_at, table_at, raised, values_stride, groups, low_bits, high_bits, halves,
-                chunk, group, less, bits_of, moves_bytes, block_out, block, whole_blocks,
+                chunk, group, too_much, in_words, signed, bits_of, moves_bytes, block_out, block, whole_blocks,
             )  # fmt: skip
 
     if weights_at is not None:

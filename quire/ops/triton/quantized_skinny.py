@@ -21,10 +21,13 @@ from quire.ops.triton.matrix_planes import (
     halves_of,
     load_codes,
     load_where,
+    pair_arguments,
     plane_arguments,
 )
 from quire.ops.triton.overlap import overlap, wait_for_inputs
-from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div, padded_rows
+from quire.ops.triton.quantized_skinny_choices import rows_of_a_block
+from quire.ops.triton.quantized_skinny_tensor import at_the_end, multiply_on_tensor_cores
+from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div
 from quire.ops.triton.split_sums import add_splits
 from quire.ops.triton.staged import launch_staged
 
@@ -46,7 +49,7 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
     rows, halves = x.shape[0], halves_of(matrix)
     places, block = matrix.columns // halves, choice.block_in // halves
     grid = (ceil_div(matrix.rows, choice.block_out), choice.splits)
-    settings: dict[str, Any] = plane_arguments(matrix) | {
+    settings: dict[str, Any] = plane_arguments(matrix, bytes_in_words=choice.cores == "cuda") | {
         "places_a_split": ceil_div(ceil_div(places, block), choice.splits) * block,
         "one_scale": matrix.scales.shape[1] == 1 and matrix.zeros is None and matrix.mins is None,
         "block_out": choice.block_out,
@@ -60,7 +63,10 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
         assert rows <= MOST_ROWS_ON_CUDA_CORES
         kernel, settings["known_rows"], settings["run"] = _multiply_on_cuda_cores, rows, RUN
     else:
-        kernel, settings["padded_rows"] = _multiply_on_tensor_cores, padded_rows(rows)
+        block_rows = rows_of_a_block(rows)
+        grid = (grid[0] * ceil_div(rows, block_rows), choice.splits)
+        kernel = multiply_on_tensor_cores
+        settings |= pair_arguments(matrix, x.dtype, moves_bytes=settings["moves_bytes"]) | {"block_rows": block_rows}
         settings["widen"] = not x.is_cuda  # the interpreter holds bfloat16 as integers, and would multiply those
     arguments = (result, x, bias, x.stride(0), rows, matrix.rows, places)
     launch_staged(kernel, grid, arguments, settings, "stages")
@@ -92,7 +98,9 @@ def _multiply_on_cuda_cores(
     halves: tl.constexpr,
     chunk: tl.constexpr,
     group: tl.constexpr,
-    less: tl.constexpr,
+    too_much: tl.constexpr,
+    in_words: tl.constexpr,
+    signed: tl.constexpr,
     bits_of: tl.constexpr,
     moves_bytes: tl.constexpr,
     one_scale: tl.constexpr,
@@ -117,7 +125,6 @@ def _multiply_on_cuda_cores(
     high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
     needs_sum: tl.constexpr = too_much > 0 or zeros_at is not None or mins_at is not None
     both_halves: tl.constexpr = group >= chunk  # have one scale
     wait_for_inputs(overlapped, early=False)
@@ -126,7 +133,9 @@ def _multiply_on_cuda_cores(
     for _ in tl.static_range(known_rows):
         totals += (tl.zeros([block_out, block // run], tl.float32),)  # type: ignore[assignment]
     for start in tl.range(begin, end, block, num_stages=stages):
-        data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
+        data, high = load_codes(
+            values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, in_words, whole_blocks
+        )
         place = start + tl.arange(0, block)
         within = None if whole_blocks else place < end
         first = (start + tl.arange(0, block // run) * run)[:, None]
@@ -134,7 +143,20 @@ def _multiply_on_cuda_cores(
         codes, scale, zero, minimum = (), (), (), ()
         for half in tl.static_range(halves):
             some = codes_of(
-                data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
+                data,
+                high,
+                table_at,
+                raised,
+                half,
+                block_out,
+                block,
+                low_bits,
+                high_bits,
+                chunk,
+                in_words,
+                signed,
+                bits_of,
+                moves_bytes,
             )
             codes += (some,)  # type: ignore[assignment]
             column = columns_of(first, 0 if both_halves else half, halves, chunk)
@@ -164,7 +186,7 @@ def _multiply_on_cuda_cores(
         totals = grown
 
     is_output = outputs < out_size
-    scale, added = _at_the_end(scales_at, bias_at, outputs, is_output, one_scale)
+    scale, added = at_the_end(scales_at, bias_at, outputs, is_output, one_scale)
     for row in tl.static_range(known_rows):
         result = tl.sum(totals[row], axis=1) * scale + added
         to = result_at + (split * known_rows + row) * out_size + outputs
@@ -183,124 +205,3 @@ def _numbers(at, super_at, out_rows, groups, column, mask, group: tl.constexpr):
     if at is not None:
         numbers = group_scales(at, super_at, out_rows.T, groups, column, mask, group).T
     return numbers
-
-
-@triton.jit
-def _at_the_end(scales_at, bias_at, outputs, is_output, one_scale: tl.constexpr):
-    """What sums are multiplied by, where a row has one scale, and what is added to them."""
-    scale = tl.full(outputs.shape, 1.0, tl.float32)
-    added = tl.zeros(outputs.shape, tl.float32)
-    if one_scale:
-        scale = tl.load(scales_at + outputs, mask=is_output, other=0.0).to(tl.float32)
-    if bias_at is not None:
-        added = tl.load(bias_at + outputs, mask=is_output, other=0.0).to(tl.float32)
-    return scale, added
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _multiply_on_tensor_cores(
-    result_at,
-    x_at,
-    bias_at,
-    x_stride,
-    rows,
-    out_size,
-    places,
-    values_at,
-    high_at,
-    scales_at,
-    zeros_at,
-    mins_at,
-    super_scales_at,
-    super_mins_at,
-    table_at,
-    raised,
-    values_stride,
-    groups,
-    places_a_split,
-    low_bits: tl.constexpr,
-    high_bits: tl.constexpr,
-    halves: tl.constexpr,
-    chunk: tl.constexpr,
-    group: tl.constexpr,
-    less: tl.constexpr,
-    bits_of: tl.constexpr,
-    moves_bytes: tl.constexpr,
-    one_scale: tl.constexpr,
-    padded_rows: tl.constexpr,
-    block_out: tl.constexpr,
-    block: tl.constexpr,
-    whole_blocks: tl.constexpr,
-    widen: tl.constexpr,
-    stages: tl.constexpr,
-    overlapped: tl.constexpr,
-):
-    """result[split, row, out] = Σ weight[out, in] * xᵀ[in, row] over the places of the split.
-
-    Weights are the left operand, as in `skinny_gemm.py`.
-    """
-    outputs = tl.program_id(0) * block_out + tl.arange(0, block_out)
-    split = tl.program_id(1)
-    out_rows = tl.minimum(outputs, out_size - 1).to(tl.int64)[:, None]
-    values_rows = values_at + out_rows * values_stride
-    high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
-    row = tl.arange(0, padded_rows)
-    is_row = (row < rows)[None, :]
-    begin = split * places_a_split
-    end = tl.minimum(begin + places_a_split, places)
-    too_much: tl.constexpr = less + 128 if low_bits < 8 and table_at is None else less
-    # where a block lies in one group, its sums are scaled, else its weights
-    in_one_group: tl.constexpr = one_scale or (group % (block * halves) == 0 and mins_at is None)
-    both_halves: tl.constexpr = group >= chunk  # have one scale
-    places_a_group: tl.constexpr = group // halves if both_halves else chunk // halves
-    groups_here: tl.constexpr = 1 if in_one_group or places_a_group >= block else block // places_a_group
-    dot_type: tl.constexpr = tl.float32 if widen else x_at.dtype.element_ty
-    wait_for_inputs(overlapped, early=False)
-
-    total = tl.zeros([block_out, padded_rows], tl.float32)
-    for start in tl.range(begin, end, block, num_stages=stages):
-        data, high = load_codes(values_rows, high_rows, start, end, block, low_bits, high_bits, chunk, whole_blocks)
-        place = start + tl.arange(0, block)
-        group_place = (start + tl.arange(0, groups_here) * places_a_group)[None, :]
-        has_group = None if whole_blocks else group_place < end
-        x_mask = is_row if whole_blocks else is_row & (place < end)[:, None]
-        part = total if one_scale else tl.zeros([block_out, padded_rows], tl.float32)
-        for half in tl.static_range(halves):
-            column = columns_of(group_place, 0 if both_halves else half, halves, chunk)
-            less_here = too_much
-            if zeros_at is not None:
-                less_here = group_scales(zeros_at, None, out_rows, groups, column, has_group, group) + too_much
-            if not one_scale:
-                scale = group_scales(scales_at, super_scales_at, out_rows, groups, column, has_group, group)
-            weights = codes_of(
-                data, high, table_at, raised, half, block_out, block, low_bits, high_bits, chunk, bits_of, moves_bytes
-            )
-            if in_one_group:
-                weights -= less_here
-            else:
-                offset = scale * less_here
-                if mins_at is not None:
-                    offset += group_scales(mins_at, super_mins_at, out_rows, groups, column, has_group, group)
-                scales = _spread(scale, block_out, groups_here, block)
-                weights = weights * scales - _spread(offset, block_out, groups_here, block)
-            column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), 8), 8)
-            x = load_where(x_at + row[None, :] * x_stride + column[:, None], x_mask)
-            part = tl.dot(weights.to(dot_type), x.to(dot_type), part, input_precision="ieee")
-        if in_one_group and not one_scale:
-            part *= scale
-        total = part if one_scale else total + part
-
-    is_output = outputs < out_size
-    scale, added = _at_the_end(scales_at, bias_at, outputs, is_output, one_scale)
-    total = total * scale[:, None] + added[:, None]
-    to = result_at + (split * rows + row)[None, :] * out_size + outputs[:, None]
-    tl.store(to, total.to(result_at.dtype.element_ty), mask=is_row & is_output[:, None])
-
-
-@triton.jit
-def _spread(scales, block_out: tl.constexpr, groups: tl.constexpr, block: tl.constexpr):
-    """[out, groups] to [out, block]: to every place that of its group."""
-    if groups > 1:
-        each: tl.constexpr = block // groups
-        scales = tl.reshape(tl.broadcast_to(scales[:, :, None], [block_out, groups, each]), [block_out, block])
-    return scales

@@ -19,6 +19,7 @@ MOST_ROWS = 256
 MOST_ROWS_BESIDE_8_BITS = 64
 """Of matrices that can be multiplied in 8 bits."""
 MOST_ROWS_ON_CUDA_CORES = 2
+MOST_ROWS_OF_A_BLOCK = 128
 THREAD_READS = 8
 """Places that a thread loads at once."""
 
@@ -60,7 +61,7 @@ def choose(card: Card, form: Form, rows: int, out_size: int, in_size: int) -> Ch
         return None
     if rows <= MOST_ROWS_ON_CUDA_CORES:
         return _on_cuda_cores(card, form, out_size, in_size)
-    return fitting(card, form, _on_tensor_cores(card, padded_rows(rows), out_size, in_size), rows)
+    return fitting(card, form, _on_tensor_cores(card, rows, out_size, in_size), rows)
 
 
 def _on_cuda_cores(card: Card, form: Form, out_size: int, in_size: int) -> Choice:
@@ -79,8 +80,14 @@ def _on_tensor_cores(card: Card, rows: int, out_size: int, in_size: int) -> Choi
     """Blocks of a warpgroup's instruction, taller for many rows, split until a multiprocessor has two programs."""
     block_out, num_warps = (64, 4) if rows <= 64 else (128, 8)
     programs = (2 if rows <= 64 else 1) * card.multiprocessors
-    splits = max(1, min(round(programs / ceil_div(out_size, block_out)), in_size // 512))
+    blocks = ceil_div(out_size, block_out) * ceil_div(rows, rows_of_a_block(rows))
+    splits = max(1, min(round(programs / blocks), in_size // 512))
     return Choice("tensor", block_out, 128, splits, num_warps, num_stages=5)
+
+
+def rows_of_a_block(rows: int) -> int:
+    """How many rows of x a program on tensor cores multiplies; more have more programs."""
+    return min(padded_rows(rows), MOST_ROWS_OF_A_BLOCK)
 
 
 def fitting(card: Card, form: Form, wanted: Choice, rows: int) -> Choice | None:
@@ -93,8 +100,9 @@ def fitting(card: Card, form: Form, wanted: Choice, rows: int) -> Choice | None:
         block_in //= 2
     if block_in < max(form.chunk, 16 * form.halves):
         return None
-    room = card.shared_memory // (2 if padded_rows(rows) <= 64 else 1)
+    block_rows = rows_of_a_block(rows)
+    room = card.shared_memory // (2 if block_rows <= 64 else 1)
     expanded = 2 * wanted.block_out * block_in
-    a_stage = block_in * (wanted.block_out // form.halves + 2 * padded_rows(rows))
+    a_stage = block_in * (wanted.block_out // form.halves + 2 * block_rows)
     num_stages = max(1, min(wanted.num_stages, (room - expanded) // a_stage))
     return replace(wanted, block_in=block_in, num_stages=num_stages)

@@ -4,11 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from quire.core.structured import StructuredOutput
 from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.closed_schema import closed
+from quire.protocol.media_parts import read_part
 from quire.protocol.ollama.options import read_options
 from quire.protocol.openai.embedding_body import MOST_DIMENSIONS
 from quire.protocol.openai.fields import Fields, object_of, refuse
@@ -28,6 +28,7 @@ CHAT_FIELDS = (*ANSWER, "messages", "tools")
 GENERATE_FIELDS = (*ANSWER, "prompt", "suffix", "system", "raw", "context", "images", "template")
 EMBED_FIELDS = (*SHARED, "input", "truncate", "dimensions")
 EFFORTS = ("low", "medium", "high")
+MOST_IMAGES = 4096
 _TAG = ":latest"
 
 
@@ -63,6 +64,8 @@ class GenerateBody:
     """The prompt is for the model as it stands, without the chat template."""
     context: list[int]
     """Tokens of the answers before, as they gave them."""
+    images: list[dict[str, Any]]
+    """Parts of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,6 @@ def read_generate_body(values: object, ignored: Ignored | None = None) -> Genera
         unsupported={"template": "templates from requests are off; use raw, or start quire with --chat-template FILE"},
         ignored=ignored or Ignored(),
     )
-    _refuse_images(given.get("images"), "images")
     return GenerateBody(
         asked=_asked(given),
         prompt=given.text("prompt", longest=MOST_CHARACTERS) or "",
@@ -106,6 +108,10 @@ def read_generate_body(values: object, ignored: Ignored | None = None) -> Genera
         suffix=given.text("suffix", longest=MOST_CHARACTERS) or None,
         raw=given.flag("raw"),
         context=read_tokens("context", given.get("context") or []),
+        images=[
+            read_part(given, part, f"images[{place}]")
+            for place, part in enumerate(_image_parts(given.get("images"), "images"))
+        ],
     )
 
 
@@ -166,8 +172,11 @@ def _openai_message(given: object, where: str) -> object:
     if not isinstance(given, dict):
         return given
     message = {name: value for name, value in given.items() if name not in ("images", "tool_name", "tool_calls")}
-    _refuse_images(given.get("images"), f"{where}.images")
     message["content"] = given.get("content") or ""
+    images = _image_parts(given.get("images"), f"{where}.images")
+    if images:
+        said = message["content"]
+        message["content"] = [*images, {"type": "text", "text": said}] if said else images
     if given.get("tool_name") is not None:
         message["name"] = given["tool_name"]
     calls = given.get("tool_calls")
@@ -186,6 +195,10 @@ def _openai_call(given: object) -> object:
     return {**({"id": given["id"]} if given.get("id") else {}), "type": "function", "function": called}
 
 
-def _refuse_images(given: object, where: str) -> None:
-    if given:
-        raise InvalidRequest(f"{where} is given, and the model reads text only; leave it out", field="images")
+def _image_parts(given: object, where: str) -> list[dict[str, Any]]:
+    """Ollama has the bytes of images in base64, without a word of what they are."""
+    if given in (None, []):
+        return []
+    if not isinstance(given, list) or len(given) > MOST_IMAGES or not all(isinstance(each, str) for each in given):
+        raise refuse(where, given, f"a list of at most {MOST_IMAGES} images in base64")
+    return [{"type": "image_url", "image_url": {"url": f"data:image;base64,{each}"}} for each in given]

@@ -1,7 +1,8 @@
 """What /openapi.json says of Ollama's routes."""
 
 from quire.core.sampling_params import MAX_LOGPROBS
-from quire.protocol.ollama.body import EFFORTS
+from quire.protocol.media_parts import LONGEST_URL
+from quire.protocol.ollama.body import EFFORTS, MOST_IMAGES
 from quire.protocol.ollama.options import OPTIONS
 from quire.protocol.openai.embedding_body import MOST_DIMENSIONS
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES
@@ -28,11 +29,13 @@ _ANSWER: dict[str, Schema] = {
     "truncate": flag(description="A prompt that is too long is refused either way."),
     "shift": flag(description="The context is never shifted: an answer ends where it is full."),
 }
+_IMAGES: Schema = either(items(text(LONGEST_URL), MOST_IMAGES), _NULL, description="In base64.")
 _MESSAGE: Schema = {
     "type": "object",
     "properties": {
         "role": {"enum": ["system", "user", "assistant", "tool"]},
         "content": {"type": ["string", "null"], "maxLength": LONGEST_CONTENT},
+        "images": _IMAGES,
     },
     "required": ["role"],
 }
@@ -51,7 +54,7 @@ GENERATE_BODY: Schema = body(
         "system": {**TEXT, "type": ["string", "null"]},
         "raw": flag(description="The prompt is for the model as it stands."),
         "context": items(TOKEN_ID, MOST_TOKENS, description="What an answer gave before."),
-        "images": {"enum": [[], None]},
+        "images": _IMAGES,
         "template": {"enum": ["", None]},
     }
 )

@@ -164,7 +164,7 @@ def _part(message: Fields, given: object, where: str) -> tuple[str, str]:
     field = "text" if kind in _TEXT_PARTS else kind
     if not isinstance(given, dict) or field not in ("text", "refusal", "thinking"):
         raise refuse(
-            where, given, '{"type": "text", "text": ...} or {"type": "image_url", ...}, for nothing else is supported'
+            where, given, '{"type": "text", "text": ...}, or of type image_url, audio_url, input_audio or video_url'
         )
     text = message.inside(where, given, ("type", field, "cache_control")).text(field)
     if text is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
+from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
@@ -64,6 +65,8 @@ class ResponseBody:
     params: SamplingParams
     store: bool
     stream: bool
+    background: bool
+    """Whether it is made whether or not anyone waits for it."""
     truncate: bool
     """Whether the oldest messages are dropped when all do not fit."""
     labels: dict[str, str]
@@ -98,6 +101,7 @@ def read_response_body(values: object, ignored: Ignored | None = None) -> Respon
         params=params,
         store=echo["store"],
         stream=body.flag("stream"),
+        background=echo["background"],
         truncate=echo["truncation"] == "auto",
         labels=labels,
         tools=tools,
@@ -110,6 +114,7 @@ def read_response_body(values: object, ignored: Ignored | None = None) -> Respon
 
 def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
     return {
+        "background": _background(body),
         "instructions": body.text("instructions", longest=MOST_CHARACTERS),
         "max_output_tokens": body.get("max_output_tokens"),
         "metadata": read_metadata(body),
@@ -145,8 +150,17 @@ def _top_logprobs(body: Fields, included: bool) -> int | None:
     return top if included or top else None
 
 
+def _background(body: Fields) -> bool:
+    asked = body.flag("background")
+    if asked and not body.flag("store", True):
+        raise InvalidRequest(
+            "background can only be used when `store` is true, for the answer is fetched later; leave store out",
+            field="background",
+        )
+    return asked
+
+
 def _check_what_is_fixed(body: Fields) -> None:
-    body.only("background", False)
     body.text("service_tier", longest=LONGEST_IDENTIFIER)
     body.hint("service_tier", *TIERS)
     read_stream_options(body, ("include_obfuscation",))

@@ -5,8 +5,9 @@ from typing import Any
 
 from quire.core.checks import MAX_TOKENS
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaKind
 from quire.protocol.ids import is_id, new_id
-from quire.protocol.media_parts import MediaSource, media_part, text_part
+from quire.protocol.media_parts import MediaSource, inline_audio_url, media_part, text_part
 from quire.protocol.media_parts import read_part as read_media_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
@@ -104,7 +105,11 @@ def _said(parts: Sequence[Item]) -> str | list[Item]:
 
 
 def _source(part: Item) -> MediaSource:
-    return MediaSource("image", "input", part.get("image_url"), part.get("file_id"))
+    if part["type"] == "input_audio":
+        sound = part["input_audio"]
+        return MediaSource("audio", "input", inline_audio_url(sound["data"], sound["format"]))
+    kind: MediaKind = "video" if part["type"] == "video_url" else "image"
+    return MediaSource(kind, "input", part.get(f"{kind}_url"), part.get("file_id"))
 
 
 def _thought(thoughts: list[str]) -> Message:
@@ -168,20 +173,35 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
     found: list[Item] = []
     for place, part in enumerate(given):
         here = f"{where}[{place}]"
-        is_image = role == "user" and isinstance(part, dict) and part.get("type") == "input_image"
-        found.append(_image(item, part, here) if is_image else _part(role, _read_part(item, part, role, here)))
+        kind = part.get("type") if role == "user" and isinstance(part, dict) else None
+        if kind in _MEDIA:
+            found.append(_MEDIA[kind](item, part, here))
+        else:
+            found.append(_part(role, _read_part(item, part, role, here)))
     return found
 
 
-def _image(item: Fields, given: Item, where: str) -> Item:
-    """As it is stored: where the image is, and nothing else."""
+def _media(item: Fields, given: Item, where: str) -> Item:
+    """As it is stored: where the image or the video is, and nothing else."""
     source: MediaSource = read_media_part(item, given, where)["media"]
+    if source.kind == "video":
+        kept = {"video_url": source.url, "file_id": source.file_id}
+        return {"type": "video_url", **{name: value for name, value in kept.items() if value is not None}}
     kept = {"image_url": source.url, "file_id": source.file_id}
     return {
         "type": "input_image",
         "detail": "auto",
         **{name: value for name, value in kept.items() if value is not None},
     }
+
+
+def _audio(item: Fields, given: Item, where: str) -> Item:
+    """As it came, once it is known to be what it says."""
+    read_media_part(item, given, where)
+    return {"type": "input_audio", "input_audio": dict(given["input_audio"])}
+
+
+_MEDIA = {"input_image": _media, "video_url": _media, "input_audio": _audio}
 
 
 def _read_part(item: Fields, given: object, role: str, where: str) -> str:

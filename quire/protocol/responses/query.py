@@ -1,5 +1,7 @@
 """What may stand behind the question mark of routes for stored responses; anything else is refused."""
 
+from dataclasses import dataclass
+
 from quire.core.errors import InvalidRequest
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import refuse
@@ -8,21 +10,41 @@ from quire.protocol.responses.body import read_include
 
 MOST_ITEMS = 100
 _USUAL_ITEMS = 20
+_DIGITS = 12
 _INCLUDE = ("include", "include[]")
 """The second is how OpenAI's clients write a list."""
 
 
-def check_retrieve_query(query: QueryItems) -> None:
+@dataclass(frozen=True, slots=True)
+class RetrieveQuery:
+    """How a response is to be sent."""
+
+    stream: bool = False
+    after: int = -1
+    """The last event that the client has; none: -1."""
+
+
+def read_retrieve_query(query: QueryItems) -> RetrieveQuery:
     """Logprobs may be asked for; they are in a response that was created with them."""
     included: list[str] = []
+    stream, after = False, -1
     for name, value in query:
         if name in _INCLUDE:
             included.append(value)
-        elif name != "stream":
+        elif name == "stream":
+            if value.lower() not in ("true", "false"):
+                raise refuse("stream", value, "true or false")
+            stream = value.lower() == "true"
+        elif name == "starting_after":
+            if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):
+                raise refuse("starting_after", value, "the number of an event")
+            after = int(value)
+        else:
             raise InvalidRequest(f"the query's {name[:80]!r} is not supported; leave it out", field=name[:80])
-        elif value != "false":
-            raise refuse("stream", value, "false, for a stored response is sent whole")
+    if after >= 0 and not stream:
+        raise refuse("starting_after", after, "left out unless stream is true")
     read_include(included, Ignored())
+    return RetrieveQuery(stream, after)
 
 
 def read_items_query(query: QueryItems) -> PageQuery:

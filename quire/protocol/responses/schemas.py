@@ -6,7 +6,7 @@ from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_
 from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL, OPTIONS
 from quire.protocol.openai.paging import page_schema
 from quire.protocol.openai.sampling_fields import LOGIT_BIAS, RETENTION, RETENTION_FIELD, SAMPLING
-from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text, whole, words
+from quire.protocol.openai.schema import Schema, body, either, flag, items, text, whole, words
 from quire.protocol.responses.body import INCLUDED, LONGEST_ID, MOST_INCLUDED, SAMPLING_FIELDS
 from quire.protocol.responses.call_items import CALL_ITEMS, LONGEST_ITEM_ID
 from quire.protocol.responses.items import REFERENCE, ROLES
@@ -36,7 +36,9 @@ def create_body() -> Schema:
         "include": items({"type": "string"}, MOST_INCLUDED, description=f"Of use: {' and '.join(INCLUDED)}."),
         "truncation": words("auto", "disabled", description="auto drops the oldest messages where all do not fit."),
         "text": TEXT,
-        "background": only(False),
+        "background": flag(
+            description="Answer at once and make the response meanwhile; it is read, followed or cancelled by its id."
+        ),
         **TOOL_FIELDS,
         "service_tier": OPTIONS["service_tier"],
         "prompt_cache_key": text(LONGEST_IDENTIFIER, description="Needs nothing done: requests go to their prefix."),
@@ -64,13 +66,14 @@ def _item() -> Schema:
     return either(message, *CALL_ITEMS, reference)
 
 
+STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
 RESPONSE_ANSWER: Schema = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
         "object": {"const": "response"},
         "created_at": {"type": "integer"},
-        "status": {"enum": ["completed", "incomplete", "failed"]},
+        "status": {"enum": list(STATUSES)},
         "model": {"type": "string"},
         "output": {"type": "array", "items": {"type": "object"}},
         "usage": {"type": ["object", "null"]},
@@ -89,13 +92,14 @@ COUNT_ANSWER: Schema = {
     "required": ["object", "input_tokens"],
 }
 ITEMS_ANSWER: Schema = page_schema({"type": "object"})
-INCLUDE_QUERY: dict[str, Schema] = {
+RETRIEVE_QUERY: dict[str, Schema] = {
     "include": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_INCLUDED},
-    "stream": {"const": "false"},
+    "stream": {"type": "boolean", "description": "Only of one that runs in the background and was begun with stream."},
+    "starting_after": {"type": "integer", "minimum": 0, "description": "With stream: the last event that is known."},
 }
 PAGE_QUERY: dict[str, Schema] = {
     "after": {"type": "string", "maxLength": LONGEST_ITEM_ID},
     "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
     "order": {"enum": ["asc", "desc"]},
-    "include": INCLUDE_QUERY["include"],
+    "include": RETRIEVE_QUERY["include"],
 }

@@ -30,29 +30,44 @@ class ResponseWriter(Writer):
         top_logprobs: int | None,
         keep: Callable[[Body], None],
         seal: Seal | None = None,
+        tokens_as_ids: bool = False,
     ) -> None:
-        """`echo` are the fields of the request that the response repeats; `seal` is for its thinking, if any is."""
+        """`echo` are the fields of the request that the response repeats; `seal` is for its thinking, if any is;
+        `tokens_as_ids` names tokens of logprobs as token_id:5."""
         self._identity = identity
         self._created = created
         self._model = model
         self._echo = echo
         self._tokenizer = tokenizer
         self._top = top_logprobs
-        self._keep = keep
+        self.keep = keep
         self._reading = reading
         self._parser = reading.parser(0)
         self._seal = seal
+        self._tokens_as_ids = tokens_as_ids
         self._output = self._new_output()
         self._number = 0
         self._untold: list[Body] = []
         """Logprobs of tokens whose text is still to come."""
 
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def told(self, status: str) -> Body:
+        """The response while there is nothing of it yet."""
+        return self._response(status)
+
     def opening(self) -> list[Event]:
         response = self._response("in_progress")
         # where nothing but a message can come, it is there from the beginning
         begun = self._output.open_message() if self._reading.is_plain else []
+        waited = []
+        if self._echo.get("background"):
+            queued = self._response("queued")
+            waited = [self._event("response.created", response=queued), self._event("response.queued", response=queued)]
         return [
-            self._event("response.created", response=response),
+            *(waited or [self._event("response.created", response=response)]),
             self._event("response.in_progress", response=response),
             *self._events(begun),
         ]
@@ -73,14 +88,22 @@ class ResponseWriter(Writer):
         ending = _ending(outputs[0].outputs[0])
         steps = self._output.close(_item_status(ending))
         response = self._finished(outputs[0], ending, self._output)
-        self._keep(response)
+        self.keep(response)
         return [*self._events(steps), self._event(f"response.{response['status']}", response=response)]
 
     def failure(self, error: Body) -> list[Event]:
         code = _ERROR_CODES.get(error["type"], "server_error")
         response = self._response("failed", error={"code": code, "message": error["message"]})
-        self._keep(response)
+        self.keep(response)
         return [self._event("response.failed", response=response)]
+
+    def cancelled(self) -> list[Event]:
+        """Its client does not want the rest of a response that runs in the background."""
+        steps = self._output.close("incomplete") if self._output.items else []
+        response = self._response("cancelled", output=self._output.items)
+        self.keep(response)
+        # OpenAI's streams have no event for it; clients end at this one
+        return [*self._events(steps), self._event("response.incomplete", response=response)]
 
     def whole(self, outputs: Sequence[RequestOutput]) -> Body:
         sequence, output, parser = outputs[0].outputs[0], self._new_output(), self._reading.parser(0)
@@ -88,7 +111,7 @@ class ResponseWriter(Writer):
         output.take([*parser.push(sequence.text), *parser.finish(sequence.finish_reason or "stop")], logprobs)
         output.close(_item_status(ending))
         response = self._finished(outputs[0], ending, output)
-        self._keep(response)
+        self.keep(response)
         return response
 
     def _new_output(self) -> Output:
@@ -103,7 +126,7 @@ class ResponseWriter(Writer):
         return response | schema_errors([output], 1)
 
     def _response(self, status: str, **changed: Any) -> Body:
-        fixed = {"background": False, "max_tool_calls": None}
+        fixed = {"max_tool_calls": None}
         return {
             "id": self._identity,
             "object": "response",
@@ -133,7 +156,8 @@ class ResponseWriter(Writer):
 
     def _logprob(self, token: int, found: Logprob) -> Body:
         bytes_ = list(self._tokenizer.token_bytes(token))
-        return {"token": found.decoded_token or "", "logprob": found.logprob, "bytes": bytes_}
+        name = f"token_id:{token}" if self._tokens_as_ids else found.decoded_token or ""
+        return {"token": name, "logprob": found.logprob, "bytes": bytes_}
 
     def _events(self, steps: list[Step]) -> list[Event]:
         return [self._event(kind, **fields) for kind, fields in steps]

@@ -175,6 +175,7 @@ MODEL: Schema = _object(
         "root": _TEXT,
         "parent": {"type": ["string", "null"]},
         "max_model_len": _WHOLE,
+        "input_modalities": _list(_TEXT),
         "permission": _list({"type": "object"}),
     }
 )

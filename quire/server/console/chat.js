@@ -1,6 +1,7 @@
 // The chat: asks, streams, stops, asks again. Owns the order of things; how a turn looks is message.js.
 import { byId, element } from "./dom.js";
 import { Announcer } from "./announcer.js";
+import { Attachments } from "./attachments.js";
 import { Completion } from "./completion.js";
 import { Conversation } from "./conversation.js";
 import { AnswerView, questionView } from "./message.js";
@@ -18,6 +19,14 @@ export class Chat {
   #blank = byId("blank");
   #prompt = byId("prompt");
   #model = byId("model");
+  #cards = new Map(); // what the server says of each model
+  #attachments = new Attachments({
+    target: document.querySelector(".chat"),
+    shelf: byId("attachments"),
+    note: byId("attachments-note"),
+    chooser: byId("attach-file"),
+    button: byId("attach"),
+  });
   #abort = null; // an AbortController while an answer is on its way
   #last = null; // the view of the last answer
   #following = true; // until the reader scrolls back
@@ -27,6 +36,7 @@ export class Chat {
     byId("composer").addEventListener("submit", (event) => this.#submit(event));
     byId("stop").addEventListener("click", () => this.#stop());
     byId("clear").addEventListener("click", () => this.#clear());
+    this.#model.addEventListener("change", () => this.#useModel());
     byId("starters").addEventListener("click", (event) => this.#start(event.target));
     this.#prompt.addEventListener("keydown", (event) => this.#key(event));
     this.#prompt.addEventListener("input", () => this.#fit());
@@ -45,6 +55,12 @@ export class Chat {
     const chosen = this.#model.value;
     this.#model.replaceChildren(...data.map(({ id }) => element("option", { value: id }, id)));
     if (data.some(({ id }) => id === chosen)) this.#model.value = chosen;
+    this.#cards = new Map(data.map((card) => [card.id, card]));
+    this.#useModel();
+  }
+
+  #useModel() {
+    this.#attachments.useModel(this.#model.value, this.#cards.get(this.#model.value)?.input_modalities);
   }
 
   #key(event) {
@@ -63,12 +79,12 @@ export class Chat {
     event.preventDefault();
     const text = this.#prompt.value.trim();
     const fields = this.#settings.fields();
-    if (!text || this.#abort || !fields) return;
+    if ((!text && this.#attachments.isEmpty) || this.#abort || !fields || !this.#attachments.check()) return;
     this.#prompt.value = "";
     this.#fit();
     this.#prompt.focus();
     this.#last?.close();
-    this.#conversation.ask(text);
+    this.#conversation.ask(text, this.#attachments.give());
     this.#show(this.#conversation.turns.at(-1));
     this.#answer(fields);
   }
@@ -149,7 +165,7 @@ export class Chat {
   }
 
   #show(turn) {
-    if (turn.role === "user") this.#messages.append(questionView(turn.text));
+    if (turn.role === "user") this.#messages.append(questionView(turn));
     else if (turn.role === "tool") this.#messages.append(resultView(turn));
     else this.#addAnswer(turn.model).end(turn);
   }

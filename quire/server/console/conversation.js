@@ -1,13 +1,14 @@
 // The turns of the conversation, kept over a reload of the tab. Knows nothing of how they look.
+import { partsOf } from "./media.js";
 import { load, save } from "./storage.js";
 
-// A question is {role: "user", text}; an answer {role: "assistant", model, text, reasoning, calls, ending, figures, error};
+// A question is {role: "user", text, media}; an answer {role: "assistant", model, text, reasoning, calls, ending, figures, error};
 // what a tool gave back {role: "tool", id, name, text}.
 export class Conversation {
   turns = load("conversation", []);
 
-  ask(text) {
-    this.turns.push({ role: "user", text });
+  ask(text, media = []) {
+    this.turns.push({ role: "user", text, media });
     this.#save();
   }
 
@@ -39,16 +40,23 @@ export class Conversation {
     return system ? [{ role: "system", content: system }, ...messages] : messages;
   }
 
+  // A tab has room for a few megabytes: where pictures are too large for it, the words are kept.
   #save() {
-    save("conversation", this.turns);
+    if (!save("conversation", this.turns)) save("conversation", this.turns.map(withoutUrls));
   }
 }
 
-function messageOf({ role, text, id, calls = [] }, given) {
+function withoutUrls(turn) {
+  return turn.media ? { ...turn, media: turn.media.map(({ kind, name }) => ({ kind, name })) } : turn;
+}
+
+function messageOf({ role, text, id, calls = [], media = [] }, given) {
   if (role === "tool") return { role, tool_call_id: id, content: text };
   if (role === "assistant" && calls.length && calls.every((call) => given.has(call.id))) {
     const made = calls.map(({ id, name, arguments: written }) => ({ id, type: "function", function: { name, arguments: written } }));
     return { role, content: text || null, tool_calls: made };
   }
+  const parts = partsOf(media);
+  if (parts.length) return { role, content: text ? [...parts, { type: "text", text }] : parts };
   return role === "user" || text ? { role, content: text } : null;
 }

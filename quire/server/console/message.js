@@ -3,6 +3,7 @@ import { copyButton } from "./copy.js";
 import { element, setText } from "./dom.js";
 import { duration, count, rate } from "./format.js";
 import { renderMarkdown } from "./markdown.js";
+import { mediaView } from "./media.js";
 import { ToolCalls } from "./tool_calls.js";
 
 const ENDINGS = {
@@ -11,12 +12,14 @@ const ENDINGS = {
   stopped: "stopped",
 };
 
-export function questionView(text) {
+export function questionView({ text, media = [] }) {
+  const parts = media.map(mediaView);
+  if (text) parts.push(element("p", {}, text));
   return element(
     "article",
     { className: "turn question", ariaLabel: "You" },
     element("h3", { className: "who" }, "You"),
-    element("div", { className: "text" }, element("p", {}, text)),
+    element("div", { className: "text" }, ...parts),
   );
 }
 

@@ -28,7 +28,8 @@ SECURITY_POLICY = "; ".join(
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self'",
+        "img-src 'self' data:",  # what is put to a message is shown from the page's own memory
+        "media-src data:",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",

@@ -9,10 +9,12 @@ export function load(name, fallback) {
   }
 }
 
+// Says whether there was room.
 export function save(name, value) {
   try {
     sessionStorage.setItem(`quire.${name}`, JSON.stringify(value));
+    return true;
   } catch {
-    // Nothing on the page depends on it.
+    return false;
   }
 }

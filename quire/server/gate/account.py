@@ -84,6 +84,16 @@ class Account:
         finally:
             self.leave()
 
+    @contextmanager
+    def extended(self) -> Iterator[None]:
+        """Work that goes on after its request has left: it counts as running, and not as another request."""
+        with self._usage():
+            self.running += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
     def check_tokens(self, count: int) -> None:
         """Raise Overloaded unless `count` tokens could be used now.
 

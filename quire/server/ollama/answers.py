@@ -1,14 +1,16 @@
 """POST /api/chat and /api/generate."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import InvalidRequest
+from quire.core.media import MediaItem
 from quire.core.sampling_params import SamplingParams
 from quire.protocol.ignored import Ignored
+from quire.protocol.media_parts import text_part
 from quire.protocol.ollama import schemas
 from quire.protocol.ollama.body import Asked, GenerateBody, read_chat_body, read_generate_body
 from quire.protocol.ollama.writer import OllamaWriter, loaded
@@ -29,8 +31,17 @@ if TYPE_CHECKING:
 
 CHAT = "/api/chat"
 GENERATE = "/api/generate"
-_Prompt = tuple[list[int], str | None, Reading, SamplingParams]
-"""Tokens, their text where one was rendered, how answers are read, and how they are sampled."""
+
+
+class _Prompt(NamedTuple):
+    """What the model reads, how its answers are read, and how they are sampled."""
+
+    tokens: list[int]
+    text: str | None
+    """Where one was rendered."""
+    reading: Reading
+    params: SamplingParams
+    media: tuple[MediaItem, ...] = ()
 
 
 async def read_chat(body: object, serving: "Serving", caller: Caller, ignored: Ignored) -> Call | str:
@@ -39,7 +50,7 @@ async def read_chat(body: object, serving: "Serving", caller: Caller, ignored: I
     model = checked_name(asked.asked.model, serving, caller)
     if not asked.messages:
         return model
-    prompt = await _rendered(asked.messages, asked.tools, asked.asked, serving)
+    prompt = await _rendered(asked.messages, asked.tools, asked.asked, serving, caller.tenant)
     return _call("chat", asked.asked, model, prompt, serving, ignored)
 
 
@@ -49,23 +60,34 @@ async def read_generate(body: object, serving: "Serving", caller: Caller, ignore
     model = checked_name(asked.asked.model, serving, caller)
     if not asked.prompt and asked.suffix is None:
         return model
-    return _call("generate", asked.asked, model, await _prompt(asked, serving), serving, ignored)
+    prompt = await _prompt(asked, serving, caller.tenant)
+    return _call("generate", asked.asked, model, prompt, serving, ignored)
 
 
-async def _prompt(asked: GenerateBody, serving: "Serving") -> _Prompt:
+async def _prompt(asked: GenerateBody, serving: "Serving", tenant: str) -> _Prompt:
+    if asked.images and (asked.raw or asked.suffix is not None or asked.context):
+        raise InvalidRequest(
+            "images is given beside raw, suffix or context, whose prompts have no place for images; leave one out",
+            field="images",
+        )
     if asked.suffix is not None:
         return await _around_a_gap(asked, asked.suffix, serving)
-    if asked.raw or await serving.template_text() is None:
+    if asked.raw or (not asked.images and await serving.template_text() is None):
         text = asked.prompt if asked.system is None or asked.raw else f"{asked.system}\n\n{asked.prompt}"
         tokens = await serving.encode(text, add_special_tokens=not asked.context)
-        return [*asked.context, *tokens], text, Reading(), asked.asked.params
+        return _Prompt([*asked.context, *tokens], text, Reading(), asked.asked.params)
     system = [] if asked.system is None else [{"role": "system", "content": asked.system}]
-    messages = [*system, {"role": "user", "content": asked.prompt}]
-    tokens, rendered, reading, params = await _rendered(messages, Tools(), asked.asked, serving)
-    return [*asked.context, *tokens], None if asked.context else rendered, reading, params
+    content = [*asked.images, text_part(asked.prompt)] if asked.images else asked.prompt
+    messages: list[dict[str, Any]] = [*system, {"role": "user", "content": content}]
+    prompt = await _rendered(messages, Tools(), asked.asked, serving, tenant)
+    if not asked.context:
+        return prompt
+    return prompt._replace(tokens=[*asked.context, *prompt.tokens], text=None)
 
 
-async def _rendered(messages: Sequence[Mapping[str, Any]], tools: Tools, asked: Asked, serving: "Serving") -> _Prompt:
+async def _rendered(
+    messages: Sequence[Mapping[str, Any]], tools: Tools, asked: Asked, serving: "Serving", tenant: str
+) -> _Prompt:
     style, think = await serving.style(), asked.think
     if think and style.thinking is None:
         raise InvalidRequest("think is given, and the model does not think; leave it out", field="think")
@@ -75,15 +97,16 @@ async def _rendered(messages: Sequence[Mapping[str, Any]], tools: Tools, asked: 
         enabled=None if think is None else bool(think),
     )
     await serving.check_tools(tools)
-    text = await serving.render(
+    # The template writes the special tokens itself.
+    encoded = await serving.encode_messages(
         messages,
+        tenant,
         tools=tools.for_template(),
         add_generation_prompt=True,
         variables=options.variables(serving.accepts),
     )
-    reading, params = style.prepare(text, asked.params, tools, options)
-    # The template wrote the special tokens itself.
-    return await serving.encode(text, add_special_tokens=False), text, reading, params
+    reading, params = style.prepare(encoded.text, asked.params, tools, options)
+    return _Prompt(encoded.tokens, encoded.text, reading, params, encoded.media)
 
 
 async def _around_a_gap(asked: GenerateBody, suffix: str, serving: "Serving") -> _Prompt:
@@ -93,22 +116,22 @@ async def _around_a_gap(asked: GenerateBody, suffix: str, serving: "Serving") ->
             "suffix is given, and the model's vocabulary has no tokens for filling gaps; leave it out", field="suffix"
         )
     before, after = await serving.encode_all([asked.prompt, suffix], add_special_tokens=False)
-    return markers.prompt(before, after), None, Reading(), asked.asked.params
+    return _Prompt(markers.prompt(before, after), None, Reading(), asked.asked.params)
 
 
 def _call(
     kind: Literal["chat", "generate"], asked: Asked, model: str, prompt: _Prompt, serving: "Serving", ignored: Ignored
 ) -> Call:
-    tokens, text, reading, params = prompt
-    logprobs = LogprobWriter(serving.tokenizer, skip_special=params.skip_special_tokens)
-    writer = OllamaWriter(kind, model, reading, logprobs, asked.params.logprobs or 0)
+    logprobs = LogprobWriter(serving.tokenizer, skip_special=prompt.params.skip_special_tokens)
+    writer = OllamaWriter(kind, model, prompt.reading, logprobs, asked.params.logprobs or 0)
     field = "tools" if asked.params.structured is None else "format"
     endpoint = CHAT if kind == "chat" else GENERATE
     return Call(
-        *(endpoint, [tokens], [text], params, field, asked.stream, writer),
+        *(endpoint, [prompt.tokens], [prompt.text], prompt.params, field, asked.stream, writer),
         framing="lines",
         model=own_name(model, serving),
         ignored=ignored,
+        media=[prompt.media] if prompt.media else [],
     )
 
 

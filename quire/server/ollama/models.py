@@ -120,6 +120,8 @@ async def _capabilities(serving: "Serving") -> list[str]:
         found = ["completion"]
         found += ["tools"] if serving.accepts("tools") and style.form is not None else []
         found += ["thinking"] if style.thinking is not None else []
+        found += ["vision"] if "image" in serving.input_modalities else []
+        found += ["audio"] if "audio" in serving.input_modalities else []
         found += ["insert"] if FillInMiddle.of(serving.tokenizer) is not None else []
     return [*found, "embedding"] if not serving.labels.names else found
 

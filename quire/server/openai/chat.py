@@ -16,7 +16,7 @@ from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
 from quire.server.media_desk import EncodedPrompt
-from quire.server.openai.head import answer_head, note_labels
+from quire.server.openai.head import answer_head, as_the_server_answers, note_labels
 from quire.server.operation import Operation
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
     """A chat body, ready to run. Raises an InvalidRequest for anything that cannot be honoured."""
-    asked = read_chat_body(body, serving.new_ignored())
+    asked = as_the_server_answers(read_chat_body(body, serving.new_ignored()), serving.config.server)
     model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     text, tokens, media = await encode_chat(asked, serving, caller)

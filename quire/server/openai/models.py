@@ -45,6 +45,7 @@ def _card(name: str, serving: "Serving", *, adapter: bool = False) -> Body:
         "root": name if adapter else serving.names[0],
         "parent": serving.names[0] if adapter else None,
         "max_model_len": serving.max_model_len,
+        "input_modalities": list(serving.input_modalities),
         "permission": [_permission(name, serving.created)],
     }
 

@@ -10,6 +10,7 @@ from quire.core.errors import InvalidRequest
 from quire.protocol.responses.items import REFERENCE, Item
 from quire.protocol.writer import Body
 from quire.server.errors import NotFound
+from quire.server.responses.background import UNFINISHED
 from quire.server.store.limits import ITEM, RESPONSE
 from quire.server.store.store import Order, Store
 
@@ -40,6 +41,11 @@ class History:
                 "or been created with store set to false.",
                 field="previous_response_id",
             )
+        if stored["response"]["status"] in UNFINISHED:
+            raise InvalidRequest(
+                f"the response {previous!r} has not ended, and only one that has can be gone on with.",
+                field="previous_response_id",
+            )
         items: list[Item] = [*stored["items"], *stored["response"]["output"]]
         return items
 
@@ -55,7 +61,11 @@ class History:
             self._store.put_soon(ITEM, self._tenant, item["id"], {"response": response["id"]})
 
     async def get(self, identity: str) -> Body:
+        """As it ended; one that nobody makes any more has failed."""
         response: Body = (await self._stored(identity))["response"]
+        if response["status"] in UNFINISHED:
+            error = {"code": "server_error", "message": "the server was stopped while it made this response"}
+            return response | {"status": "failed", "error": error}
         return response
 
     async def delete(self, identity: str) -> None:

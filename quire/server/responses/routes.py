@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.ids import new_id
 from quire.protocol.openai.paging import page_body
 from quire.protocol.responses import schemas
-from quire.protocol.responses.body import read_response_body
+from quire.protocol.responses.body import ResponseBody, read_response_body
 from quire.protocol.responses.items import messages_of
-from quire.protocol.responses.query import check_retrieve_query, read_items_query
+from quire.protocol.responses.query import read_items_query, read_retrieve_query
 from quire.protocol.responses.writer import ResponseWriter
 from quire.server.body import read_json
 from quire.server.call import Call
@@ -21,6 +21,7 @@ from quire.server.caller import Caller
 from quire.server.ignored import ignored_header
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
+from quire.server.responses.background import BackgroundRun
 from quire.server.responses.history import History, keeper
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
 from quire.server.responses.seal import ThinkingSeal
@@ -33,8 +34,18 @@ _ONE = "/v1/responses/{response_id}"
 
 
 async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
-    """A body of /v1/responses, ready to run."""
+    """A body of /v1/responses, ready to run for whoever waits for it."""
     asked = read_response_body(body, serving.new_ignored())
+    if asked.background:
+        raise InvalidRequest(
+            f"background is true, and only a request to {RESPONSES} itself is answered before its response is made; "
+            "leave it out",
+            field="background",
+        )
+    return await _call(asked, serving, caller)
+
+
+async def _call(asked: ResponseBody, serving: "Serving", caller: Caller) -> Call:
     model = serving.check_model(asked.model, caller)
     note_labels(asked.labels, caller)
     history = History(serving.store, caller.tenant)
@@ -62,6 +73,7 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
         top_logprobs=asked.params.logprobs,
         keep=keeper(history, items, store=asked.store),
         seal=seal.sealed if asked.seal else None,
+        tokens_as_ids=serving.config.server.return_tokens_as_token_ids,
     )
     return Call(
         endpoint=RESPONSES,
@@ -80,28 +92,71 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
 
 async def _create(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    call = await read_call(await read_json(request), serving, request.state.caller)
+    asked = read_response_body(await read_json(request), serving.new_ignored())
+    if asked.background:
+        serving.background.check()
+    call = await _call(asked, serving, request.state.caller)
+    if asked.background:
+        return await _begin(request, call)
     response = await serving.respond(request, call)
     if not call.stream:
         await serving.store.flush()  # who has the whole answer finds it stored, whatever happens next
     return response
 
 
+async def _begin(request: Request, call: Call) -> Response:
+    """Answer before the response is made; what is wrong with its request is told now."""
+    serving: Serving = request.app.state.serving
+    caller: Caller = request.state.caller
+    writer = call.writer
+    assert isinstance(writer, ResponseWriter)
+    generation = await serving.open(call, caller, request.headers.get("traceparent"))
+    try:
+        await generation.accepted()
+        queued = writer.told("queued")
+        writer.keep(queued)
+        await serving.store.flush()
+        run = serving.background.begin(generation, writer, caller, serving.drain, is_streamed=call.stream)
+    except BaseException:
+        generation.cancel()
+        raise
+    return _followed(run, -1, call.headers()) if call.stream else JSONResponse(queued, headers=call.headers())
+
+
+def _followed(run: BackgroundRun, after: int, headers: dict[str, str]) -> Response:
+    """A client that goes away does not end what it follows."""
+    told = {"cache-control": "no-cache", "x-accel-buffering": "no"} | headers
+    return StreamingResponse(run.follow(after), media_type="text/event-stream", headers=told)
+
+
 async def _count(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    call = await read_call(await read_json(request), serving, request.state.caller)
+    asked = read_response_body(await read_json(request), serving.new_ignored())
+    call = await _call(asked, serving, request.state.caller)
     serving.note_ignored(call.ignored)
     counted = {"object": "response.input_tokens", "input_tokens": len(call.prompts[0])}
     return JSONResponse(counted, headers=ignored_header(call.ignored))
 
 
 async def _retrieve(request: Request) -> Response:
-    check_retrieve_query(request.query_params.multi_items())
-    return JSONResponse(await _history(request).get(request.path_params["response_id"]))
+    asked = read_retrieve_query(request.query_params.multi_items())
+    identity, run = request.path_params["response_id"], _running(request)
+    if not asked.stream:
+        return JSONResponse(await _history(request).get(identity) if run is None else run.response)
+    if run is None or not run.is_streamed:
+        await _history(request).get(identity)
+        raise InvalidRequest(
+            f"stream is true, and the response {identity} does not run in the background with stream; it is sent "
+            "whole, so leave stream out",
+            field="stream",
+        )
+    return _followed(run, asked.after, {})
 
 
 async def _delete(request: Request) -> Response:
-    identity = request.path_params["response_id"]
+    identity, run = request.path_params["response_id"], _running(request)
+    if run is not None:
+        await run.cancel()
     await _history(request).delete(identity)
     return JSONResponse({"id": identity, "object": "response", "deleted": True})
 
@@ -114,12 +169,22 @@ async def _input_items(request: Request) -> Response:
 
 
 async def _cancel(request: Request) -> Response:
-    identity = request.path_params["response_id"]
-    await _history(request).get(identity)
-    raise InvalidRequest(
-        f"the response {identity} has ended; only responses that run in the background can be cancelled, and "
-        "background is not supported."
-    )
+    identity, run = request.path_params["response_id"], _running(request)
+    if run is not None:
+        await run.cancel()
+        await request.app.state.serving.store.flush()
+    response = await _history(request).get(identity)
+    if not response["background"]:
+        raise InvalidRequest(
+            f"Cannot cancel a synchronous response: {identity} was created without background, and has ended."
+        )
+    return JSONResponse(response)  # one that has ended stays as it is
+
+
+def _running(request: Request) -> BackgroundRun | None:
+    serving: Serving = request.app.state.serving
+    caller: Caller = request.state.caller
+    return serving.background.get(caller.tenant, request.path_params["response_id"])
 
 
 def _history(request: Request) -> History:
@@ -145,7 +210,15 @@ OPERATIONS: tuple[Operation, ...] = (
         body=schemas.create_body(),
         answer=schemas.COUNT_ANSWER,
     ),
-    Operation("GET", _ONE, "A stored response", _retrieve, answer=schemas.RESPONSE_ANSWER, query=schemas.INCLUDE_QUERY),
+    Operation(
+        "GET",
+        _ONE,
+        "A stored response, or one that is being made",
+        _retrieve,
+        answer=schemas.RESPONSE_ANSWER,
+        answer_types=("application/json", "text/event-stream"),
+        query=schemas.RETRIEVE_QUERY,
+    ),
     Operation("DELETE", _ONE, "Delete a stored response", _delete, answer=schemas.DELETED_ANSWER),
     Operation(
         "GET",
@@ -158,7 +231,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST",
         f"{_ONE}/cancel",
-        "Refused: nothing runs in the background",
+        "End a response that is made in the background",
         _cancel,
         answer=schemas.RESPONSE_ANSWER,
     ),

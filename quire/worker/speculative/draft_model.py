@@ -5,14 +5,13 @@ memory beside it. It draws with the noise that the large model will draw with, s
 It runs only where drafts are wanted, and catches up with what it has missed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
-from quire.core.plan import Admission, StepPlan
 from quire.kvcache.storage import KVStorage
 from quire.layers.batch import KVLayer
 from quire.models.language_model import LanguageModel
@@ -25,26 +24,23 @@ from quire.worker.batching import make_batch
 from quire.worker.cpu_core import CpuCore
 from quire.worker.recorded import RecordedModel
 from quire.worker.speculative.draft_rows import DraftRows
-from quire.worker.speculative.proposer import Proposer
-
-_MOST_MISSED = 4096
-"""Tokens that it catches up with; a sequence that has had more without drafts goes on without."""
+from quire.worker.speculative.following import FollowingProposer
 
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
     """A model whose weights are there, and how its KV lies in the blocks of the large one."""
 
-    model: LanguageModel
+    module: LanguageModel
     layout: KVLayout
     core: CpuCore | None
     """The native core, where that computes it."""
+    taps: tuple[int, ...] = ()
+    """It reads tokens, and no layer of the large model."""
 
 
-class DraftModelProposer(Proposer):
+class DraftModelProposer(FollowingProposer):
     """Of one worker. `states` are those of the large model's rows, of whose tables group `group` keeps every token."""
-
-    costs_time = True
 
     def __init__(
         self,
@@ -56,22 +52,22 @@ class DraftModelProposer(Proposer):
         sampler: Sampler,
         attend: Attend,
     ) -> None:
-        self._limits = limits
+        device = states.tokens.device
+        self._storage = KVStorage(draft.layout, getattr(torch, draft.layout.dtype), device)
+        super().__init__(limits, [self._storage])
         self._block_size = draft.layout.block_size
         self._tokens = states.tokens
         self._large = states
         self._rows = rows
         self._sampler = sampler
         self._attend = attend
-        device = states.tokens.device
-        self._storage = KVStorage(draft.layout, getattr(torch, draft.layout.dtype), device)
-        self._kv = [self._layer(index) for index in range(len(draft.model.layers))]
-        computed: LanguageModel | RecordedModel = draft.model
+        self._kv = [self._layer(index) for index in range(len(draft.module.layers))]
+        computed: LanguageModel | RecordedModel = draft.module
         if draft.core is not None:
-            computed = RecordedModel(draft.model, self._kv, draft.core.machine)
+            computed = RecordedModel(draft.module, self._kv, draft.core.machine)
         self._forward: Callable[..., Tensor] = computed
         self._logits = computed.logits
-        self._last_position = min(draft.model.spec.max_position, limits.max_model_len) - 1
+        self._last_position = min(draft.module.spec.max_position, limits.max_model_len) - 1
         self._states = RowStates(
             tokens=states.tokens,
             num_computed=torch.zeros_like(states.num_computed),
@@ -79,31 +75,6 @@ class DraftModelProposer(Proposer):
             tables=[states.tables[group]],
         )
         """The same rows, as far as the small model has come."""
-        self._missed = [0] * limits.max_num_seqs
-        """By row: how many tokens before the one to be computed next it has not seen."""
-
-    def storages(self) -> list[KVStorage]:
-        return [self._storage]
-
-    def move(self, plan: StepPlan) -> None:
-        self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
-
-    def admit(self, admission: Admission) -> None:
-        """What the prefix cache has found it has computed with the large model, or drafts are worse for a while."""
-        self._missed[admission.row] = 0
-
-    def skip(self, plan: StepPlan) -> None:
-        """A step is computed for which nothing is proposed."""
-        self._note(plan)
-
-    def prepare(self, plan: StepPlan) -> None:
-        """Rows are about to have drafts verified, and new ones proposed, within a graph."""
-        self._catch_up([row for row in plan.rows if self._missed[row]])
-
-    def follow(self, plan: StepPlan) -> None:
-        """A step was computed whose sampling rows are to have proposals."""
-        self._note(plan)
-        self._catch_up([row for row in plan.rows[: plan.num_sampling] if self._missed[row]])
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         computed = self._large.num_computed[rows].clamp(min=1)  # the spare row of a graph has none
@@ -121,30 +92,6 @@ class DraftModelProposer(Proposer):
             drawn, _ = self._sampler.draw(logits, rows, positions, plain)
             self._tokens.index_put_((rows, positions.clamp(max=last)), drawn.to(torch.int32))
         self._rows.ready.index_copy_(0, rows, self._rows.may_draft[rows].to(torch.int64) * count)
-
-    def _note(self, plan: StepPlan) -> None:
-        """Rows that verify drafts were proposed for, so that it has seen all their tokens."""
-        drafts = plan.num_drafts + [0] * (len(plan.rows) - len(plan.num_drafts))
-        for row, count, drafted in zip(plan.rows, plan.counts, drafts, strict=True):
-            if not drafted:
-                self._missed[row] += count
-
-    def _catch_up(self, rows: Sequence[int]) -> None:
-        """Compute what it has missed of these rows, a few at a time."""
-        rows = [row for row in rows if self._missed[row] <= _MOST_MISSED]
-        most = self._limits.max_num_batched_tokens
-        while rows:
-            some: list[int] = []
-            counts: list[int] = []
-            for row in rows:
-                count = min(self._missed[row], most - sum(counts))
-                if count:
-                    some.append(row)
-                    counts.append(count)
-            self._compute_missed(some, counts)
-            for row, count in zip(some, counts, strict=True):
-                self._missed[row] -= count
-            rows = [row for row in rows if self._missed[row]]
 
     def _compute_missed(self, rows: list[int], counts: list[int]) -> None:
         at = upload(rows, torch.int64, self._tokens.device)

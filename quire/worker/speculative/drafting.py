@@ -4,6 +4,9 @@ All of it is on the device: the next step verifies drafts that the host never se
 late.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -11,6 +14,8 @@ from quire.config.resolved import StepLimits
 from quire.config.speculation import Speculation
 from quire.core.plan import Admission, StepPlan
 from quire.kvcache.storage import KVStorage
+from quire.layers.batch import Batch, Taps
+from quire.models.heads.medusa_heads import MedusaHeads
 from quire.ops.functional import Attend, paged_attention
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
@@ -20,6 +25,9 @@ from quire.sampling.verification import DraftLayout, VerifiedTokens, even_layout
 from quire.worker.core_memory import CoreMemory
 from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
+from quire.worker.speculative.head import HeadProposer
+from quire.worker.speculative.loaded_head import LoadedHead
+from quire.worker.speculative.medusa import MedusaProposer
 from quire.worker.speculative.ngram import NgramProposer
 from quire.worker.speculative.proposer import Proposer
 from quire.worker.speculative.suffix import SuffixProposer
@@ -35,12 +43,15 @@ class Drafting:
         states: RowStates,
         sampler: Sampler,
         memory: CoreMemory | None = None,
-        draft: DraftModel | None = None,
+        drafter: DraftModel | LoadedHead | None = None,
         group: int = 0,
         attend: Attend = paged_attention,
+        large_logits: Callable[[Tensor], Tensor] | None = None,
+        block_size: int = 1,
     ) -> None:
-        """`memory` is that of a worker to go on from; `draft` the model that drafts, which uses the tables of `group`
-        and attends by `attend`.
+        """`memory` is that of a worker to go on from; `drafter` the model or head that drafts, which uses the tables of
+        `group`, whose blocks are of `block_size`, and attends by `attend`; `large_logits` makes the large model's
+        logits.
         """
         self._states = states
         self._sampler = sampler
@@ -55,14 +66,34 @@ class Drafting:
             self._proposer = NgramProposer(asked, states, self._rows)
         elif asked.method == "suffix":
             self._proposer = SuffixProposer(asked, states, self._rows)
+        elif isinstance(drafter, DraftModel):
+            self._proposer = DraftModelProposer(drafter, limits, states, group, self._rows, sampler, attend)
         else:
-            assert draft is not None, "there is no model to draft"
-            self._proposer = DraftModelProposer(draft, limits, states, group, self._rows, sampler, attend)
+            assert drafter is not None, "there is nothing to draft"
+            if isinstance(drafter.module, MedusaHeads):
+                self._proposer = MedusaProposer(drafter, states, group, self._rows, block_size)
+            else:
+                assert large_logits is not None, "a head may share the large model's"
+                shared = (states, group, self._rows, sampler, attend, large_logits)
+                self._proposer = HeadProposer(drafter, limits, *shared)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
         self._is_read_first = device.type == "cpu"
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
+
+    @property
+    def needs_hidden(self) -> bool:
+        """Whether it wants to be told the hidden states of all tokens."""
+        return self._proposer.needs_hidden
+
+    def tapped(self, batch: Batch) -> Batch:
+        """The batch with what is to be kept of the residual stream."""
+        return replace(batch, taps=Taps(self._proposer.taps)) if self._proposer.taps else batch
+
+    def keep(self, batch: Batch, hidden: Tensor) -> None:
+        """A batch was computed, with these hidden states."""
+        self._proposer.keep(batch, hidden)
 
     def storages(self) -> list[KVStorage]:
         """Of KV that is not the large model's."""

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
 from quire.kvcache.storage import KVStorage
+from quire.layers.batch import Batch
 from quire.sampling.mode import SamplingMode
 
 
@@ -13,10 +14,17 @@ class Proposer:
 
     costs_time = False
     """Whether it is only to be asked where its drafts are wanted."""
+    taps: tuple[int, ...] = ()
+    """Layers of the large model whose inputs it wants to be told."""
+    needs_hidden = False
+    """Whether it wants to be told what comes out of the large model's last norm, for every token."""
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
         and one more. `mode` is how they sample."""
+
+    def keep(self, batch: Batch, hidden: Tensor) -> None:
+        """A step was computed: what it made of its tokens, [tokens, hidden]."""
 
     def storages(self) -> list[KVStorage]:
         """Of KV of its own."""

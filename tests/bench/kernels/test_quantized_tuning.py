@@ -44,7 +44,8 @@ def test_candidates_are_different_and_whole_chunks(name: str) -> None:
             assert len(set(found)) == len(found)
             assert all(choice.block_in % form.chunk == 0 for choice in found)
             assert all(choice.cores == "tensor" or rows <= CUDA_ROWS for choice in found)
-            assert ways(H200, form, rows, *shape, tune=True)[0] == choose(H200, form, rows, *shape)
+            shipped = choose(H200, form, rows, *shape)
+            assert shipped is None or ways(H200, form, rows, *shape, tune=True)[0] == shipped
 
 
 BEST = Choice("cuda", 2, 512, 1, 2, 1)

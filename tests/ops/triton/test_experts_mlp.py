@@ -267,3 +267,23 @@ def test_nothing_waits_and_graphs_hold_it(tokens: int) -> None:
         graph.replay()
         expected = reference(x, *reference_route(logits, None, routing), *matrices, "silu")
         torch.testing.assert_close(found, expected, rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("tokens", [2, 9])
+def test_experts_elsewhere_add_nothing(tokens: int) -> None:
+    """Of the two halves of the experts each rank has one; both sums together are the sum over all."""
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    x, ids, weights = given(tokens, torch.float32)
+    (experts, size, hidden), (up, down) = SHAPE, stacks(torch.float32)
+    half, total = experts // 2, torch.zeros_like(x)
+    for first in (0, half):
+        rows = [up.view(2, experts, size, hidden)[:, first : first + half].reshape(-1, hidden)]
+        rows.append(down.view(experts, hidden, size)[first : first + half].reshape(-1, size))
+        here = (ids >= first) & (ids < first + half)
+        own = torch.where(here, ids - first, -1)
+        found = experts_mlp(x, own, weights, *rows, "silu", some_elsewhere=True)
+        wanted = reference(x, own, weights, *rows, "silu", some_elsewhere=True)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        total += wanted
+    torch.testing.assert_close(total, reference(x, ids, weights, up, down, "silu"), rtol=1e-5, atol=1e-5)

@@ -96,7 +96,7 @@ def test_a_format_is_structured_output(form: Any) -> None:
         ({"options": {"temperature": "hot"}}, "temperature"),
         ({"format": 5}, "format"),
         ({"think": "a lot"}, "think"),
-        ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "images"),
+        ({"messages": [{"role": "user", "content": "x", "images": "aGk="}]}, "messages"),
         ({"messages": "Hi"}, "messages"),
         ({"stream": "yes"}, "stream"),
     ],

@@ -73,6 +73,7 @@ def test_everything_that_can_be_asked_for() -> None:
     assert (asked.store, asked.stream, asked.truncate, asked.previous) == (False, True, True, "resp_1")
     assert asked.labels == {"user": "u", "safety_identifier": "s", "metadata.k": "v"}
     assert asked.echo == {
+        "background": False,
         "instructions": "Be brief.",
         "max_output_tokens": 9,
         "metadata": {"k": "v"},
@@ -225,7 +226,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "names of tools"),
     ("tool_choice", {"tool_choice": "required"}, "no tools"),
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "the tools are f"),
-    ("background", {"background": True}, "false"),
+    ("background", {"background": True, "store": False}, "store"),
+    ("background", {"background": "yes"}, "true or false"),
     ("conversation", {"conversation": "conv_1"}, "previous_response_id"),
     ("max_tool_calls", {"max_tool_calls": 1}, "not supported"),
     ("prompt", {"prompt": {"id": "p"}}, "stored prompts"),

@@ -123,6 +123,8 @@ class Script:
     """How long the fake has kept its history."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """What /stats says instead of what it would."""
+    modalities: tuple[str, ...] = ("text",)
+    """What the first model reads; the second says nothing of it."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client went away from an endless answer."""
@@ -140,7 +142,8 @@ def fake_app(script: Script) -> Starlette:
         return check
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": MODEL}, {"id": "fake/adapter"}]})
+        card = {"id": MODEL, "input_modalities": list(script.modalities)}
+        return JSONResponse({"object": "list", "data": [card, {"id": "fake/adapter"}]})
 
     async def stats(request: Request) -> Response:
         script.polls += 1
@@ -165,7 +168,7 @@ def fake_app(script: Script) -> Starlette:
         if said == BROKEN:
             return _error(400, "'temperature' is 9; it must be from 0 to 2.")
         pieces = _count(script) if said == ENDLESS else _words(ANSWER)
-        if said in _DELTAS:
+        if isinstance(said, str) and said in _DELTAS:
             pieces = _scripted(_DELTAS[said])
         finish = "tool_calls" if said == CALLING else "stop"
         return StreamingResponse(_events(pieces, finish), media_type="text/event-stream")

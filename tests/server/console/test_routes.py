@@ -49,7 +49,8 @@ def test_policy_admits_nothing_from_elsewhere_and_nothing_inline(client: TestCli
     assert directives["default-src"] == "'none'"
     assert directives["frame-ancestors"] == "'none'"
     sources = {source for name, value in directives.items() if name.endswith("-src") for source in value.split()}
-    assert sources == {"'none'", "'self'"}
+    assert sources == {"'none'", "'self'", "data:"}
+    assert {name for name, value in directives.items() if "data:" in value} == {"img-src", "media-src"}
 
 
 @pytest.mark.parametrize(

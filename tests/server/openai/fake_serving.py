@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quire.config.parsers import ParserConfig
+from quire.config.server import ServerConfig
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Delta, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from quire.core.sampling_params import SamplingParams
@@ -64,13 +65,14 @@ class FakeServing:
         self.names = ("tiny", "org/tiny")
         self.created = 1_700_000_000
         self.max_model_len = 64
+        self.input_modalities = ("text",)
         self.lower_case = False
         self.labels = Labels("tiny")
         self.prompts: dict[str, str] = {}
         self.pairs: list[list[int]] | None = None
         """Types of the tokens of pairs, where pairs were classified last."""
         self.embedding_size = 3
-        self.config = SimpleNamespace()
+        self.config = SimpleNamespace(server=ServerConfig())
         self.llm = SimpleNamespace(adapters=None)
         self.variables = {"enable_thinking", "documents"}
         self.says: tuple[str, ...] = ("wörld 🙂!",)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from quire.config.server import ServerConfig
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.sampling_params import SamplingParams
 from quire.server.openai.chat import read_call
@@ -211,3 +212,13 @@ def test_a_call_without_http(serving: FakeServing) -> None:
         asyncio.run(read_call("x", serving, CALLER))  # type: ignore[arg-type]
     with pytest.raises(QuireError):
         asyncio.run(read_call({"messages": HI, "model": "gpt"}, serving, CALLER))  # type: ignore[arg-type]
+
+
+def test_what_the_server_tells_of_every_answer(ask: Ask, stream: Stream, serving: FakeServing) -> None:
+    serving.config.server = ServerConfig(return_tokens_as_token_ids=True, enable_force_include_usage=True)
+    entries = ask(PATH, messages=HI, logprobs=True)["choices"][0]["logprobs"]["content"]
+    assert all(entry["token"].startswith("token_id:") for entry in entries)
+    *chunks, last = stream(PATH, messages=HI)
+    used = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert used == sorted(used)
+    assert (last["choices"], last["usage"]["completion_tokens"]) == ([], used[-1])

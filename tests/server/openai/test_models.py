@@ -14,6 +14,7 @@ def test_every_name_is_listed(client: TestClient) -> None:
     card = body["data"][1]
     assert (card["object"], card["owned_by"], card["root"]) == ("model", "quire", "tiny")
     assert (card["created"], card["max_model_len"]) == (1_700_000_000, 64)
+    assert card["input_modalities"] == ["text"]
 
 
 def test_names_with_slashes_can_be_asked_for(client: TestClient) -> None:

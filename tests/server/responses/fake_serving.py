@@ -1,5 +1,6 @@
 """A serving without an engine: it says what it is told to say, over a real socket, to the real clients."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quire.config.engine import EngineConfig
 from quire.config.parsers import ParserConfig
 from quire.core.errors import InvalidRequest, QuireError, RequestTooLarge
 from quire.core.outputs import CompletionOutput, Delta, Logprob, RequestMetrics, RequestOutput
@@ -28,10 +30,12 @@ from quire.protocol.parsers.tools import Tools
 from quire.protocol.writer import Event
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.drain import Drain
 from quire.server.errors import UnknownModel, error_object, exception_handlers
 from quire.server.gate.account import Account
 from quire.server.media_desk import EncodedPrompt
 from quire.server.operation import Operation
+from quire.server.responses.background import BackgroundRuns
 from quire.server.store.store import Store
 from quire.text.special_tokens import SpecialTokens
 from quire.text.tokenizer import Tokenizer
@@ -61,6 +65,12 @@ class FakeServing:
         self.strict = False
         self.ignored: list[str] = []
         """What bodies had that changed nothing."""
+        self.config = EngineConfig()
+        self.drain = Drain()
+        self.background = BackgroundRuns(alone=True)
+        self.go_on = threading.Event()
+        """What runs in the background says its second piece once this is set."""
+        self.go_on.set()
         self.error: QuireError | None = None
         """Ends the answer after its first piece; before it where the answer is not streamed."""
 
@@ -125,6 +135,11 @@ class FakeServing:
             raise self.error
         return JSONResponse(call.writer.whole(self.outputs(call)))
 
+    async def open(self, call: Call, caller: Caller, traceparent: str | None = None) -> "FakeRunning":
+        self.calls.append(call)
+        self.note_ignored(call.ignored)
+        return FakeRunning(self, call)
+
     async def _stream(self, call: Call) -> AsyncIterator[str]:
         for event in call.writer.opening():
             yield _sse(event)
@@ -163,6 +178,38 @@ class FakeServing:
         """The chosen token is the second most likely everywhere."""
         place = self.pieces.index(text)
         return {place: Logprob(-1.0, 2, text), 40: Logprob(-0.5, 1, "first"), 41: Logprob(-3.0, 3, "third")}
+
+
+class FakeRunning:
+    """A generation that waits behind its first piece until it is told to go on."""
+
+    on_drop = None
+
+    def __init__(self, serving: FakeServing, call: Call) -> None:
+        self._serving = serving
+        self._call = call
+        self.is_cancelled = False
+
+    async def accepted(self) -> None:
+        if len(self._call.prompts[0]) >= self._serving.max_model_len:
+            raise RequestTooLarge("the prompt is too long", field="input")
+
+    async def deltas(self, idle: float | None = None) -> AsyncIterator[list[Delta]]:
+        for place, delta in enumerate(self._serving.deltas(self._call)):
+            while place == 1 and not self._serving.go_on.is_set():
+                await asyncio.sleep(0.01)
+            if place == 1 and self._serving.error is not None:
+                raise self._serving.error
+            yield [delta]
+
+    async def wait(self) -> list[RequestOutput]:
+        return self.outputs()
+
+    def outputs(self) -> list[RequestOutput]:
+        return self._serving.outputs(self._call)
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
 class Tenants:

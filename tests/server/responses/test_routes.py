@@ -161,6 +161,7 @@ def test_cancel_is_for_the_background(client: openai.OpenAI) -> None:
     answer = client.responses.create(model=MODEL, input="Hi")
     with pytest.raises(openai.BadRequestError, match="background"):
         client.responses.cancel(answer.id)
+    assert client.responses.retrieve(answer.id).status == "completed"
 
 
 @pytest.mark.parametrize(

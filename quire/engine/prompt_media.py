@@ -1,0 +1,28 @@
+"""PromptMedia: the media of prompts that Python programs hand in, for engines that live in other processes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from quire.config.multimodal import MultimodalConfig
+from quire.core.errors import InvalidRequest
+from quire.core.media import MediaItem
+from quire.multimodal.offline import files_of
+from quire.multimodal.reader import open_reader
+
+
+class PromptMedia:
+    """Of one model. Safe in several threads."""
+
+    def __init__(self, path: Path, config: MultimodalConfig, encode: Callable[[str], list[int]]) -> None:
+        """Raises an InvalidRequest where the model reads texts alone."""
+        reader = open_reader(path, config, encode)
+        if reader is None:
+            raise InvalidRequest(f"{path} reads texts alone; leave multi_modal_data out", field="multi_modal_data")
+        self._reader = reader
+
+    def read(self, tokens: list[int], data: object) -> tuple[list[int], tuple[MediaItem, ...]]:
+        """A prompt whose marks stand for what `multi_modal_data` holds: with placeholder tokens, and their media."""
+        return self._reader.read(tokens, files_of(data))
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,29 @@
+"""The processors of a model in a folder. One row a family."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from quire.multimodal.families.idefics3 import idefics3
+from quire.multimodal.families.internvl import internvl
+from quire.multimodal.families.llava import llava
+from quire.multimodal.families.qwen_vl import qwen2_vl
+from quire.multimodal.processor import ProcessorFiles, Processors
+from quire.multimodal.settings import read_json
+
+_FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
+    "llava": llava,
+    "internvl": internvl,
+    "idefics3": idefics3,
+    "smolvlm": idefics3,
+    "qwen2_vl": qwen2_vl,
+    "qwen2_5_vl": qwen2_vl,
+}
+
+
+def read_processors(path: Path) -> Processors:
+    """Empty where the model reads texts alone, or quire does not know how it reads media."""
+    config = read_json(path / "config.json") if path.is_dir() else {}
+    make = _FAMILIES.get(str(config.get("model_type", "")))
+    if make is None or not isinstance(config.get("vision_config"), dict):
+        return {}
+    return make(ProcessorFiles(config, path))

@@ -1,0 +1,28 @@
+"""Peers: all that one rank of a model is bound to: those that share its layers, and the stages around its own."""
+
+from dataclasses import dataclass
+
+from quire.parallel.group import Group
+from quire.parallel.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Of one rank."""
+
+    group: Group | None
+    """The ranks that share its layers; None: it has them for itself."""
+    pipeline: Pipeline | None
+    """None: it has all layers."""
+
+    def abandon(self) -> None:
+        """Another rank is gone: let calls that wait for it end. To be called beside them, from another thread."""
+        for each in (self.group, self.pipeline):
+            if each is not None:
+                each.abandon()
+
+    def close(self) -> None:
+        """Let go of the others, in whatever state they are. Nothing can be called after it."""
+        for each in (self.group, self.pipeline):
+            if each is not None:
+                each.close()

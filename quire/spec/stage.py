@@ -1,0 +1,50 @@
+"""From a model's spec to that of one pipeline stage: a run of its layers, and what stands before or behind them."""
+
+from dataclasses import dataclass, replace
+
+from quire.spec.model import EmbeddingSpec, ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlace:
+    """Which stage of how many, and which of the ranks that share its layers.
+
+    Ranks are counted from the last stage on: the first one samples, and is the engine's own process.
+    """
+
+    stage: int
+    stages: int
+    tensor_rank: int
+    tensor_ranks: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether tokens enter here."""
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether tokens are sampled here."""
+        return self.stage == self.stages - 1
+
+
+def stage_place(rank: int, tensor_ranks: int, stages: int) -> StagePlace:
+    """Where a rank stands."""
+    from_last, tensor_rank = divmod(rank, tensor_ranks)
+    return StagePlace(stages - 1 - from_last, stages, tensor_rank, tensor_ranks)
+
+
+def stage_spec(spec: ModelSpec, layers: range) -> ModelSpec:
+    """The stage with these of the model's layers.
+
+    The first embeds tokens; the last has the norm and the head, and the words where these are the head too.
+    """
+    is_first, is_last = layers.start == 0, layers.stop == spec.num_layers
+    if is_first and is_last:
+        return spec
+    staged = replace(spec, layers=spec.layers[layers.start : layers.stop])
+    if not is_last:
+        staged = replace(staged, norm=None, head=None, tied=False, head_projection=None)
+    if not is_first:
+        staged = replace(staged, takes_tokens=False, embedding=EmbeddingSpec(words=spec.embedding.words))
+    return staged

@@ -1,0 +1,52 @@
+"""MedusaProposer: tokens further ahead, each by a head of its own, from what the large model made of the last token.
+The likeliest of each head are one chain of drafts."""
+
+import torch
+from torch import Tensor
+
+from quire.core.plan import StepPlan
+from quire.kvcache.storage import KVStorage
+from quire.layers.batch import Batch
+from quire.models.heads.medusa_heads import MedusaHeads
+from quire.ops.functional import argmax
+from quire.ops.step_tensors import RowStates
+from quire.sampling.mode import SamplingMode
+from quire.worker.speculative.draft_rows import DraftRows
+from quire.worker.speculative.loaded_head import LoadedHead
+from quire.worker.speculative.proposer import Proposer
+
+
+class MedusaProposer(Proposer):
+    """Of one worker. `states` are those of the large model's rows, of whose tables group `group` keeps every token."""
+
+    costs_time = True
+    needs_hidden = True
+
+    def __init__(self, loaded: LoadedHead, states: RowStates, group: int, rows: DraftRows, block_size: int) -> None:
+        assert isinstance(loaded.module, MedusaHeads), "it has a head for each place"
+        self._heads, self._features = loaded.module, loaded.features
+        self._states = states
+        self._group = group
+        self._rows = rows
+        self._block_size = block_size
+
+    def storages(self) -> list[KVStorage]:
+        return [self._features.storage]
+
+    def move(self, plan: StepPlan) -> None:
+        self._features.storage.move(plan.swap_out, plan.swap_in, plan.copies)
+
+    def keep(self, batch: Batch, hidden: Tensor) -> None:
+        self._features.write(batch.slots[self._group], hidden)
+
+    def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
+        tokens = self._states.tokens
+        computed = self._states.num_computed[rows].clamp(min=1)  # the spare row of a graph has none
+        place = computed - 1
+        blocks = self._states.tables[self._group][rows, place // self._block_size].long()
+        feature = self._features.read(blocks * self._block_size + place % self._block_size)
+        for number in range(count):
+            likeliest, _ = argmax(self._heads.logits(number, feature), None)
+            positions = (computed + number + 1).clamp(max=tokens.shape[1] - 1)
+            tokens.index_put_((rows, positions), likeliest.to(torch.int32))
+        self._rows.ready.index_copy_(0, rows, self._rows.may_draft[rows].to(torch.int64) * count)

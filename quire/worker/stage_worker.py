@@ -1,0 +1,161 @@
+"""StageWorker: a rank of any pipeline stage but the last: tokens or hidden states in, hidden states out.
+
+It knows rows, their blocks and their lengths, and nothing of sampling. The tokens that the last stage samples come back
+to the first one, which puts them into its rows before a step computes with them.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from quire.config.resolved import KVLayout, StepLimits
+from quire.core.carried_blocks import CarriedBlocks
+from quire.core.plan import StepPlan
+from quire.kvcache.storage import KVStorage
+from quire.layers.batch import KVLayer
+from quire.models.language_model import LanguageModel
+from quire.models.loading.kv_scales import KVScale
+from quire.ops.functional import finish_step
+from quire.ops.upload import upload
+from quire.parallel.pipeline import Pipeline
+from quire.spec.cache import LatentCache
+from quire.worker.batching import make_inputs
+from quire.worker.device_time import DeviceTime
+from quire.worker.kv_layers import kv_layers
+from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.plan_lengths import PlanLengths
+from quire.worker.rows import Rows
+from quire.worker.running_step import RunningStep
+from quire.worker.sleeping_weights import RestingWeights
+
+
+@dataclass(slots=True)
+class _Untaken:
+    """Tokens of a step that are on their way back from the last stage."""
+
+    places: list[int]
+    """The rows they are of, in order."""
+    rows: Tensor
+    positions: Tensor
+    """Where they will stand."""
+    gone: set[int] = field(default_factory=set)
+    """Rows that have another sequence by now."""
+
+
+class StageWorker:
+    """Runs plans one after the other, in the order they come, as all stages do."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        layout: KVLayout,
+        limits: StepLimits,
+        device: torch.device,
+        dtype: torch.dtype,
+        pipeline: Pipeline,
+        *,
+        kv_scales: Sequence[KVScale] | None = None,
+    ) -> None:
+        self._model = model
+        self._pipeline = pipeline
+        self._device = device
+        self._dtype = dtype
+        self._block_size = layout.block_size
+        self._storage = KVStorage(layout, getattr(torch, layout.dtype), device)
+        self._kv: list[KVLayer] = kv_layers(self._storage, len(model.layers), kv_scales, device)
+        self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
+        shape = (limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups))
+        self._rows = Rows(*shape, device)
+        self._lengths = PlanLengths(limits.max_num_seqs)
+        self._untaken: deque[_Untaken] = deque()
+        self._weights = RestingWeights([model], None)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the model's modules."""
+        return sum(each.nbytes for each in (*self._model.buffers(), *self._model.parameters()))
+
+    @torch.inference_mode()
+    def start(self, plan: StepPlan) -> RunningStep:
+        """Give the stage's part of a step to the device, and what it makes to the next stage."""
+        device_time = DeviceTime(self._device)
+        self._apply_changes(plan)
+        if plan.rows:
+            self._take_tokens(plan.rows)
+            self._lengths.count(plan)
+            self._compute(plan)
+        return RunningStep(plan.step, None, (), {}, device_time)
+
+    def _compute(self, plan: StepPlan) -> None:
+        inputs = make_inputs(
+            plan,
+            self._rows,
+            self._kv,
+            self._block_size,
+            self._lengths.most_blocks(plan, self._block_size),
+            self._lengths.tokens_of_prompts(plan),
+            all_hidden=True,
+            pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
+        )
+        positions, batch = inputs.positions, inputs.batch
+        if self._pipeline.is_first:
+            x = self._model(inputs.input_ids, positions, batch)
+        else:
+            width = self._model.spec.hidden_size
+            x = self._pipeline.receive(len(positions), width, self._dtype, self._device)
+            x = self._model.forward_from(x, positions, batch)
+        self._pipeline.send(x)
+        finish_step(self._rows.states, inputs.rows, batch.lengths, None)
+        if self._pipeline.is_first and plan.num_sampling:
+            places = plan.rows[: plan.num_sampling]
+            self._untaken.append(_Untaken(places, inputs.sampling_rows, inputs.sampling_positions))
+
+    def _take_tokens(self, rows: Sequence[int]) -> None:
+        """Those that the rows of a step compute with; and old ones, so that the last stage need not keep them."""
+        wanted = set(rows)
+        needed = [number for number, step in enumerate(self._untaken, 1) if wanted & (set(step.places) - step.gone)]
+        old = len(self._untaken) - self._pipeline.stages
+        for _ in range(max(old, needed[-1] if needed else 0)):
+            step = self._untaken.popleft()
+            tokens = self._pipeline.take_tokens(len(step.places), self._device)
+            targets, positions = step.rows, step.positions
+            if step.gone:
+                kept = [place for place, row in enumerate(step.places) if row not in step.gone]
+                chosen = upload(kept, torch.int64, self._device)
+                tokens, targets, positions = (each.index_select(0, chosen) for each in (tokens, targets, positions))
+            self._rows.states.tokens.index_put_((targets, positions), tokens.to(torch.int32))
+
+    def _apply_changes(self, plan: StepPlan) -> None:
+        self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
+        changed = {*plan.released, *(admission.row for admission in plan.admitted)}
+        if changed:
+            for step in self._untaken:
+                step.gone |= changed.intersection(step.places)
+        for admission in plan.admitted:
+            self._rows.admit(admission)
+            self._lengths.admit(admission)
+        self._rows.change(plan.table_deltas)
+
+    def warm_up(self) -> bool:
+        """Nothing is captured ahead."""
+        return False
+
+    def carried_blocks(self) -> CarriedBlocks:
+        """Its KV blocks, for whoever carries them elsewhere."""
+        return self._storage.carried_blocks()
+
+    @torch.inference_mode()
+    def sleep(self) -> None:
+        """As a Worker's."""
+        self._storage.give_back()
+        self._weights.sleep(self._device)
+        free_cached_memory(self._device)
+
+    @torch.inference_mode()
+    def wake_up(self) -> None:
+        """As a Worker's."""
+        self._weights.wake_up()
+        self._storage.take_back()

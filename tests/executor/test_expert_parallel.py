@@ -1,0 +1,44 @@
+"""Experts spread over ranks: greedy tokens are those of one process, and each rank holds its experts alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.core.errors import ConfigError
+from quire.models.loading.header import read_model_facts
+from quire.worker.device import cpu_facts
+from tests.executor.ranks import OtherRanks, running
+from tests.executor.test_rank_families import COUNT, PROMPTS
+from tests.parity.tiny import make_tiny
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
+    ranks = OtherRanks(tmp_path_factory.mktemp("ranks"), 3)
+    yield ranks
+    ranks.close()
+
+
+@pytest.mark.parametrize(("name", "stages"), [("qwen3_moe", 1), ("deepseek_v3", 1), ("gpt_oss", 1), ("qwen3_moe", 2)])
+def test_two_ranks_have_half_of_the_experts_each(name: str, stages: int, others: OtherRanks, tmp_path: Path) -> None:
+    tiny = make_tiny(name, tmp_path)
+    with running(tiny.path) as one:
+        expected = one.run(PROMPTS, COUNT)
+    settings = {"tensor_parallel_size": 2, "pipeline_parallel_size": stages, "enable_expert_parallel": True}
+    with running(tiny.path, others, **settings) as spread:
+        assert spread.run(PROMPTS, COUNT) == expected
+        assert max(spread.weight_bytes) == pytest.approx(spread.resolved.weight_bytes, rel=0.02)
+
+
+def test_what_cannot_be_spread_is_refused(tmp_path: Path) -> None:
+    dense, experts = make_tiny("llama", tmp_path / "llama"), make_tiny("mixtral", tmp_path / "mixtral")
+    for tiny, settings, told in (
+        (dense, {"tensor_parallel_size": 2}, "spreads experts, and .* has none"),
+        (experts, {}, "--tensor-parallel-size, which is 1"),
+    ):
+        asked = EngineConfig.from_flat(model=str(tiny.path), enable_expert_parallel=True, **settings)
+        with pytest.raises(ConfigError, match=told):
+            resolve(asked, read_model_facts(str(tiny.path)), cpu_facts())
