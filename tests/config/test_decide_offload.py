@@ -71,3 +71,8 @@ def test_a_cpu_leaves_experts_in_their_file() -> None:
     assert found.weight_bytes == roomy.weight_bytes - 8 * 2**30
     with pytest.raises(ConfigError, match="only experts that the native core computes"):
         resolve(asked(cpu_compute="exact", **settings, offload_gb=8.0), packed, small)
+
+
+def test_experts_that_are_spread_over_ranks_stay_on_their_devices() -> None:
+    with pytest.raises(ConfigError, match="--enable-expert-parallel gives every rank experts of its own"):
+        resolve(asked(offload_gb=10.0, enable_expert_parallel=True, tensor_parallel_size=2), QWEN_30B, DEVICES["h100"])
