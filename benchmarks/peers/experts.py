@@ -48,9 +48,7 @@ def ratios(figures: list[Figure]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--folder", type=Path, required=True, help="where random_gguf.py wrote both models"
-    )
+    parser.add_argument("--folder", type=Path, required=True, help="where random_gguf.py wrote both models")
     parser.add_argument("--llama", type=Path, help="folder of llama-bench; without it llama.cpp is left out")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)

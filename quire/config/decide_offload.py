@@ -60,11 +60,12 @@ def _slots(
 ) -> Offload:
     if asked.parallel.enable_expert_parallel:
         raise ConfigError(
-            "--offload-gb keeps experts in host memory, but --enable-expert-parallel has whole experts on every rank; "
-            "leave one out."
+            f"--offload-gb is {asked.model.offload_gb:g}, but --enable-expert-parallel gives every rank experts of its "
+            "own; leave one out."
         )
     num_experts = max(each.num_experts for each in experts)
-    each = _expert_bytes(experts, model, holding) // asked.parallel.tensor_parallel_size
+    ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
+    each = _expert_bytes(experts, model, holding) // ranks
     fewest = min(num_experts, max(layer.routing.top_k for layer in experts))
     size = asked.model.offload_gb
     slots = max(fewest, num_experts - -(-int(size * GIB) // max(each, 1)))

@@ -59,11 +59,6 @@ def test_adapters_of_experts_are_refused() -> None:
         resolve(asked(offload_gb=10.0, enable_lora=True, lora_targets="layers,experts"), QWEN_30B, DEVICES["h100"])
 
 
-def test_whole_experts_on_every_rank_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--enable-expert-parallel has whole experts"):
-        resolve(asked(offload_gb=10.0, tensor_parallel_size=2, enable_expert_parallel=True), QWEN_30B, DEVICES["h100"])
-
-
 def test_a_cpu_leaves_experts_in_their_file() -> None:
     packed = stored_as(QWEN_30B, "Q4_0")
     small = replace(DEVICES["cpu"], memory_bytes=16 << 30, host_memory_bytes=16 << 30)
@@ -76,3 +71,8 @@ def test_a_cpu_leaves_experts_in_their_file() -> None:
     assert found.weight_bytes == roomy.weight_bytes - 8 * 2**30
     with pytest.raises(ConfigError, match="only experts that the native core computes"):
         resolve(asked(cpu_compute="exact", **settings, offload_gb=8.0), packed, small)
+
+
+def test_experts_that_are_spread_over_ranks_stay_on_their_devices() -> None:
+    with pytest.raises(ConfigError, match="--enable-expert-parallel gives every rank experts of its own"):
+        resolve(asked(offload_gb=10.0, enable_expert_parallel=True, tensor_parallel_size=2), QWEN_30B, DEVICES["h100"])

@@ -52,16 +52,12 @@ def experts_mlp(
     if not tokens:
         return torch.empty_like(x)
     above, below = stack_of(up, up_bias), stack_of(down, down_bias)
-    if some_elsewhere and isinstance(above, PackedStack) and tokens <= MOST_TOKENS_BY_PAIRS:
-        # pairs of packed experts know none that is elsewhere: any does, with nothing of it in the sum
-        weights = torch.where(ids < 0, 0.0, weights)
-        ids = ids.clamp(min=0)
     # what multiplies inputs multiplies products with them as well, before a bias is added
     on_inputs, on_outputs = (weights, None) if weighs_input else (None, weights)
     experts = below.rows // hidden
     if lora is None and tokens <= MOST_TOKENS_BY_PAIRS:
-        inner = _up_pairs(x, ids, on_inputs, above, experts, activation, some_elsewhere)
-        return _down_pairs(inner, ids, on_outputs, below, hidden, some_elsewhere)
+        inner = _up_pairs(x, ids, on_inputs, above, experts, activation, some_elsewhere=some_elsewhere)
+        return _down_pairs(inner, ids, on_outputs, below, hidden, some_elsewhere=some_elsewhere)
     tile = choose_tile(card_of(x.device), ids.numel(), experts, x.itemsize)
     tiles = expert_tiles(ids, experts, tile.block_rows)  # has no place for experts that are elsewhere
     if lora is not None:
@@ -81,19 +77,18 @@ def _up_pairs(
     up: AnyStack,
     experts: int,
     activation: str,
+    *,
     some_elsewhere: bool,
 ) -> Tensor:
-    if isinstance(up, PackedStack):
-        return packed_up_pairs(x, ids, weights, up, experts, activation)
-    return up_pairs(x, ids, weights, up, experts, activation, some_elsewhere=some_elsewhere)
+    multiply = packed_up_pairs if isinstance(up, PackedStack) else up_pairs
+    return multiply(x, ids, weights, up, experts, activation, some_elsewhere=some_elsewhere)  # type: ignore[arg-type]
 
 
 def _down_pairs(
-    inner: Tensor, ids: Tensor, weights: Tensor | None, down: AnyStack, hidden: int, some_elsewhere: bool
+    inner: Tensor, ids: Tensor, weights: Tensor | None, down: AnyStack, hidden: int, *, some_elsewhere: bool
 ) -> Tensor:
-    if isinstance(down, PackedStack):
-        return packed_down_pairs(inner, ids, weights, down, hidden)
-    return down_pairs(inner, ids, weights, down, hidden, some_elsewhere=some_elsewhere)
+    multiply = packed_down_pairs if isinstance(down, PackedStack) else down_pairs
+    return multiply(inner, ids, weights, down, hidden, some_elsewhere=some_elsewhere)  # type: ignore[arg-type]
 
 
 def _multiply_up(

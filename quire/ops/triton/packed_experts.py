@@ -40,7 +40,14 @@ _STAGES = 3
 
 
 def packed_up_pairs(
-    x: Tensor, ids: Tensor, weights: Tensor | None, up: PackedStack, experts: int, activation: str
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    up: PackedStack,
+    experts: int,
+    activation: str,
+    *,
+    some_elsewhere: bool = False,
 ) -> Tensor:
     """As `up_pairs`."""
     size = up.rows // (2 * experts)
@@ -50,13 +57,22 @@ def packed_up_pairs(
         "top_k": ids.shape[1],
         "size": size,
         "activation": activation,
+        "some_elsewhere": some_elsewhere,
         "block_out": _OUTPUTS,
     }
     launch_staged(_up, (triton.cdiv(size, _OUTPUTS), ids.numel()), arguments, settings, "stages")
     return inner
 
 
-def packed_down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: PackedStack, hidden: int) -> Tensor:
+def packed_down_pairs(
+    inner: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    down: PackedStack,
+    hidden: int,
+    *,
+    some_elsewhere: bool = False,
+) -> Tensor:
     """As `down_pairs`."""
     tokens, top_k = ids.shape
     y = torch.empty((tokens, hidden), dtype=inner.dtype, device=inner.device)
@@ -67,6 +83,7 @@ def packed_down_pairs(inner: Tensor, ids: Tensor, weights: Tensor | None, down: 
         "top_k": top_k,
         "ranks": ranks,
         "hidden": hidden,
+        "some_elsewhere": some_elsewhere,
         "block_out": block_out,
     }
     launch_staged(_down, (triton.cdiv(hidden, block_out), tokens), arguments, settings, "stages")
@@ -109,9 +126,10 @@ def _ordered(x: Tensor, matrix: QuantizedMatrix) -> Tensor:
     return x if matrix.order is None else x.index_select(1, matrix.order)
 
 
-def _planes(matrix: QuantizedMatrix) -> dict[str, Any]:
+def _planes(matrix: QuantizedMatrix, *, bytes_in_words: bool) -> dict[str, Any]:
     assert multiplies_experts(matrix.codes, matrix.group, matrix.columns), "such experts are expanded"
-    return plane_arguments(matrix) | {"places": matrix.columns // halves_of(matrix)}
+    planes = plane_arguments(matrix, bytes_in_words=bytes_in_words)
+    return planes | {"places": matrix.columns // halves_of(matrix)}
 
 
 def _of_pairs(matrix: QuantizedMatrix, rows: int, x: Tensor) -> dict[str, Any]:
@@ -119,7 +137,7 @@ def _of_pairs(matrix: QuantizedMatrix, rows: int, x: Tensor) -> dict[str, Any]:
     halves = halves_of(matrix)
     columns = min(max(_NUMBERS // rows, _LEAST_COLUMNS), max(triton.next_power_of_2(matrix.columns), _LEAST_COLUMNS))
     block = columns // halves
-    return _planes(matrix) | {
+    return _planes(matrix, bytes_in_words=True) | {
         "block": block,
         "run": RUN,
         "whole_blocks": matrix.columns % columns == 0,
@@ -134,7 +152,7 @@ def _launch_tiles(
 ) -> None:
     result, x, *_, tiles, _, out_size = arguments
     chosen = packed_strip(strip)
-    settings = settings | _planes(matrix) | {
+    settings = settings | _planes(matrix, bytes_in_words=False) | {
         "block_rows": block_rows,
         "block_out": chosen.block_out,
         "block": chosen.block_in // halves_of(matrix),
@@ -264,6 +282,7 @@ def _up(
     top_k: tl.constexpr,
     size: tl.constexpr,
     activation: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block: tl.constexpr,
     run: tl.constexpr,
@@ -276,8 +295,12 @@ def _up(
     pair = tl.program_id(1)
     index = tl.arange(0, 2 * block_out)  # gates, then ups
     output = tl.program_id(0) * block_out + index % block_out
+    expert = tl.load(ids_at + pair)
+    if some_elsewhere:  # noqa: SIM102 - one is known to the compiler, the other is not
+        if expert < 0:  # nobody reads this pair's
+            return
     # past the last output its weights are read again, and no store takes the result
-    row = tl.load(ids_at + pair) * size + tl.minimum(output, size - 1) + index // block_out * first_up
+    row = expert * size + tl.minimum(output, size - 1) + index // block_out * first_up
     x_at += (pair // top_k) * (places * halves) + tl.arange(0, 1)
     both = _products(
         x_at, row, places, values_at, high_at, scales_at, zeros_at, mins_at, super_scales_at, super_mins_at, table_at,
@@ -330,6 +353,7 @@ def _down(
     top_k: tl.constexpr,
     ranks: tl.constexpr,  # top_k, made a power of two
     hidden: tl.constexpr,
+    some_elsewhere: tl.constexpr,
     block_out: tl.constexpr,
     block: tl.constexpr,
     run: tl.constexpr,
@@ -345,7 +369,9 @@ def _down(
     # past the last expert its weights are read again, from the cache, and no sum takes the result
     pair = token * top_k + tl.minimum(rank, top_k - 1)
     output = tl.program_id(0) * block_out + index % block_out
-    row = tl.load(ids_at + pair) * hidden + tl.minimum(output, hidden - 1)
+    expert = tl.load(ids_at + pair)
+    is_here = expert >= 0
+    row = tl.maximum(expert, 0) * hidden + tl.minimum(output, hidden - 1)
     product = _products(
         inner_at + pair * (places * halves), row, places, values_at, high_at, scales_at, zeros_at, mins_at,
         super_scales_at, super_mins_at, table_at, raised, values_stride, groups, low_bits, high_bits, halves, chunk,
@@ -357,6 +383,8 @@ def _down(
     product = product.to(kind).to(tl.float32)
     if weights_at is not None:
         product *= tl.load(weights_at + pair)
+    if some_elsewhere:
+        product = tl.where(is_here, product, 0.0)
     product = tl.reshape(product, [ranks, block_out])
     each_rank = tl.arange(0, ranks)[:, None]
     total = tl.zeros([block_out], tl.float32)

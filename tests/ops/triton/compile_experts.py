@@ -69,25 +69,69 @@ def of_tile(tile: Tile, dtype: str) -> dict[str, int]:
     }
 
 
+def _codes(low_bits: int, high_bits: int, *, chunk: int, group: int, too_much: int) -> dict[str, Any]:
+    in_words = low_bits < 8
+    sizes = {"low_bits": low_bits, "high_bits": high_bits, "halves": 1 + in_words, "chunk": chunk, "group": group}
+    return sizes | {"too_much": too_much, "in_words": in_words, "signed": False}
+
+
 _NO_PLANES = dict.fromkeys(("high_at", "zeros_at", "mins_at", "super_scales_at", "super_mins_at", "table_at"))
 _WHOLE = {"whole_blocks": True, "overlapped": True, "moves_bytes": True, "bits_of": "", "bias_at": None}
 FORMS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "fp8 in blocks": (
-        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 128, "less": 0},
+        _NO_PLANES
+        | {
+            "low_bits": 8,
+            "high_bits": 0,
+            "halves": 1,
+            "chunk": 1,
+            "group": 128,
+            "too_much": 0,
+            "in_words": False,
+            "signed": False,
+        },
         {"values_at": "*fp8e4nv", "scales_at": "*fp32"},
     ),
     "int8": (
-        _NO_PLANES | {"low_bits": 8, "high_bits": 0, "halves": 1, "chunk": 1, "group": 2048, "less": 0},
+        _NO_PLANES
+        | {
+            "low_bits": 8,
+            "high_bits": 0,
+            "halves": 1,
+            "chunk": 1,
+            "group": 2048,
+            "too_much": 0,
+            "in_words": False,
+            "signed": False,
+        },
         {"values_at": "*i8", "scales_at": "*fp32"},
     ),
     "int4 with zeros": (
         {name: None for name in _NO_PLANES if name != "zeros_at"}
-        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 128, "group": 128, "less": 0},
+        | {
+            "low_bits": 4,
+            "high_bits": 0,
+            "halves": 2,
+            "chunk": 128,
+            "group": 128,
+            "too_much": 128,
+            "in_words": True,
+            "signed": False,
+        },
         {"values_at": "*i32", "scales_at": "*fp16", "zeros_at": "*u8"},
     ),
     "Q4_K": (
         {"high_at": None, "zeros_at": None, "table_at": None}
-        | {"low_bits": 4, "high_bits": 0, "halves": 2, "chunk": 32, "group": 32, "less": 0},
+        | {
+            "low_bits": 4,
+            "high_bits": 0,
+            "halves": 2,
+            "chunk": 32,
+            "group": 32,
+            "too_much": 128,
+            "in_words": True,
+            "signed": False,
+        },
         {
             "values_at": "*i32",
             "scales_at": "*u8",
@@ -98,7 +142,16 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "Q6_K": (
         {"zeros_at": None, "mins_at": None, "super_mins_at": None, "table_at": None}
-        | {"low_bits": 4, "high_bits": 2, "halves": 2, "chunk": 32, "group": 16, "less": 32},
+        | {
+            "low_bits": 4,
+            "high_bits": 2,
+            "halves": 2,
+            "chunk": 32,
+            "group": 16,
+            "too_much": 160,
+            "in_words": True,
+            "signed": False,
+        },
         {"values_at": "*i32", "high_at": "*i32", "scales_at": "*i8", "super_scales_at": "*fp16"},
     ),
 }
@@ -110,7 +163,7 @@ def packed() -> dict[str, int]:
     found: dict[str, int] = {}
     for name, (planes, types) in FORMS.items():
         halves = planes["halves"]
-        given = planes | _WHOLE | {"run": 8, "stages": 3, "weights_at": None}
+        given = planes | _WHOLE | {"run": 8, "stages": 3, "weights_at": None, "some_elsewhere": True}
         up = given | {"top_k": 8, "size": 768, "activation": "silu", "block_out": 8, "block": 512 // halves}
         found[f"up of a pair in {name}"] = shared_memory(_packed_up, up, types=types)
         down = given | {"top_k": 8, "ranks": 8, "hidden": 2048, "block_out": 4, "block": 256 // halves}

@@ -103,6 +103,19 @@ def test_columns_in_an_order() -> None:
         assert distance(found, wanted) < TOLERANCES[torch.float32]
 
 
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_experts_that_are_elsewhere_add_nothing(tokens: int) -> None:
+    from quire.ops.triton.experts_mlp import experts_mlp
+
+    case, size, hidden = CASES["int8"], 32, 64
+    up, down = case.matrix(2 * EXPERTS * size, hidden), case.matrix(EXPERTS * hidden, size, seed=1)
+    x, ids, weights = given(tokens, torch.float32, hidden)
+    is_here = ids != 1
+    found = experts_mlp(x, torch.where(is_here, ids, -1), weights, up, down, "silu", some_elsewhere=True)
+    wanted = experts_mlp(x, ids, torch.where(is_here, weights, 0.0), up, down, "silu")
+    torch.testing.assert_close(found, wanted)
+
+
 def test_which_forms_are_expanded() -> None:
     assert multiplies_experts("int4", 128, 768)
     assert multiplies_experts("fp8_e4m3", 128, 7168)
