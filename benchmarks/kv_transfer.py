@@ -1,9 +1,9 @@
 """How fast KV goes from one process to another, over shared memory and over TCP, beside copying memory.
 
-    python benchmarks/kv_transfer.py [--mib 512] [--rounds 5] [--device cpu|cuda]
+    python benchmarks/kv_transfer.py [--mib 512] [--rounds 5] [--device cpu|cuda] [--shape llama-8b]
 
-The blocks are those of SmolLM2-135M: 16 tokens of 30 layers with 3 KV heads of 64, in 16 bits. On a GPU both ends use
-the same one, so that a block goes device → host → device.
+The blocks are those of SmolLM2-135M: 16 tokens of 30 layers with 3 KV heads of 64, in 16 bits; or of an 8B Llama. On a
+GPU both ends use the same one, so that a block goes device → host → device.
 """
 
 import argparse
@@ -28,17 +28,40 @@ from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.kvcache.transfer.sender import KVSender
 
 SECRET = b"of this measurement alone"
-LAYERS, HEADS, WIDTH, BLOCK_SIZE = 30, 3, 64, 16
-BYTES_PER_TOKEN = LAYERS * 2 * HEADS * WIDTH * 2
-FORMAT = KVFormat(
-    model="measured",
-    kind="keys and values",
-    dtype="float16",
-    block_size=BLOCK_SIZE,
-    num_planes=2 * LAYERS,
-    plane=(HEADS, WIDTH),
-    groups=(GroupFormat(tuple(range(LAYERS)), None),),
-)
+BLOCK_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a model's KV, in 16 bits."""
+
+    layers: int
+    heads: int
+    width: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        return self.layers * 2 * self.heads * self.width * 2
+
+    @property
+    def format(self) -> KVFormat:
+        return KVFormat(
+            model="measured",
+            kind="keys and values",
+            dtype="float16",
+            block_size=BLOCK_SIZE,
+            num_planes=2 * self.layers,
+            plane=(self.heads, self.width),
+            groups=(GroupFormat(tuple(range(self.layers)), None),),
+        )
+
+    def layout(self, num_blocks: int) -> KVLayout:
+        planes = ((self.heads, self.width), (self.heads, self.width))
+        group = KVGroup(tuple(range(self.layers)), None, planes)
+        return KVLayout(BLOCK_SIZE, num_blocks, 0, (group,), self.format.block_bytes, self.bytes_per_token, "float16")
+
+
+SHAPES = {"smollm2": Shape(30, 3, 64), "llama-8b": Shape(32, 8, 128)}
 
 
 @dataclass
@@ -57,16 +80,11 @@ class Figures:
     bytes_carried: int
 
 
-def layout(num_blocks: int) -> KVLayout:
-    group = KVGroup(tuple(range(LAYERS)), None, ((HEADS, WIDTH), (HEADS, WIDTH)))
-    return KVLayout(BLOCK_SIZE, num_blocks, 0, (group,), FORMAT.block_bytes, BYTES_PER_TOKEN, "float16")
-
-
-def blocks_of(num_blocks: int, device: str, *, filled: bool) -> tuple[Any, Any]:
+def blocks_of(shape: Shape, num_blocks: int, device: str, *, filled: bool) -> tuple[Any, Any]:
     """Bytes of blocks, and what reads and writes them."""
-    plan = layout(num_blocks)
+    plan = shape.layout(num_blocks)
     if device == "cpu":
-        memory = np.ones((num_blocks + 1) * FORMAT.block_bytes, np.uint8) * int(filled)
+        memory = np.ones((num_blocks + 1) * shape.format.block_bytes, np.uint8) * int(filled)
         return memory, HostBlocks(memory, plan)
     import torch
 
@@ -78,10 +96,10 @@ def blocks_of(num_blocks: int, device: str, *, filled: bool) -> tuple[Any, Any]:
     return storage, storage.carried_blocks()
 
 
-def send(address: str, num_blocks: int, device: str, told: Any) -> None:
+def send(address: str, shape: Shape, num_blocks: int, device: str, told: Any) -> None:
     """The other process: an engine that has every block by name."""
-    _, blocks = blocks_of(num_blocks, device, filled=True)
-    sender = KVSender(address, FORMAT, blocks, SECRET, lambda: None)
+    _, blocks = blocks_of(shape, num_blocks, device, filled=True)
+    sender = KVSender(address, shape.format, blocks, SECRET, lambda: None)
     told.put(sender.address)
     while True:
         opened = sender.wants.get()
@@ -90,36 +108,36 @@ def send(address: str, num_blocks: int, device: str, told: Any) -> None:
         opened.done()
 
 
-def measured(address: str, num_blocks: int, rounds: int, device: str) -> float:
+def measured(address: str, shape: Shape, num_blocks: int, rounds: int, device: str) -> float:
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
-    process = context.Process(target=send, args=(address, num_blocks, device, told), daemon=True)
+    process = context.Process(target=send, args=(address, shape, num_blocks, device, told), daemon=True)
     process.start()
     try:
         source = told.get(timeout=120)
-        _, blocks = blocks_of(num_blocks, device, filled=False)
-        fetcher = KVFetcher(FORMAT, blocks, SECRET, lambda: None)
+        _, blocks = blocks_of(shape, num_blocks, device, filled=False)
+        fetcher = KVFetcher(shape.format, blocks, SECRET, lambda: None)
         best = 0.0
         for _ in range(rounds + 1):  # in the first, memory is touched for the first time
             entries = [CachedBlock(i, 0, b"", i.to_bytes(32, "little"), (0,), 0) for i in range(1, num_blocks + 1)]
             begun = time.perf_counter()
             fetch = fetcher.fetch(source, entries)
             assert all(fetch.events.get(timeout=120)[1] for _ in entries), "a block did not come"
-            best = max(best, num_blocks * FORMAT.block_bytes / (time.perf_counter() - begun))
+            best = max(best, num_blocks * shape.format.block_bytes / (time.perf_counter() - begun))
         return best / 1e9
     finally:
         process.terminate()
         process.join()
 
 
-def device_rates(num_blocks: int, rounds: int) -> dict[str, float]:
+def device_rates(shape: Shape, num_blocks: int, rounds: int) -> dict[str, float]:
     """GB a second between a GPU and locked memory: blocks, and a plain copy of as many bytes; idle, beside steps."""
     from mmap import mmap
 
     import torch
 
-    _, blocks = blocks_of(num_blocks, "cuda", filled=True)
-    size = num_blocks * FORMAT.block_bytes
+    _, blocks = blocks_of(shape, num_blocks, "cuda", filled=True)
+    size = num_blocks * shape.format.block_bytes
     staged = memoryview(mmap(-1, size))
     blocks.lock(staged)
     plain, host = (
@@ -141,7 +159,7 @@ def device_rates(num_blocks: int, rounds: int) -> dict[str, float]:
         torch.cuda.synchronize()
         return best / 1e9
 
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def plainly(target: Any, source: Any) -> None:
         with torch.cuda.stream(stream):
@@ -154,6 +172,7 @@ def device_rates(num_blocks: int, rounds: int) -> dict[str, float]:
         "blocks_to_device": rate(lambda: blocks.write(order, staged, None), beside_steps=False),
         "blocks_to_device_beside_steps": rate(lambda: blocks.write(order, staged, None), beside_steps=True),
         "plain_to_host": rate(lambda: plainly(host, plain), beside_steps=False),
+        "plain_to_host_beside_steps": rate(lambda: plainly(host, plain), beside_steps=True),
         "plain_to_device": rate(lambda: plainly(plain, host), beside_steps=False),
     }
 
@@ -219,23 +238,25 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--shape", choices=SHAPES, default="smollm2")
     asked = parser.parse_args()
-    num_blocks = (asked.mib << 20) // FORMAT.block_bytes
-    size = num_blocks * FORMAT.block_bytes
+    shape = SHAPES[asked.shape]
+    num_blocks = (asked.mib << 20) // shape.format.block_bytes
+    size = num_blocks * shape.format.block_bytes
     with tempfile.TemporaryDirectory() as folder:
         figures = Figures(
             memcpy=memcpy(size, asked.rounds),
-            shared_memory=measured(f"unix://{folder}/kv", num_blocks, asked.rounds, asked.device),
-            tcp_loopback=measured("tcp://127.0.0.1:0", num_blocks, asked.rounds, asked.device),
+            shared_memory=measured(f"unix://{folder}/kv", shape, num_blocks, asked.rounds, asked.device),
+            tcp_loopback=measured("tcp://127.0.0.1:0", shape, num_blocks, asked.rounds, asked.device),
             tcp_of_the_system=plain_tcp(size, asked.rounds),
             iperf3=iperf3(),
-            bytes_per_token=FORMAT.block_bytes // BLOCK_SIZE,
+            bytes_per_token=shape.format.block_bytes // BLOCK_SIZE,
             bytes_carried=size,
         )
-    assert figures.bytes_per_token == BYTES_PER_TOKEN
+    assert figures.bytes_per_token == shape.bytes_per_token
     told = asdict(figures)
     if asked.device == "cuda":
-        told["device"] = device_rates(num_blocks, asked.rounds)
+        told["device"] = device_rates(shape, num_blocks, asked.rounds)
     print(json.dumps(told, indent=2))
 
 

@@ -1,19 +1,21 @@
-"""DeviceBlocks: the bytes of blocks on a GPU, copied to and from locked host memory on a stream beside the steps."""
+"""DeviceBlocks: the bytes of blocks on a GPU, copied to and from locked host memory by the copy engines beside the
+steps."""
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any
 from weakref import finalize
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from quire.kvcache.swap import PAGE, cuda_lock, cuda_unlock
+from quire.kvcache.transfer.pitched_copy import LARGEST_PITCH, to_device, to_host
 
-_STAGED_BLOCKS = 32
-"""Blocks that lie together on the device on their way, twice: the memory for them is in no plan."""
+Copy = Callable[[int, int, int, int, int, int], None]
 
 
 class DeviceBlocks:
@@ -21,9 +23,14 @@ class DeviceBlocks:
 
     def __init__(self, blocks: Tensor) -> None:
         self._blocks = blocks
-        # one gathers while the other copies; before the steps, whose kernels leave no gap for a small one otherwise
-        self._streams = [torch.cuda.Stream(blocks.device, priority=-1) for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._out = torch.cuda.Stream(blocks.device)  # type: ignore[no-untyped-call]
+        self._in = torch.cuda.Stream(blocks.device)  # type: ignore[no-untyped-call]
         self.block_bytes = math.prod(blocks.shape[1:]) * blocks.dtype.itemsize
+        self._planes = blocks.shape[1]
+        self._row_bytes = self.block_bytes // self._planes
+        """One plane of one block."""
+        self._pitch = blocks.stride(1) * blocks.dtype.itemsize
+        self._planes_at_once = self._planes if self._pitch <= LARGEST_PITCH else 1
 
     def buffer(self, count: int) -> memoryview:
         pinned: memoryview = torch.empty(count * self.block_bytes, dtype=torch.uint8, pin_memory=True).numpy().data
@@ -46,34 +53,27 @@ class DeviceBlocks:
         return None
 
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
-        staged = self._host(target, len(blocks))
-        for ids, part in self._parts(blocks, staged, None):
-            part.copy_(self._blocks.index_select(0, ids), non_blocking=True)
+        self._carry(blocks, target, to_host, self._out)
 
     def write(self, blocks: Sequence[int], source: memoryview, fence: Any) -> None:
-        staged = self._host(source, len(blocks))
-        for ids, part in self._parts(blocks, staged, fence):
-            self._blocks.index_copy_(0, ids, part.to(self._blocks.device, non_blocking=True))
+        if fence is not None:
+            self._in.wait_event(fence)
+        self._carry(blocks, source, to_device, self._in)
 
-    def _parts(self, blocks: Sequence[int], staged: Tensor, fence: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of the blocks and of their bytes on the host, as many at once as are staged, each on the stream that is then
-        the current one; at the end all is done."""
-        first, second = self._streams
+    def _carry(self, blocks: Sequence[int], memory: memoryview, copy: Copy, stream: Any) -> None:
+        """Each block with one copy of its planes; at the end all is done."""
+        host = np.frombuffer(memory, np.uint8).ctypes.data
+        device = self._blocks.data_ptr()
         with torch.cuda.device(self._blocks.device):
-            with torch.cuda.stream(first):
-                if fence is not None:
-                    first.wait_event(fence)
-                ids = torch.tensor(list(blocks), dtype=torch.int64, device=self._blocks.device)
-            second.wait_stream(first)
-            try:
-                for number, start in enumerate(range(0, len(blocks), _STAGED_BLOCKS)):
-                    end = start + _STAGED_BLOCKS
-                    with torch.cuda.stream(self._streams[number % 2]):
-                        yield ids[start:end], staged[start:end]
-            finally:
-                first.synchronize()
-                second.synchronize()
-
-    def _host(self, memory: memoryview, count: int) -> Tensor:
-        flat = torch.frombuffer(memory, dtype=torch.uint8, count=count * self.block_bytes)
-        return flat.view(self._blocks.dtype).view(count, *self._blocks.shape[1:])
+            stream.query()  # through torch: from here on this thread, too, has the device's context
+            for place, block in enumerate(blocks):
+                for plane in range(0, self._planes, self._planes_at_once):
+                    copy(
+                        host + place * self.block_bytes + plane * self._row_bytes,
+                        device + plane * self._pitch + block * self._row_bytes,
+                        self._pitch,
+                        self._row_bytes,
+                        min(self._planes_at_once, self._planes - plane),
+                        stream.cuda_stream,
+                    )
+            stream.synchronize()
