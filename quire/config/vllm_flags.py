@@ -12,10 +12,9 @@ COMMANDS = ("serve", "engine")
 RENAMED = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
-    "-dp": "--replicas",
+    "-dp": "--data-parallel-size",
     "-q": "--quantization",
     "--cpu-offload-gb": "--offload-gb",
-    "--data-parallel-size": "--replicas",
     "--disable-fastapi-docs": "--no-enable-docs",
     "--disable-uvicorn-access-log": "--no-log-requests",
     "--enable-log-requests": "--log-requests",
@@ -42,8 +41,8 @@ _TOKENIZER = "a model has the tokenizer that lies beside it; put both into one f
 _HEADER = "a checkpoint is read by its own header; correct its config.json"
 _METRICS = "/metrics has what there is; see docs/server.md"
 _CODE = "code that a flag names is not run in the server"
-_SEVERAL_HOSTS = "engines on other hosts are `quire engine`, named by --engines, or instances behind `quire route`"
-_EXPERTS = "the placement of experts has no such setting"
+_SEVERAL_HOSTS = "copies on other hosts are `quire engine`, named by --engines, or instances behind `quire route`"
+_EXPERTS = "--enable-expert-parallel spreads the experts evenly, and nothing else about it is to be set"
 _CONTEXT = "a sequence is not cut over several devices"
 _LOADING = "weights are mapped and read as they are needed; there is nothing to choose"
 _MEDIA = (
@@ -136,11 +135,7 @@ MISSING: dict[str, str] = {
     "--numa-bind": "threads keep to a NUMA node by themselves; --cpu-threads says how many there are",
     "--numa-bind-nodes": "threads keep to a NUMA node by themselves; taskset chooses cores",
     "--numa-bind-cpus": "threads keep to a NUMA node by themselves; taskset chooses cores",
-    "--master-addr": _SEVERAL_HOSTS,
-    "--master-port": _SEVERAL_HOSTS,
-    "--nnodes": _SEVERAL_HOSTS,
-    "--node-rank": _SEVERAL_HOSTS,
-    "--headless": _SEVERAL_HOSTS,
+    "--headless": "a host of --node-rank 1 or more runs workers alone by itself",
     "--distributed-timeout-seconds": "--step-timeout says when an engine counts as stuck",
     "--cpu-distributed-timeout-seconds": "--step-timeout says when an engine counts as stuck",
     "--decode-context-parallel-size": _CONTEXT,
@@ -162,7 +157,6 @@ MISSING: dict[str, str] = {
     "--dp-supervisor-probe-interval-s": _MULTI_LB,
     "--dp-supervisor-probe-timeout-s": _MULTI_LB,
     "--dp-supervisor-probe-failure-threshold": _MULTI_LB,
-    "--enable-expert-parallel": _EXPERTS,
     "--enable-ep-weight-filter": _EXPERTS,
     "--all2all-backend": _EXPERTS,
     "--enable-elastic-ep": _EXPERTS,

@@ -78,6 +78,7 @@ def test_modules_take_the_tensors_of_their_spec(name: str) -> None:
 def test_every_family_is_here() -> None:
     described = {fields["model_type"] for fields in (*CASES.values(), *ENCODERS.values())}
     described.add("whisper")  # tests/parity/test_whisper.py
+    described |= {"clip_text_model", "siglip_text_model"}  # tests/multimodal/test_joint_embeddings.py
     again = {"smollm2": "llama", "gemma3": "gemma3_text", "llama4": "llama4_text", "camembert": "roberta"}
     assert {again.get(name, name) for name in FAMILIES} == described
 

@@ -128,7 +128,8 @@ def test_matrices_of_every_family_fit_one_another(family: str) -> None:
         assert (mlp.up.experts, mlp.down.experts) == (count, count)
         widths = {first.columns, attention.out.rows, mlp.up.columns, mlp.down.rows // count}
         assert widths == {spec.hidden_size}
-    assert (spec.is_encoder, spec.generates) in {(True, False), (False, True)}
+    assert not (spec.is_encoder and spec.generates)
+    assert spec.is_encoder or spec.generates or family == "clip_text_model"  # causal, and read for its vector alone
 
 
 def test_parts_are_tensors_of_one_matrix() -> None:

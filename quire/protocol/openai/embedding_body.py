@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from quire.core.errors import InvalidRequest
 from quire.core.pooling import POOLINGS, Pooling
 from quire.protocol.ignored import Ignored
-from quire.protocol.media_parts import MediaSource, split_media
+from quire.protocol.media_parts import PART_SCHEMAS, MediaSource, split_media
 from quire.protocol.openai.body import read_truncation
 from quire.protocol.openai.fields import Fields, object_of, refuse
-from quire.protocol.openai.messages import MESSAGES, read_messages
+from quire.protocol.openai.messages import LONGEST_CONTENT, read_messages
 from quire.protocol.openai.options import IDENTIFIERS as _IDENTIFIERS
 from quire.protocol.openai.options import LONGEST_MODEL, MODEL, read_labels
 from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, TEXTS, read_prompts, read_texts
-from quire.protocol.openai.schema import Schema, either, flag, text, whole, words
+from quire.protocol.openai.schema import Schema, body, either, flag, text, whole, words
 
 FORMATS = ("float", "base64")
 MOST_DIMENSIONS = 1 << 20
@@ -45,9 +45,18 @@ VECTOR_FIELDS: dict[str, Schema] = {
     ),
 }
 """What vectors are to be like."""
+_SAID: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_CONTENT}
+_PARTS: list[Schema] = [body({"type": {"const": "text"}, "text": _SAID}, required=("type", "text")), *PART_SCHEMAS]
+_CONTENT: Schema = {"anyOf": [_SAID, {"type": "array", "items": {"anyOf": _PARTS}, "minItems": 1, "maxItems": 1}]}
 EMBEDDING_FIELDS: dict[str, Schema] = {
     "input": PROMPTS,
-    "messages": {**MESSAGES, "maxItems": 1, "description": "A text or an image as one message, in place of input."},
+    "messages": {
+        "type": "array",
+        "items": body({"role": {"const": "user"}, "content": _CONTENT}, required=("role", "content")),
+        "minItems": 1,
+        "maxItems": 1,
+        "description": "A text or an image as one message, in place of input.",
+    },
     **SHARED,
     **VECTOR_FIELDS,
 }

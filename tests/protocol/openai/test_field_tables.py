@@ -81,7 +81,7 @@ APIS = {
             "min_tokens": {"max_tokens": MAX_TOKENS},
         },
     ),
-    "embeddings": Api(EMBEDDING_FIELDS, read_embedding_body, {"input": "x"}),
+    "embeddings": Api(EMBEDDING_FIELDS, read_embedding_body, {"input": "x"}, {"messages": {"input": None}}),
     "score": Api(
         {name: schema for name, schema in SCORE_FIELDS.items() if name not in ("queries", "text_1")},
         read_score_body,

@@ -160,6 +160,7 @@ class FakeServing:
         pooling: str | None = None,
         normalize: bool = True,
         model: str | None = None,
+        media: Sequence[object] = (),
     ) -> list[list[float]]:
         return [row for [row] in await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize)]
 
