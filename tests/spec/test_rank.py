@@ -125,7 +125,7 @@ def test_every_field_of_a_layer_is_decided() -> None:
         LayerSpec: {"attention", "mlp"},
         AttentionSpec: {"qkv", "out", "num_heads", "num_kv_heads", "head_norms", "sinks"},
         MlpSpec: {"up", "down"},
-        ExpertsSpec: {"up", "down", "shared"},
+        ExpertsSpec: {"up", "down", "shared", "held"},
     }
     for kind, known in whole_or_derived.items():
         assert {field.name for field in fields(kind)} == known | cut[kind]
