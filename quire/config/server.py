@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quire.config.bounds import check
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import ConfigError
-from quire.core.sampling_params import MAX_LOGPROBS
 
 MOST_FRONTS = 64
 ANY_NAME = "*"

@@ -7,6 +7,8 @@ from quire.core.errors import InvalidRequest
 
 MAX_TOKENS = 1 << 31
 """No count of tokens and no token id reaches this."""
+MAX_LOGPROBS = 128
+"""The most tokens that are listed at a position."""
 
 
 def invalid(field: str, given: object, allowed: str) -> InvalidRequest:

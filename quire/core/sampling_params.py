@@ -5,7 +5,7 @@ Names and defaults follow vLLM's `SamplingParams`, so that code moves over by ch
 
 import msgspec
 
-from quire.core.checks import MAX_TOKENS, check_int, check_number, check_strings, check_token_ids, invalid
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS, check_int, check_number, check_strings, check_token_ids, invalid
 from quire.core.reasoning import ReasoningPart
 from quire.core.speech import DETECT, MOST_FORCED, SpeechRules
 from quire.core.structured import StructuredOutput
@@ -19,7 +19,6 @@ MAX_LOGIT_BIAS = 4096
 MAX_BAD_WORDS = 1024
 MAX_BAD_WORD_LENGTH = 256
 MAX_ALLOWED_TOKEN_IDS = 1 << 20
-MAX_LOGPROBS = 128
 MAX_NAME_LENGTH = 256
 MAX_PRIORITY = 1 << 31
 

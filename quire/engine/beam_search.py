@@ -4,10 +4,11 @@ import time
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import InvalidRequest
 from quire.core.prompt import Prompt
 from quire.core.request import Request
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.sampling_params import SamplingParams
 from quire.core.sequence import Sequence
 from quire.core.status import Status
 from quire.engine.loop import EngineLoop

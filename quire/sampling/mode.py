@@ -7,7 +7,8 @@ no torch.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.checks import MAX_LOGPROBS
+from quire.core.sampling_params import SamplingParams
 
 INVALID_TOKEN = 0
 """Stands where nothing could be drawn; a real id, so that nothing downstream can index past a table."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.checks import MAX_LOGPROBS
+from quire.core.sampling_params import SamplingParams
 from quire.core.speech import SpeechVocabulary
 from quire.ops.functional import count_tokens
 from quire.ops.upload import upload

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from quire.core.beams import BeamOptions
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Delta, PositionLogprobs, RequestMetrics, RequestOutput
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.sampling_params import SamplingParams
 from quire.sampling.beam import BeamSearch, Finished
 from quire.serving.generation import Generation
 from quire.text.tokenizer import Tokenizer

@@ -5,8 +5,9 @@ import math
 import msgspec
 import pytest
 
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.core.sampling_params import MAX_N, SamplingParams
 from quire.core.structured import StructuredOutput
 
 BAD = [

@@ -3,8 +3,9 @@
 import pytest
 
 from quire.config.server import ServerConfig
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import ConfigError, InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.sampling_params import SamplingParams
 from quire.server.call import Call, check_logprobs
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"

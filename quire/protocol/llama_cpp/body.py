@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.checks import MAX_TOKENS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGIT_BIAS, MAX_LOGPROBS, SamplingParams
+from quire.core.sampling_params import MAX_LOGIT_BIAS, SamplingParams
 from quire.core.structured import MAX_GRAMMAR_LENGTH, StructuredOutput
 from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.closed_schema import closed

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.checks import MAX_LOGPROBS
+from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
 from quire.protocol.ignored import Ignored
 from quire.protocol.llama_cpp.closed_schema import closed

@@ -1,6 +1,6 @@
 """What /openapi.json says of Ollama's routes."""
 
-from quire.core.sampling_params import MAX_LOGPROBS
+from quire.core.checks import MAX_LOGPROBS
 from quire.protocol.media_parts import LONGEST_URL
 from quire.protocol.ollama.body import EFFORTS, MOST_IMAGES
 from quire.protocol.ollama.options import OPTIONS

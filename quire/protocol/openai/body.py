@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quire.core.beams import BeamOptions
-from quire.core.checks import MAX_TOKENS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.core.sampling_params import MAX_N, SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.beam_fields import BEAM_FIELDS, read_beams
 from quire.protocol.openai.fields import Fields, object_of, refuse

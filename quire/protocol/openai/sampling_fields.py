@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from quire.core.checks import MAX_TOKENS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import (
     MAX_ALLOWED_TOKEN_IDS,
     MAX_BAD_WORD_LENGTH,
     MAX_BAD_WORDS,
     MAX_LOGIT_BIAS,
-    MAX_LOGPROBS,
     MAX_N,
     MAX_NAME_LENGTH,
     MAX_PRIORITY,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.checks import MAX_TOKENS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, SamplingParams
+from quire.core.sampling_params import SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import (

@@ -1,7 +1,6 @@
 """What /openapi.json says of the Responses API."""
 
-from quire.core.checks import MAX_TOKENS
-from quire.core.sampling_params import MAX_LOGPROBS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.protocol.openai.messages import LONGEST_CONTENT, MOST_MESSAGES, MOST_PARTS
 from quire.protocol.openai.options import IDENTIFIERS, LONGEST_IDENTIFIER, MODEL, OPTIONS
 from quire.protocol.openai.paging import page_schema

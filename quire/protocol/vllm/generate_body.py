@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from quire.core.checks import MAX_TOKENS
+from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
 from quire.core.errors import InvalidRequest
-from quire.core.sampling_params import MAX_LOGPROBS, MAX_N, SamplingParams
+from quire.core.sampling_params import MAX_N, SamplingParams
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import MODEL, OPTIONS, AnswerOptions, read_options

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import RequestOutput
-from quire.core.sampling_params import MAX_LOGPROBS
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.answers import AnswerHead, usage
 from quire.protocol.openai.fields import Fields, object_of, refuse

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from quire.core.beams import BeamOptions
+from quire.core.checks import MAX_LOGPROBS
 from quire.core.errors import InvalidRequest
 from quire.core.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
-from quire.core.sampling_params import MAX_LOGPROBS
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.answers import AnswerHead
 from quire.protocol.openai.body import read_chat_body, read_completion_body
