@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from quire.config.decide_kv import stored_in
 from quire.config.dtypes import dtype_bytes
-from quire.config.facts import DeviceFacts
+from quire.config.facts import DeviceFacts, HeadFacts
 from quire.config.kv_layout import KVShape
 from quire.config.resolved import Choice, DraftPlan, HeadPlan, KVGroup, KVLayout
 from quire.config.scheduler import SchedulerConfig
@@ -14,7 +14,7 @@ from quire.spec.cache import elements_per_token
 
 
 def decide_speculation(
-    asked: SchedulerConfig, choices: list[Choice], drafter: DraftPlan | HeadPlan | None = None
+    asked: SchedulerConfig, choices: list[Choice], drafter: DraftPlan | HeadFacts | None = None
 ) -> Speculation | None:
     speculation = asked.speculation()
     if speculation is not None and speculation.keeps_kv and drafter is None:
@@ -29,14 +29,14 @@ def decide_speculation(
     return speculation
 
 
-def without_drafter(device: DeviceFacts, drafter: DraftPlan | HeadPlan) -> DeviceFacts:
+def without_drafter(device: DeviceFacts, drafter: DraftPlan | HeadFacts) -> DeviceFacts:
     """What the weights of the model or head that drafts leave of a device."""
-    weights = drafter.weight_bytes if isinstance(drafter, HeadPlan) else drafter.resolved.weight_bytes
+    weights = drafter.weight_bytes if isinstance(drafter, HeadFacts) else drafter.resolved.weight_bytes
     free = None if device.free_bytes is None else max(0, device.free_bytes - weights)
     return replace(device, memory_bytes=max(0, device.memory_bytes - weights), free_bytes=free)
 
 
-def with_drafter(shape: KVShape, drafter: DraftPlan | HeadPlan, dtype: str, kv_dtype: str) -> KVShape:
+def with_drafter(shape: KVShape, drafter: DraftPlan | HeadFacts, dtype: str, kv_dtype: str) -> KVShape:
     """Blocks that hold what both models leave of a token; those of windows too, as they come from the same pool.
 
     The large one computes in `dtype` and keeps its KV in `kv_dtype`.
@@ -46,7 +46,7 @@ def with_drafter(shape: KVShape, drafter: DraftPlan | HeadPlan, dtype: str, kv_d
             f"{SETTING} names a model or a head that drafts, and all layers of the large one have windows: none keeps "
             "every token, where the KV of the small one would lie; use the method ngram."
         )
-    if isinstance(drafter, HeadPlan):
+    if isinstance(drafter, HeadFacts):
         more = _feature_bytes(drafter, dtype) + _kv_bytes(drafter, kv_dtype)
     else:
         more = drafter.resolved.kv.bytes_per_token
@@ -69,7 +69,7 @@ def in_blocks_of(large: KVLayout, draft: DraftPlan) -> DraftPlan:
     return replace(draft, resolved=replace(draft.resolved, kv=layout))
 
 
-def head_in_blocks_of(large: KVLayout, head: HeadPlan, dtype: str) -> HeadPlan:
+def head_in_blocks_of(large: KVLayout, head: HeadFacts, dtype: str) -> HeadPlan:
     """The head with what it keeps in the blocks of the large model, which computes in `dtype`."""
     layers = range(len(head.caches))
     kv = None
@@ -77,7 +77,7 @@ def head_in_blocks_of(large: KVLayout, head: HeadPlan, dtype: str) -> HeadPlan:
         planes = stored_in(large.dtype, head.caches[0]).planes
         kv = _beside(large, KVGroup(tuple(layers), None, planes), _kv_bytes(head, large.dtype), large.dtype)
     group = KVGroup((0,), None, ((head.feature_size,),))
-    return replace(head, kv=kv, features=_beside(large, group, _feature_bytes(head, dtype), dtype))
+    return HeadPlan(head.path, kv, _beside(large, group, _feature_bytes(head, dtype), dtype))
 
 
 def _beside(large: KVLayout, group: KVGroup, bytes_per_token: int, dtype: str) -> KVLayout:
@@ -90,10 +90,10 @@ def _beside(large: KVLayout, group: KVGroup, bytes_per_token: int, dtype: str) -
     )
 
 
-def _feature_bytes(head: HeadPlan, dtype: str) -> int:
+def _feature_bytes(head: HeadFacts, dtype: str) -> int:
     """Of a token."""
     return head.feature_size * dtype_bytes(dtype)
 
 
-def _kv_bytes(head: HeadPlan, kv_dtype: str) -> int:
+def _kv_bytes(head: HeadFacts, kv_dtype: str) -> int:
     return sum(elements_per_token(stored_in(kv_dtype, cache)) for cache in head.caches) * dtype_bytes(kv_dtype)

@@ -11,6 +11,7 @@ from typing import Literal
 from quire.config.dtypes import DTYPE_BYTES
 from quire.config.links import INFINIBAND_NDR, NVLINK_4, Link
 from quire.core.ggml_types import PACKED
+from quire.spec.cache import CacheSpec
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 
@@ -88,6 +89,18 @@ def stored_bytes(kind: str, num_elements: int) -> int:
     """Bytes of so many elements in a dtype or ggml type."""
     packed = PACKED.get(kind)
     return num_elements * DTYPE_BYTES[kind] if packed is None else packed.bytes_of(num_elements)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFacts:
+    """A head that drafts by what a large model makes of its tokens, as its files tell it."""
+
+    path: str
+    weight_bytes: int
+    caches: tuple[CacheSpec, ...]
+    """What a token leaves in each of its layers; empty: it looks at one token alone."""
+    feature_size: int
+    """Numbers of the large model that are kept of each token."""
 
 
 @dataclass(frozen=True, slots=True)

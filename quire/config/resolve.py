@@ -36,14 +36,13 @@ from quire.config.decide_speculation import (
 )
 from quire.config.decide_vision import decide_vision
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.holding import Holding
 from quire.config.kv_layout import KVShape
 from quire.config.memory import ENCODED_AT_ONCE
 from quire.config.resolved import (
     Choice,
     DraftPlan,
-    HeadPlan,
     KVLayout,
     PreemptionCosts,
     PreemptionMode,
@@ -54,7 +53,7 @@ from quire.config.scheduler import SchedulerConfig
 
 
 def resolve(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, drafter: DraftPlan | HeadPlan | None = None
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, drafter: DraftPlan | HeadFacts | None = None
 ) -> Resolved:
     """Decide everything that was left open; a ConfigError says what is impossible and what to change.
 
@@ -130,7 +129,7 @@ def resolve(
         dtype=dtype,
         kv=layout,
         draft=in_blocks_of(layout, drafter) if isinstance(drafter, DraftPlan) else None,
-        head=head_in_blocks_of(layout, drafter, dtype) if isinstance(drafter, HeadPlan) else None,
+        head=head_in_blocks_of(layout, drafter, dtype) if isinstance(drafter, HeadFacts) else None,
         limits=limits,
         preemption=_preemption(asked.scheduler, cpu_blocks, choices),
         preemption_costs=_preemption_costs(model, device, shape, asked.parallel.num_ranks),

@@ -9,7 +9,6 @@ from typing import Literal
 
 from quire.config.dtypes import dtype_bytes
 from quire.config.speculation import Speculation
-from quire.spec.cache import CacheSpec
 from quire.spec.lora import PAGE_RANK
 from quire.spec.quantization import Online
 
@@ -239,11 +238,7 @@ class HeadPlan:
     """A head that drafts by what the large model makes of its tokens. What it keeps lies in the same blocks."""
 
     path: str
-    weight_bytes: int
-    caches: tuple[CacheSpec, ...]
-    """What a token leaves in each of its layers; empty: it looks at one token alone."""
-    feature_size: int
-    """Numbers of the large model that are kept of each token, so that a head that has missed it can catch up."""
-    kv: KVLayout | None = None
-    """Of its own layers; None: there are none, or it is not decided yet."""
-    features: KVLayout | None = None
+    kv: KVLayout | None
+    """Of its own layers; None: there are none."""
+    features: KVLayout
+    """What is kept of each token that the large model made, so that a head that has missed it can catch up."""

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.resolve import resolve
-from quire.config.resolved import DraftPlan, HeadPlan
+from quire.config.resolved import DraftPlan
 from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
 from quire.models.loading.described_head import describe_head
@@ -23,7 +23,7 @@ _TEXT = "def café(x):\n\treturn [x ** 2, 'naïve', 1234567, 0.5e-3]  # 漢字 �
 
 def plan_drafter(
     asked: EngineConfig, path: Path, large: ModelFacts, device: DeviceFacts
-) -> DraftPlan | HeadPlan | None:
+) -> DraftPlan | HeadFacts | None:
     """Of the large model at `path`; None where neither a model nor a head drafts."""
     speculation = asked.scheduler.speculation()
     if speculation is not None and has_head(speculation.method):
@@ -31,7 +31,7 @@ def plan_drafter(
     return plan_draft(asked, path, large, device)
 
 
-def plan_head(speculation: Speculation, path: Path, large: ModelFacts, device: DeviceFacts) -> HeadPlan:
+def plan_head(speculation: Speculation, path: Path, large: ModelFacts, device: DeviceFacts) -> HeadFacts:
     """Refuses a head that was made for another model."""
     method = speculation.method
     if not large.spec.is_described:
@@ -51,7 +51,7 @@ def plan_head(speculation: Speculation, path: Path, large: ModelFacts, device: D
         raise ConfigError(f"{SETTING} has the model {head_path.name}, which holds no weights.")
     width = 4 if device.kind == "cpu" else 2
     weights = max(spec.num_parameters * width, sum(found.span.num_bytes for found in matched.found.values()))
-    return HeadPlan(str(head_path), weights, spec.caches, spec.hidden_size)
+    return HeadFacts(str(head_path), weights, spec.caches, spec.hidden_size)
 
 
 def plan_draft(asked: EngineConfig, path: Path, large: ModelFacts, device: DeviceFacts) -> DraftPlan | None:

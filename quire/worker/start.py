@@ -225,7 +225,6 @@ def _draft_head(
     """The head that drafts, with its weights, held as the large model's are."""
     assert isinstance(large, LanguageModel), "heads draft for quire's own families"
     assert resolved.speculation is not None, "someone drafts"
-    assert plan.features is not None, "it lies in the blocks of the large model"
     described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), large.spec)
     matched, dtype = described.matched, getattr(torch, resolved.dtype)
     alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
