@@ -45,6 +45,9 @@ class SoundReader:
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, in order: its tokens with placeholders, and the media."""
         self.check_counts([kind for kind, _, _ in files])
+        for kind, _, field in files:
+            if kind != "audio":
+                raise InvalidRequest(f"{field} is of kind {kind}; the model reads text and sound", field=field)
         marked = len(self.marked(tokens))
         if marked != len(files):
             raise InvalidRequest(
@@ -52,7 +55,7 @@ class SoundReader:
                 f"written as {self._mark.strip()!r}",
                 field="messages",
             )
-        coming = iter([self._read(kind, data, field) for kind, data, field in files])
+        coming = iter([self._read(data, field) for _, data, field in files])
         found: list[int] = []
         items: list[MediaItem] = []
         for token in tokens:
@@ -67,10 +70,8 @@ class SoundReader:
     def close(self) -> None:
         self._files.close()
 
-    def _read(self, kind: MediaKind, data: bytes, field: str) -> tuple[Sound, int]:
+    def _read(self, data: bytes, field: str) -> tuple[Sound, int]:
         """A sound as its encoder takes it, and how many tokens it becomes."""
-        if kind != "audio":
-            raise InvalidRequest(f"{field} is of kind {kind}; the model reads text and sound", field=field)
         most = int(self._config.media_max_mb * (1 << 20))
         if len(data) > most:
             raise InvalidRequest(f"{field} has {len(data):,} bytes, and {most:,} are the most", field=field)

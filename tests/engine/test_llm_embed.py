@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from quire.core.errors import InvalidRequest, RequestFailed
 from quire.core.plan import StepPlan
@@ -70,10 +70,10 @@ def test_a_prompt_that_throws_fails_alone(llm: LLM, monkeypatch: pytest.MonkeyPa
     expected = [output.outputs.embedding for output in llm.embed(PROMPTS)]
     take, poison = Readouts.take, 13
 
-    def throwing(self: Readouts, plan: StepPlan, hidden: Tensor, lengths: list[int]) -> PooledStep:
+    def throwing(self: Readouts, plan: StepPlan, *computed: Any) -> PooledStep:
         if any(self._readings[row].length == poison for row in plan.rows if row in self._readings):
             raise ValueError("not even a QuireError")
-        return take(self, plan, hidden, lengths)
+        return take(self, plan, *computed)
 
     monkeypatch.setattr(Readouts, "take", throwing)
     with pytest.raises(RequestFailed, match="a prompt of 13 tokens could not be read"):

@@ -32,6 +32,7 @@ class Echo(nn.Module):
     def __init__(self, architecture: str = "BertModel") -> None:
         super().__init__()
         self.spec = describe({**_SHAPE, "architectures": [architecture]}, "config.json")
+        self.joint = None
         self.types = torch.zeros(0)
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:

@@ -29,6 +29,7 @@ USUAL: dict[str, Any] = {
     "text_1": "Hi",
     "text_2": "Ho",
     "max_tokens": 1,
+    "n_predict": 1,
     "max_output_tokens": 1,
     "input_file_id": "file-0000000000000000",
     "endpoint": "/v1/chat/completions",
@@ -76,7 +77,7 @@ def by_path(operation: Operation) -> str:
 def usual_body(operation: Operation) -> dict[str, Any]:
     assert operation.body is not None
     fields = operation.body.get("properties", {})
-    wanted = {*operation.body.get("required", ()), "max_tokens", "max_output_tokens"} & fields.keys()
+    wanted = {*operation.body.get("required", ()), "max_tokens", "max_output_tokens", "n_predict"} & fields.keys()
     return {name: USUAL[name] for name in wanted if name in USUAL}
 
 
