@@ -12,23 +12,29 @@ from rich.text import Text
 from quire.simulation.goals import LatencyGoals
 from quire.simulation.layouts import ATTAINED, Layout, best_of
 
+_COMPARED = 3
+"""Layouts beside the proposed one of which is told why not."""
+
 
 def print_layouts(layouts: list[Layout], model: str, device: str, goals: LatencyGoals) -> None:
     """The proposal first, then what it was chosen from."""
     console = Console(highlight=False)
     console.print(Text(_proposal(layouts, model, device, goals), style="bold"), soft_wrap=True)
     table = Table(box=SIMPLE)
-    for name in ("TP x replicas", "KV tokens", "bound", "goodput", "TTFT p99", "TPOT", "all-reduce"):
-        table.add_column(name, justify="right")
-    for layout in layouts:
-        if layout.goodput:
-            table.add_row(*_cells(layout))
+    for name in ("layout", "KV tokens", "bound", "goodput", "TTFT p99", "TPOT", "all-reduce"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for layout in _best_first(layouts):
+        table.add_row(*_cells(layout))
     if table.row_count:
         console.print(table)
-        console.print("Bound and goodput are requests a second of all replicas; simulated, not measured.", style="dim")
+        console.print(
+            "Bound and goodput are requests a second of all replicas; computed and simulated, not measured. Layouts "
+            "whose bound is below the best goodput are not simulated.",
+            style="dim",
+        )
     for layout in layouts:
         if layout.problem:
-            console.print(f"{_name(layout)}: {layout.problem}", soft_wrap=True)
+            console.print(f"{layout}: {layout.problem}", soft_wrap=True)
 
 
 def layouts_as_json(layouts: list[Layout], goals: LatencyGoals) -> str:
@@ -49,40 +55,55 @@ def _proposal(layouts: list[Layout], model: str, device: str, goals: LatencyGoal
             "allow more time, or give more or larger devices."
         )
     text = (
-        f"{model} on {number} x {device}: --tensor-parallel-size {best.tensor_parallel_size} --replicas "
-        f"{best.replicas} serves {best.goodput:.1f} requests a second, {ATTAINED:.0%} of them with their first token "
-        f"within {goals.ttft:g} ms and {goals.tpot:g} ms a token."
+        f"{model} on {number} x {device}: {_flags(best)} serves {best.goodput:.1f} requests a second, "
+        f"{ATTAINED:.0%} of them with their first token within {goals.ttft:g} ms and {goals.tpot:g} ms a token."
     )
     return text + _comparison(best, layouts)
 
 
 def _comparison(best: Layout, layouts: list[Layout]) -> str:
-    """Why not the layouts beside it."""
+    """Why not the next best."""
     reasons = []
-    for other in layouts:
-        if other is best or not other.goodput:
-            continue
-        share = other.goodput / best.goodput
-        if other.tensor_parallel_size > best.tensor_parallel_size:
+    for other in [layout for layout in _best_first(layouts) if layout is not best][:_COMPARED]:
+        assert other.bound is not None, "what is compared has a bound"
+        reached = other.goodput or other.bound.rate * other.replicas
+        share = f"{'' if other.goodput else 'at most '}{reached / best.goodput:.0%}"
+        if other.pipeline_parallel_size > best.pipeline_parallel_size:
+            why = f"each of its {other.pipeline_parallel_size} stages reads its weights for a part of the answers only"
+        elif other.expert_parallel and not best.expert_parallel:
+            why = "ranks wait for the one whose experts were chosen most"
+        elif other.tensor_parallel_size > best.tensor_parallel_size:
             why = f"{other.collectives:.0%} of its steps are all-reduces over {other.link}, and its replicas are fewer"
         else:
             why = f"its replicas hold {other.num_tokens:,} tokens of KV instead of {best.num_tokens:,}"
-        reasons.append(f" {_name(other)} serves {share:.0%} of that: {why}.")
+        reasons.append(f" {other} serves {share} of that: {why}.")
     return "".join(reasons)
 
 
-def _name(layout: Layout) -> str:
-    return f"TP {layout.tensor_parallel_size} x {layout.replicas}"
+def _best_first(layouts: list[Layout]) -> list[Layout]:
+    """Those that could serve in time, by goodput and then by bound."""
+    bounded = [(layout, layout.bound.rate * layout.replicas) for layout in layouts if layout.bound is not None]
+    return [layout for layout, rate in sorted(bounded, key=lambda each: (each[0].goodput, each[1]), reverse=True)]
+
+
+def _flags(layout: Layout) -> str:
+    flags = f"--tensor-parallel-size {layout.tensor_parallel_size}"
+    if layout.pipeline_parallel_size > 1:
+        flags += f" --pipeline-parallel-size {layout.pipeline_parallel_size}"
+    if layout.expert_parallel:
+        flags += " --enable-expert-parallel"
+    return f"{flags} --replicas {layout.replicas}"
 
 
 def _cells(layout: Layout) -> tuple[str, ...]:
-    assert layout.bound is not None, "what is simulated has a bound"
+    assert layout.bound is not None, "what is shown has a bound"
+    simulated = ("", "", "")
+    if layout.goodput:
+        simulated = (f"{layout.goodput:.1f}", f"{1e3 * layout.ttft_p99:,.0f} ms", f"{1e3 * layout.tpot:.1f} ms")
     return (
-        f"{layout.tensor_parallel_size} x {layout.replicas}",
+        str(layout),
         f"{layout.num_tokens:,}",
         f"{layout.bound.rate * layout.replicas:.1f}",
-        f"{layout.goodput:.1f}",
-        f"{1e3 * layout.ttft_p99:,.0f} ms",
-        f"{1e3 * layout.tpot:.1f} ms",
+        *simulated,
         f"{layout.collectives:.0%}",
     )

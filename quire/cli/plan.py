@@ -43,8 +43,8 @@ Find = Annotated[
     Parameter(
         negative="",
         show_default=False,
-        help="Instead, find how to spread the model over --gpus: the tensor parallel size and replicas that serve the "
-        "most requests within --ttft and --tpot, simulated.",
+        help="Instead, find how to spread the model over --gpus: the tensor and pipeline parallel sizes and replicas "
+        "that serve the most requests within --ttft and --tpot, simulated.",
     ),
 ]
 Gpus = Annotated[

@@ -129,7 +129,8 @@ def _read_bytes(asked: EngineConfig, model: ModelFacts, holding: Holding) -> dic
     if not model.spec.has_experts:
         return {}
     weights = weights_on_device(model, holding, asked.parallel)
-    return {count: weights - idle_bytes(model, holding, asked.parallel, count) for count in _BATCHES}
+    idle = idle_bytes(model, holding, asked.parallel, _BATCHES)
+    return {count: weights - size for count, size in idle.items()}
 
 
 def _weights_alone(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> str:

@@ -6,6 +6,7 @@ Nothing here is asked for by a user and nothing is decided here.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from quire.config.dtypes import DTYPE_BYTES
@@ -18,9 +19,12 @@ from quire.spec.quantization import WeightScheme
 DeviceKind = Literal["cpu", "cuda"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelFacts:
-    """A model as its header tells it: what it is, and how its weights are stored."""
+    """A model as its header tells it: what it is, and how its weights are stored.
+
+    What is counted over all tensors is kept: experts are tens of thousands, and plans are tried by the dozen.
+    """
 
     name: str
     spec: ModelSpec
@@ -39,7 +43,7 @@ class ModelFacts:
         """How a tensor of the spec is stored."""
         return self.kinds.get(tensor, self.dtype)
 
-    @property
+    @cached_property
     def weight_bytes(self) -> dict[str, int]:
         """Bytes of weights by stored dtype, the largest first."""
         sizes: Counter[str] = Counter(self.other_bytes)
@@ -77,7 +81,7 @@ class ModelFacts:
     def total_weight_bytes(self) -> int:
         return sum(self.weight_bytes.values())
 
-    @property
+    @cached_property
     def num_parameters(self) -> int:
         """Tied matrices count once."""
         return self.spec.num_parameters + sum(

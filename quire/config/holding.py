@@ -53,7 +53,7 @@ class Holding:
         return size // dtype_bytes(kind) * dtype_bytes(self.dtype) if kind in COMPUTE_DTYPES else size
 
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
-        kind, num_elements = model.kind(matrix.weight(part).name), part.rows * matrix.columns
+        kind, num_elements = model.kind(part.weight_name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
         if matrix.plain or (self.on_gpu and matrix.experts > 1 and not _multiplies_experts(kind, scheme, matrix)):
             return num_elements * dtype_bytes(self.dtype)
@@ -66,7 +66,7 @@ class Holding:
         return num_elements * dtype_bytes(self.dtype)
 
     def _core_layout(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> str:
-        kind = model.kind(matrix.weight(part).name)
+        kind = model.kind(part.weight_name)
         scheme = model.schemes.get(part.name)
         if scheme is not None:
             return _quantized_layout(scheme, matrix.columns) if self.keep_packed else "float32"

@@ -1,5 +1,6 @@
 """What one device's memory is spent on, as arithmetic over facts. Estimates err on the large side; decides nothing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quire.config.cutting import fullest_place
@@ -135,14 +136,15 @@ def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) 
     return matrices + others + sum(_vectors(norm, holding) for norm in described.norms())
 
 
-def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, num_tokens: int) -> int:
+def idle_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, batches: Sequence[int]) -> dict[int, int]:
     """Bytes of experts on one device that a step of so many tokens is expected not to read."""
-    idle = 0.0
+    idle = dict.fromkeys(batches, 0.0)
     for layer in model.spec.layers:
         if isinstance(layer.mlp, ExpertsSpec):
             held = sum(holding.matrix_bytes(model, matrix) for matrix in (layer.mlp.up, layer.mlp.down))
-            idle += held * (1 - layer.mlp.touched(num_tokens))
-    return round(idle / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
+            for num_tokens in batches:
+                idle[num_tokens] += held * (1 - layer.mlp.touched(num_tokens))
+    return {count: round(size / parallel.num_ranks) for count, size in idle.items()}
 
 
 def _end_bytes(model: ModelFacts, holding: Holding, place: Place, stage: range) -> int:

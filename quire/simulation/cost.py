@@ -1,7 +1,7 @@
 """How long a step takes on a device that is not at hand: its bytes and its operations, whichever takes longer.
 
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. Of experts
-a step reads those that its tokens choose, evenly and each for itself. The ranks of a tensor parallel model add up what
+a step reads those that its tokens choose (`ExpertWork`). The ranks of a tensor parallel model add up what
 every mixer and every MLP gives, one after the other with the rest. The stages of a pipeline have equal parts of it, and
 pass the residual stream on. What is not modelled: kernels that miss the device's reached speeds. Where steps of the
 model were measured on the device, these say what weights and overhead take, and only attention is added to them.
@@ -14,7 +14,7 @@ from quire.config.dtypes import dtype_bytes
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
-from quire.spec.experts import ExpertsSpec
+from quire.simulation.expert_work import ExpertWork
 
 
 @dataclass(slots=True)
@@ -41,31 +41,17 @@ class ModelWork:
     """Numbers of the queries of one token, over all layers."""
     windows: tuple[int | None, ...] = ()
     """Of each layer; none at all where every layer looks back to the start."""
-    expert_share: float = 0.0
-    """Of the weights, those of experts."""
-    chosen_share: float = 1.0
-    """Of the experts, those of one token."""
     num_layers: int = 0
     hidden_size: int = 0
+    experts: ExpertWork | None = None
 
     @classmethod
     def of(cls, model: ModelFacts) -> "ModelWork":
         spec = model.spec
         attended = sum(layer.attention.attended for layer in spec.layers)
         windows = spec.windows if any(spec.windows) else ()
-        shares = _expert_shares(model)
         size = (len(spec.layers), spec.hidden_size)
-        return cls(model.name, model.num_active_parameters, attended, windows, *shares, *size)
-
-
-def _expert_shares(model: ModelFacts) -> tuple[float, float]:
-    """Of the weights, those of experts; and of these, those of one token."""
-    with_experts = [layer.mlp for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec)]
-    if not with_experts:
-        return 0.0, 1.0
-    total = sum(mlp.num_elements for mlp in with_experts)
-    chosen = sum(mlp.num_elements * mlp.touched(1) for mlp in with_experts)
-    return total / model.num_parameters, chosen / total
+        return cls(model.name, model.num_active_parameters, attended, windows, *size, ExpertWork.of(model))
 
 
 class CostModel:
@@ -84,7 +70,7 @@ class CostModel:
         # a product with a key and one with a value, two operations a number
         self._pair_operations = 4 * model.attended / (num_devices * stages)
         self._windows = model.windows
-        self._expert_share, self._chosen_share = model.expert_share, model.chosen_share
+        self._experts, self._whole_experts = model.experts, resolved.expert_parallel
         self._num_devices, self._link = num_devices, device.link_of(num_devices)
         self._sums = 2 * model.num_layers / stages + 1  # the embedding's too
         self._hop_link = device.link_of(num_devices * stages)
@@ -110,11 +96,18 @@ class CostModel:
             return moved
         if device.step_curve:
             return moved + self._measured_seconds(work) + self.collective_seconds(work.num_tokens)
-        idle = self._expert_share * (1 - self._chosen_share) ** work.num_tokens
-        read = self._weight_bytes * (1 - idle) + (work.context + work.num_tokens) * self._token_bytes
-        operations = work.num_tokens * self._token_operations + work.pairs * self._pair_operations
+        unread, times = self._of_experts(work.num_tokens)
+        read = self._weight_bytes * (1 - unread) + (work.context + work.num_tokens) * self._token_bytes
+        operations = work.num_tokens * self._token_operations * times + work.pairs * self._pair_operations
         computed = max(read / device.bandwidth, operations / device.flops)
         return device.step_overhead + moved + computed + self.collective_seconds(work.num_tokens)
+
+    def _of_experts(self, num_tokens: int) -> tuple[float, float]:
+        """Of a rank's weights, those that it does not read; and how many times an even part of operations it has."""
+        if self._experts is None:
+            return 0.0, 1.0
+        unread = self._experts.unread_share(num_tokens, self._num_devices, whole=self._whole_experts)
+        return unread, self._experts.operations(num_tokens, self._num_devices, whole=self._whole_experts)
 
     def _measured_seconds(self, work: StepWork) -> float:
         """As steps of as many tokens took, and what attention to their context adds."""

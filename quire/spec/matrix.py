@@ -28,6 +28,11 @@ class Part:
     """Whether it has a bias where its matrix has one; otherwise that of its rows is 0."""
 
     @property
+    def weight_name(self) -> str:
+        """The tensor's own."""
+        return f"{self.name}.weight"
+
+    @property
     def whole_rows(self) -> int:
         """Those of the checkpoint's tensor."""
         return self.rows if self.share is None else self.share.whole
@@ -68,9 +73,7 @@ class MatrixSpec:
         """The tensor that holds a part's rows."""
         shape, layouts = (part.rows, self.columns), (part.layout, part.gguf_layout)
         share = _share(part.share, self.column_share)
-        return TensorSpec(
-            f"{part.name}.weight", shape, "matrix", part.role, "weight", self.layer, *layouts, share=share
-        )
+        return TensorSpec(part.weight_name, shape, "matrix", part.role, "weight", self.layer, *layouts, share=share)
 
     def bias_of(self, part: Part) -> TensorSpec:
         """The tensor that holds a part's bias, whose order is that of the rows."""

@@ -10,6 +10,7 @@ from quire.config.links import INFINIBAND_NDR, NVLINK_4
 from quire.config.resolve import resolve
 from quire.models.loading.header import config_facts
 from quire.simulation.cost import CostModel, ModelWork, StepWork
+from quire.simulation.expert_work import ExpertWork
 from quire.simulation.shapes import SHAPES
 from tests.config.examples import LLAMA_3_8B, TINY, TINY_CONFIG, with_windows
 from tests.simulation.setups import DEVICE, MODEL, make_setup
@@ -83,14 +84,34 @@ def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
     resolved = make_setup().resolved
     device = replace(DEVICE, step_overhead=0.0, flops=1e30)
     seconds = CostModel(MODEL, device, resolved).seconds
-    some = CostModel(replace(MODEL, expert_share=0.8, chosen_share=0.25), device, resolved).seconds
+    experts = ExpertWork(share=0.8, chosen_share=0.25, computed_share=0.5, num_experts=8, size=128)
+    some = CostModel(replace(MODEL, experts=experts), device, resolved).seconds
     for tokens in (1, 3):
         work = StepWork(num_tokens=tokens)
         idle = 0.8 * 0.75**tokens * resolved.weight_bytes / device.bandwidth
         assert some(work) == pytest.approx(seconds(work) - idle)
-    shares = ModelWork.of(config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"}))
-    assert shares.chosen_share == pytest.approx(2 / 8)
-    assert 0.8 < shares.expert_share < 1
+    found = ModelWork.of(config_facts("mixtral", {**TINY_CONFIG, "model_type": "mixtral"})).experts
+    assert found is not None
+    assert found.chosen_share == pytest.approx(2 / 8)
+    assert 0.5 < found.computed_share < found.share < 1
+    assert found.num_experts == 8
+
+
+def test_the_rank_with_the_most_experts_to_compute_keeps_the_others_waiting() -> None:
+    experts = ExpertWork(share=0.8, chosen_share=8 / 128, computed_share=0.6, num_experts=128, size=768)
+    few, many = (experts.operations(tokens, 8, whole=True) for tokens in (8, 4096))
+    assert few > many > 1
+    assert many < 1.1, "chance is even in the end"
+    assert experts.operations(1, 64, whole=True) <= 1 + 0.6 * 63, "one rank has it all at worst"
+    unread = [experts.unread_share(16, 8, whole=whole) for whole in (False, True)]
+    assert 0 < unread[1] < unread[0]
+    assert experts.unread_share(16, 1, whole=True) == unread[0]
+
+
+def test_experts_narrower_than_a_tile_compute_it_whole() -> None:
+    experts = ExpertWork(share=0.8, chosen_share=8 / 128, computed_share=0.6, num_experts=128, size=768)
+    assert experts.operations(100, 4, whole=False) == pytest.approx(1.0), "192 columns are three tiles"
+    assert experts.operations(100, 8, whole=False) == pytest.approx(1 + 0.6 * (128 / 96 - 1))
 
 
 def test_work_of_a_model_is_what_its_spec_says() -> None:

@@ -34,31 +34,50 @@ def judged(name: str, gpu: str, number: int, goals: LatencyGoals = GOALS) -> lis
 
 def test_a_small_model_is_replicated_and_a_large_one_is_cut() -> None:
     small = judged("qwen3-0.6b", "h100", 2)
-    assert [(layout.tensor_parallel_size, layout.replicas) for layout in small] == [(1, 2), (2, 1)]
+    assert [str(layout) for layout in small] == ["TP 1 x 2", "TP 1 x PP 2 x 1", "TP 2 x 1"]
     best = best_of(small)
     assert best is not None
-    assert best.tensor_parallel_size == 1
+    assert best.devices_per_replica == 1
     large = judged("llama-70b", "h200", 2)
     assert "does not fit" in large[0].problem
-    assert best_of(large) == large[1]
-    assert large[1].link == "NVLink 4"
-    assert 0 < large[1].collectives < 0.5
+    assert best_of(large) == large[2]
+    assert large[2].link == "NVLink 4"
+    assert 0 < large[2].collectives < 0.5
 
 
-def test_what_is_simulated_stays_near_the_bound() -> None:
-    for layout in judged("qwen3-0.6b", "h100", 2):
+def test_experts_are_spread_whole_too() -> None:
+    found = judged("qwen3-30b-a3b", "h100", 2)
+    assert [str(layout) for layout in found] == ["TP 1 x 2", "TP 1 x PP 2 x 1", "TP 2 x 1", "TP+EP 2 x 1"]
+    bounds = {str(layout): layout.bound.rate for layout in found if layout.bound is not None}
+    assert 0 < bounds["TP+EP 2 x 1"] <= bounds["TP 2 x 1"], "one rank is the one that the others wait for"
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(1, 2, ""), Layout(2, 1, "NVLink 4"), Layout(1, 1, "", 2), Layout(2, 1, "NVLink 4", 2)], ids=str
+)
+def test_what_is_simulated_stays_near_the_bound(layout: Layout) -> None:
+    asked = EngineConfig.from_flat(model="llama-8b", max_model_len=4096)
+    workload = WorkloadConfig(input_tokens="256", output_tokens="64")
+    each = module._Judged(asked, SHAPES["llama-8b"], find_device("h100"), layout, workload, GOALS)
+    each.simulate(workload)
+    assert 0.8 * each.bound <= each.layout.goodput <= 1.1 * each.bound
+    assert each.layout.tpot <= 30e-3
+
+
+def test_what_cannot_win_is_not_simulated() -> None:
+    behind = [layout for layout in judged("qwen3-0.6b", "h100", 2) if layout.goodput == 0]
+    assert behind
+    for layout in behind:
         assert layout.bound is not None
-        bound = layout.bound.rate * layout.replicas
-        assert 0.8 * bound <= layout.goodput <= 1.1 * bound
-        assert layout.tpot <= 30e-3
+        assert not layout.problem
 
 
 def test_goals_that_no_layout_meets_are_told_with_numbers() -> None:
     layouts = judged("llama-70b", "h200", 2, LatencyGoals(ttft=500, tpot=2))
     assert best_of(layouts) is None
-    assert "ms a token, more than --tpot 2" in layouts[1].problem
+    assert "ms a token, more than --tpot 2" in layouts[2].problem
     layouts = judged("llama-70b", "h200", 2, LatencyGoals(ttft=3, tpot=100))
-    assert "more than --ttft 3" in layouts[1].problem
+    assert "more than --ttft 3" in layouts[2].problem
 
 
 def test_equals_are_told_apart_by_what_a_loss_costs() -> None:
