@@ -7,7 +7,6 @@ from quire.observe.figures import Labels, Samples, bounded
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.histogram import Histogram
 
-
 _STATES = ("ready", "busy", "draining", "lost", "unknown")
 """Told even where no member is in it, so that an alert can compare it with 0."""
 

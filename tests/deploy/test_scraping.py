@@ -66,7 +66,8 @@ def test_prometheus_reads_a_running_server_without_a_gap(tmp_path: Path) -> None
 
 def test_alerts_fire_while_the_engine_is_stopped_and_end_when_it_is_back(tmp_path: Path) -> None:
     """Whatever the server starts in its place is stopped as well, as on a machine that hangs."""
-    with running_server(tmp_path) as server, scraping(tmp_path, [server.url]) as prometheus:
+    patient = ("--outage-timeout", "600")  # requests wait for as long as this takes
+    with running_server(tmp_path, *patient) as server, scraping(tmp_path, [server.url]) as prometheus:
         wait_for(lambda: prometheus.value(f"sum({catalog.ENGINE_UP.name})") == 1, "an engine that is up")
         with load(server) as texts:
             wait_for(lambda: len(texts) > 1, "answers")
