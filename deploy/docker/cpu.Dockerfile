@@ -10,8 +10,8 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates g++ python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/quire
-# torch first and from its own index, whose builds for CPUs are a tenth of those with CUDA.
-ARG TORCH=torch
+# torch first, in the range of pyproject.toml, and from its own index: its builds for CPUs are a tenth of those with CUDA.
+ARG TORCH="torch>=2.9,<2.14"
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN /opt/quire/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$TORCH"
 COPY pyproject.toml CMakeLists.txt README.md LICENSE /src/

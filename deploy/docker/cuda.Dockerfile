@@ -12,7 +12,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/quire
 # PyPI's torch for Linux is a build with CUDA; https://download.pytorch.org/whl/cu126 and its like have older ones.
-ARG TORCH=torch
+ARG TORCH="torch>=2.9,<2.14"
 ARG TORCH_INDEX=https://pypi.org/simple
 RUN /opt/quire/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$TORCH" \
     && /opt/quire/bin/python -c 'import torch, triton; assert torch.version.cuda, "this torch is a build without CUDA"'

@@ -88,7 +88,7 @@ def replay(dockerfile: Path, base: Path, folder: Path, given: dict[str, str]) ->
     for step in steps(dockerfile):
         if step.word == "ARG":
             name, _, value = step.rest.partition("=")
-            arguments[name] = given.get(name, value)
+            arguments[name] = given.get(name, value.strip('"'))
             continue
         if step.word == "FROM":
             assert step.rest.startswith("${BASE}"), step

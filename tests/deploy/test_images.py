@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def test_bases_can_be_fixed_by_digest(dockerfile: Path) -> None:
     bases = [step.rest for step in steps(dockerfile) if step.word == "FROM"]
     assert bases == ["${BASE} AS build", "${BASE}"]
     assert steps(dockerfile)[0].word == "ARG"
+
+
+def test_torch_is_in_the_range_of_the_package(dockerfile: Path) -> None:
+    """Otherwise pip would replace it by another, from another index."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert f'TORCH="{next(each for each in wanted if each.startswith("torch"))}"' in [
+        step.rest for step in steps(dockerfile) if step.word == "ARG"
+    ]
 
 
 def test_the_image_runs_as_the_user_that_the_chart_expects(dockerfile: Path) -> None:
