@@ -105,8 +105,9 @@ def test_pods_have_time_to_drain(manifests: list[Manifest]) -> None:
         assert grace > before + int(drains[0].partition("=")[2]) + 60
 
 
-def test_a_longer_drain_makes_a_longer_grace_period() -> None:
-    values: Values = {"server": {"drainTimeout": 1000, "preStopSeconds": 20}, "settings": {"slow_reader_timeout": 90}}
+@pytest.mark.parametrize("settings", [{"slow_reader_timeout": 89.5}, {"server": {"slow_reader_timeout": 90}}])
+def test_a_longer_drain_makes_a_longer_grace_period(settings: Values) -> None:
+    values: Values = {"server": {"drainTimeout": 1000, "preStopSeconds": 20}, "settings": settings}
     pod = named(rendered(values), "Deployment")["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] == 20 + 1000 + 90 + 15
 
