@@ -3,8 +3,9 @@
     python benchmarks/scraping.py --minutes 10 --clients 2
 
 Starts `quire serve` and `prometheus` (Debian: apt install prometheus) with the files of deploy/prometheus, keeps
-clients busy, and prints a JSON object: samples that were taken and expected, the longest time between two, failed
-scrapes, what scrapes took, alerts that fired, and what the clients got meanwhile.
+clients busy, and prints a JSON object: samples that were taken and expected, the longest time between two, gaps and
+whether the whole machine stood still in them, failed scrapes, what scrapes took, alerts that fired, and what the
+clients got meanwhile.
 """
 
 import argparse
@@ -101,24 +102,56 @@ class Clients:
                     self.failures.append(f"{answer.status_code} {answer.text[:200]}")
 
 
+class Clock:
+    """Notes when this machine stood still, as virtual ones do when they are moved: nobody scrapes then."""
+
+    def __init__(self) -> None:
+        self.pauses: list[tuple[float, float]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tick)
+
+    def __enter__(self) -> "Clock":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        before = time.time()
+        while not self._ended.wait(0.5):
+            now = time.time()
+            if now - before > 3:
+                self.pauses.append((before, now))
+            before = now
+
+    def stood_still(self, begin: float, end: float) -> bool:
+        """Whether it did so for most of that time."""
+        return any(min(end, to) - max(begin, since) > 0.5 * (end - begin) for since, to in self.pauses)
+
+
 def query(prometheus: str, expression: str) -> Any:
     answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}, timeout=60)
     return answer.raise_for_status().json()["data"]["result"]
 
 
-def gaps(prometheus: str, seconds: float, interval: float) -> dict[str, Any]:
+def gaps(prometheus: str, seconds: float, interval: float, clock: Clock) -> dict[str, Any]:
     """What Prometheus has of the last so many seconds."""
     (up,) = query(prometheus, f"up[{seconds:.0f}s]")
     (took,) = query(prometheus, f"scrape_duration_seconds[{seconds:.0f}s]")
     (read,) = query(prometheus, "scrape_samples_scraped")
     times = [moment for moment, _ in up["values"]]
     between = [after - before for before, after in pairwise(times)]
+    missing = [each for each in pairwise(times) if each[1] - each[0] > 1.5 * interval]
     durations = sorted(float(value) for _, value in took["values"])
     return {
         "samples": len(times),
         "samples_expected": int(seconds / interval),
         "longest_between_samples_s": round(max(between), 3),
-        "gaps": sum(each > 1.5 * interval for each in between),
+        "gaps": len(missing),
+        "gaps_while_the_machine_stood_still": sum(clock.stood_still(*each) for each in missing),
+        "pauses_of_the_machine_s": [round(to - since, 1) for since, to in clock.pauses],
         "failed_scrapes": sum(value != "1" for _, value in up["values"]),
         "series": int(float(read["value"][1])),
         "scrape_ms_median": round(1e3 * durations[len(durations) // 2], 1),
@@ -159,10 +192,10 @@ def main() -> None:
         stack.enter_context(running(command, f"http://{prometheus}/-/ready", folder / "prometheus.log"))
         time.sleep(2 * asked.interval)
         url = f"http://{prometheus}"
-        with Clients(f"http://{server}", asked.clients, asked.tokens) as clients:
+        with Clock() as clock, Clients(f"http://{server}", asked.clients, asked.tokens) as clients:
             fired = watched(asked.minutes, lambda: {each["metric"]["alertname"] for each in
                                                     query(url, 'ALERTS{alertstate="firing"}')})  # fmt: skip
-            found = gaps(url, 60 * asked.minutes, asked.interval)
+            found = gaps(url, 60 * asked.minutes, asked.interval, clock)
         tokens = query(url, "sum(quire_generation_tokens_total)")[0]["value"][1]
         told = {"alerts": sorted(fired), "answers": clients.answers, "failures": clients.failures[:5]}
         print(json.dumps({"minutes": asked.minutes, "clients": asked.clients, "interval_s": asked.interval, **found,
