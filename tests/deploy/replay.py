@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _RELEASE = re.compile(r"debian:(\w+)-slim")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-_MOUNTS = "mount --bind /dev {root}/dev && mount -t proc proc {root}/proc"
+_MOUNTS = "mount --bind /dev {root}/dev && mount --bind /sys {root}/sys && mount -t proc proc {root}/proc"
 _READ_ONLY = "mount --bind {root} {root} && mount -o remount,ro,bind {root}"
 
 
