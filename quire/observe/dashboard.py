@@ -2,51 +2,22 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from quire.observe import catalog
 from quire.observe.catalog import Metric
+from quire.observe.grafana import Panel, Query, Row, dashboard
 
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_WIDTH = 24
-"""Columns of Grafana's grid."""
-_HEIGHT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One set of lines: an expression and how its lines are called."""
-
-    expression: str
-    legend: str
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One chart over time."""
-
-    title: str
-    unit: str
-    """As Grafana calls it: s, bytes, percentunit, short, reqps."""
-    queries: tuple[Query, ...]
-    about: str = ""
-    top: float | None = None
-    """End of the axis, where there is one."""
-    stacked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Panels under one heading."""
-
-    title: str
-    panels: tuple[Panel, ...]
+_VARIABLES = (
+    ("model_name", "Model", f"label_values({catalog.ENGINE_UP.name}, model_name)"),
+    ("engine", "Engine", f'label_values({catalog.ENGINE_UP.name}{{model_name=~"$model_name"}}, engine)'),
+)
+"""What one chooses above the charts: a name in queries, one for people, and where its values come from."""
 
 
 def dashboard_json() -> str:
     """The file that Grafana imports."""
-    return json.dumps(_dashboard(_rows()), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(dashboard(_rows(), _VARIABLES), indent=1, ensure_ascii=False) + "\n"
 
 
 def expressions(dashboard: dict[str, Any]) -> list[str]:
@@ -60,10 +31,11 @@ def expressions(dashboard: dict[str, Any]) -> list[str]:
 
 
 def _selected(metric: Metric, suffix: str = "", only: str = "") -> str:
-    wanted = ['model_name=~"$model_name"']
+    wanted = [] if metric in catalog.ROUTER_METRICS else ['model_name=~"$model_name"']  # a router is for many models
     if "engine" in metric.labels:
         wanted.append('engine=~"$engine"')
-    return f"{metric.name}{suffix}{{{','.join([*wanted, *([only] if only else [])])}}}"
+    chosen = ",".join([*wanted, *([only] if only else [])])
+    return f"{metric.name}{suffix}{{{chosen}}}" if chosen else f"{metric.name}{suffix}"
 
 
 def _now(metric: Metric, *by: str, legend: str = "") -> Query:
@@ -109,8 +81,8 @@ def _legend(metric: Metric, by: Iterable[str]) -> str:
 
 
 def _rows() -> tuple[Row, ...]:
-    of_engines = (_engine(), _memory(), _drafts(), _adapters(), _experts(), _transfers())
-    return (_service(), _latency(), _requests(), *of_engines, _front())
+    of_engines = (_engine(), _memory(), _tiers(), _drafts(), _adapters(), _experts(), _transfers())
+    return (_service(), _latency(), _requests(), _fleet(), *of_engines, _front())
 
 
 def _service() -> Row:
@@ -163,6 +135,29 @@ def _requests() -> Row:
             _distribution("Generated tokens of a request", catalog.REQUEST_OUTPUT, "short"),
             _distribution("max_tokens", catalog.PARAMS_MAX_TOKENS, "short"),
             Panel("Answers a request (n)", "short", (_mean(catalog.PARAMS_N, "mean"),)),
+        ),
+    )
+
+
+def _fleet() -> Row:
+    """Servers beside each other, by the address that Prometheus reads them at, and what routers say of them."""
+    elsewhere = (
+        _rate(catalog.RETRIED, legend="asked of another before anything was sent"),
+        _rate(catalog.RESUMED, legend="gone on at another"),
+    )
+    return Row(
+        "Fleet",
+        (
+            Panel("Engines up, by server", "short", (_now(catalog.ENGINE_UP, "instance"),), stacked=True),
+            Panel("Tokens a second, by server", "short", (_rate(catalog.OUTPUT_TOKENS, "instance"),), stacked=True),
+            Panel("Waiting, by server", "short", (_now(catalog.WAITING, "instance"),), stacked=True),
+            Panel("KV cache in use, by server", "percentunit", (_now(catalog.KV_USAGE, "instance"),), top=1),
+            Panel("Members of routers, by state", "short", (_now(catalog.MEMBERS, "instance", "state"),)),
+            Panel("Requests that members have", "short", (_now(catalog.MEMBER_RUNNING, "member"),), stacked=True),
+            Panel("Tokens of those", "short", (_now(catalog.MEMBER_LOAD, "member"),), stacked=True),
+            Panel("Answers begun, by member", "reqps", (_rate(catalog.RELAYED, "member"),), stacked=True),
+            Panel("Answers that went elsewhere", "reqps", elsewhere),
+            _distribution("To the first byte of a member's answer", catalog.MEMBER_SECONDS, "s"),
         ),
     )
 
@@ -242,10 +237,6 @@ def _memory() -> Row:
     media = (_rate(catalog.MEDIA_ENCODED, legend="encoded"), _rate(catalog.MEDIA_FOUND, legend="kept from before"))
     device = (_now(catalog.DEVICE_MEMORY, "engine"), _now(catalog.DEVICE_MEMORY_TOTAL, legend="all there is"))
     processes = (_now(catalog.ENGINE_MEMORY, "engine"), _now(catalog.FRONT_MEMORY, legend="fronts"))
-    disk = (
-        *(_rate(catalog.DISK_READS, legend="read"), _rate(catalog.DISK_WRITES, legend="written")),
-        *(_rate(catalog.DISK_CORRUPT, legend="corrupt"), _now(catalog.DISK_FOREIGN, legend="foreign files")),
-    )
     waking = (_rate(catalog.WAKES, legend="a second"), _now(catalog.WAKE_SECONDS, legend="seconds of the last"))
     return Row(
         "Memory",
@@ -256,17 +247,34 @@ def _memory() -> Row:
             Panel("Prefix cache hits", "percentunit", (hits,), top=1),
             Panel("Images and videos, a second", "short", media),
             Panel("Encoder busy", "percentunit", (_rate(catalog.ENCODER_SECONDS, "engine"),)),
+            Panel("Sleep level", "short", (_now(catalog.ASLEEP, "engine"),), catalog.ASLEEP.help),
+            Panel("Waking up", "short", waking),
+            Panel("Device memory", "bytes", device),
+            Panel("Memory of processes", "bytes", processes),
+        ),
+    )
+
+
+def _tiers() -> Row:
+    disk = (
+        *(_rate(catalog.DISK_READS, legend="read"), _rate(catalog.DISK_WRITES, legend="written")),
+        *(_rate(catalog.DISK_CORRUPT, legend="corrupt"), _now(catalog.DISK_FOREIGN, legend="foreign files")),
+    )
+    found = (
+        _rate(catalog.PREFIX_HITS, legend="in the cache of a device"),
+        _rate(catalog.DISK_HITS, legend="read from disk"),
+    )
+    return Row(
+        "Tiers",
+        (
             Panel("CPU tier in use", "percentunit", (_now(catalog.HOST_USAGE, "engine"),), top=1),
             Panel("CPU tier blocks", "short", (_now(catalog.HOST_BLOCKS, "state"),), stacked=True),
             Panel("Blocks on disk", "short", (_now(catalog.DISK_BLOCKS, "state"),), stacked=True),
             Panel("Bytes on disk", "bytes", (_now(catalog.DISK_BYTES, "engine"),)),
             Panel("Blocks to and from disk, a second", "short", disk),
-            Panel("Prompt tokens read from disk, a second", "short", (_rate(catalog.DISK_HITS),)),
+            Panel("Prompt tokens found, a second", "short", found),
             Panel("Evictions by tier, a second", "short", (_rate(catalog.EVICTIONS, "tier"),), stacked=True),
-            Panel("Sleep level", "short", (_now(catalog.ASLEEP, "engine"),), catalog.ASLEEP.help),
-            Panel("Waking up", "short", waking),
-            Panel("Device memory", "bytes", device),
-            Panel("Memory of processes", "bytes", processes),
+            Panel("Preemptions, a second", "short", (_rate(catalog.PREEMPTIONS, "mode"),), "Swaps go to the CPU tier."),
         ),
     )
 
@@ -279,6 +287,8 @@ def _drafts() -> Row:
         (
             Panel("Drafts that were right", "percentunit", (right,), top=1),
             Panel("Mean accepted length", "short", (mean,), catalog.ACCEPTED_TOKENS.help),
+            Panel("Drafted tokens, a second", "short", (_rate(catalog.DRAFT_TOKENS, "method"),), stacked=True),
+            Panel("Of those right, a second", "short", (_rate(catalog.ACCEPTED_TOKENS, "method"),), stacked=True),
         ),
     )
 
@@ -303,86 +313,3 @@ def _front() -> Row:
 
 def _distribution(title: str, metric: Metric, unit: str) -> Panel:
     return Panel(title, unit, _quantiles(metric), metric.help)
-
-
-# --- Grafana's shapes ------------------------------------------------------------------------------------------------
-
-
-def _dashboard(rows: Iterable[Row]) -> dict[str, Any]:
-    return {
-        "uid": "quire",
-        "title": "quire",
-        "description": "Made by scripts/dashboard from quire/observe/catalog.py; edit those, not this.",
-        "tags": ["llm", "quire"],
-        "schemaVersion": 39,
-        "editable": True,
-        "graphTooltip": 1,
-        "refresh": "10s",
-        "time": {"from": "now-30m", "to": "now"},
-        "templating": {"list": _variables()},
-        "panels": _layout(rows),
-    }
-
-
-def _variables() -> list[dict[str, Any]]:
-    return [
-        {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-        _variable("model_name", "Model", f"label_values({catalog.ENGINE_UP.name}, model_name)"),
-        _variable("engine", "Engine", f'label_values({catalog.ENGINE_UP.name}{{model_name=~"$model_name"}}, engine)'),
-    ]
-
-
-def _variable(name: str, label: str, definition: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "label": label,
-        "type": "query",
-        "datasource": _SOURCE,
-        "definition": definition,
-        "query": {"query": definition, "refId": name},
-        "includeAll": True,
-        "multi": True,
-        "allValue": ".*",
-        "current": {"text": "All", "value": "$__all"},
-        "refresh": 2,
-        "sort": 3,
-    }
-
-
-def _layout(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Three or four panels abreast under each heading, whichever leaves fewer gaps."""
-    placed: list[dict[str, Any]] = []
-    top = 0
-    for row in rows:
-        heading = {"h": 1, "w": _WIDTH, "x": 0, "y": top}
-        placed.append({"type": "row", "title": row.title, "gridPos": heading, "collapsed": False, "panels": []})
-        top += 1
-        abreast = 4 if len(row.panels) % 4 == 0 else 3
-        width = _WIDTH // abreast
-        for index, panel in enumerate(row.panels):
-            y = top + _HEIGHT * (index // abreast)
-            placed.append(_panel(panel, {"h": _HEIGHT, "w": width, "x": width * (index % abreast), "y": y}))
-        top += _HEIGHT * -(-len(row.panels) // abreast)
-    return [{"id": number, **panel} for number, panel in enumerate(placed, start=1)]
-
-
-def _panel(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    drawn: dict[str, Any] = {"lineWidth": 1, "fillOpacity": 25 if panel.stacked else 8, "showPoints": "never"}
-    if panel.stacked:
-        drawn["stacking"] = {"mode": "normal", "group": "A"}
-    defaults = {"unit": panel.unit, "min": 0, "custom": drawn}
-    if panel.top is not None:
-        defaults["max"] = panel.top
-    return {
-        "type": "timeseries",
-        "title": panel.title,
-        "description": panel.about,
-        "datasource": _SOURCE,
-        "gridPos": place,
-        "fieldConfig": {"defaults": defaults, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
-        "targets": [
-            {"refId": chr(ord("A") + index), "expr": query.expression, "legendFormat": query.legend}
-            for index, query in enumerate(panel.queries)
-        ],
-    }

@@ -7,6 +7,9 @@ from quire.observe.figures import Labels, Samples, bounded
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.histogram import Histogram
 
+_STATES = ("ready", "busy", "draining", "lost", "unknown")
+"""Told even where no member is in it, so that an alert can compare it with 0."""
+
 
 class RouterMetrics:
     """`routes` are the templates that may become a label. Lives on the event loop."""
@@ -53,7 +56,7 @@ class RouterMetrics:
         """Everything as text with its content type; `states` are those of the members, the rest is by their numbers."""
         from quire.observe.exposition import written_out  # its library takes time to import
 
-        by_state: dict[Labels, float] = {}
+        by_state: dict[Labels, float] = {(state,): 0 for state in _STATES}
         for state in states:
             by_state[state,] = by_state.get((state,), 0) + 1
         numbers: dict[str, dict[Labels, float]] = {metric.name: rows.copy() for metric, rows in self._counts.items()}

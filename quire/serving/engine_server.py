@@ -153,7 +153,10 @@ class EngineServer:
         try:
             link = await accept(reader, writer, self._secret)
         except (LinkRefused, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-            _log.warning("a connection was refused: %s", str(error) or "it did not prove itself in time")
+            if _only_looked(error):
+                _log.debug("a connection was opened and closed, as probes do")
+            else:
+                _log.warning("a connection was refused: %s", str(error) or "it did not prove itself in time")
             writer.close()
             return
         front = _Front(link)
@@ -272,3 +275,9 @@ class EngineServer:
 def _refusal(client: EngineClient, identity: str) -> Report:
     why = f"a request with the id {identity!r} is running already; give each its own"
     return Report(client.stats, refused=[Refused(identity, why, "request_id", False)])
+
+
+def _only_looked(error: Exception) -> bool:
+    """Whether a connection ended without a word. Kubernetes probes a port so every few seconds."""
+    gone = isinstance(error, asyncio.IncompleteReadError) and not error.partial
+    return gone or isinstance(error, ConnectionResetError)
