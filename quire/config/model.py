@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from quire.config.bounds import check
+from quire.core.plugins import check_permission
 from quire.spec.quantization import Online
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
@@ -66,6 +67,10 @@ class ModelConfig:
     there is one."""
     skip_tokenizer: bool = False
     """Load no tokenizer: prompts are token ids and answers have no text. For measurements with LLM."""
+    plugins: str | None = None
+    """Which plugins of installed packages may be used. named: those that a setting names, none because a model's files
+    ask for it. all: these too. none. Or names of packages or plugins with commas between them: only those. Unset:
+    named. `quire plugins` lists what is there."""
     lazy_loading: bool = True
     """Take requests while layers are still being loaded: one waits only for the layer it has come to, or, on the native
     core of a CPU, until all are there."""
@@ -80,5 +85,7 @@ class ModelConfig:
             check(1 <= self.cpu_threads <= 1024, "cpu_threads", self.cpu_threads, "1 to 1024", fix)
         ok = math.isfinite(self.offload_gb) and self.offload_gb >= 0
         check(ok, "offload_gb", self.offload_gb, "0 or more GiB", "0 keeps every layer on the device")
+        if self.plugins is not None:
+            check_permission(self.plugins)
         if self.revision is not None:
             check(bool(self.revision.strip()), "revision", self.revision, "a branch, tag or commit", "or leave it out")
