@@ -5,7 +5,10 @@ from typing import get_args
 
 from quire.config.parsers import OwnReasoningParser, OwnToolParser
 from quire.config.scheduler import OwnPolicy
+from quire.config.speculation import METHODS as SPECULATION_METHODS
 from quire.core.plugins import GROUPS
+from quire.models.loading.described import model_types
+from quire.models.loading.quantization.read import METHODS as FORMATS
 
 
 def own_names(group: str) -> set[str]:
@@ -20,5 +23,11 @@ def _own_names(group: str) -> Iterable[str]:
             return (*get_args(OwnToolParser), *get_args(OwnReasoningParser))
         case "quire.schedulers":
             return get_args(OwnPolicy)
+        case "quire.proposers":
+            return SPECULATION_METHODS
+        case "quire.models":
+            return model_types()
+        case "quire.formats":
+            return FORMATS
         case _:
             return ()

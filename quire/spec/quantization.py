@@ -6,9 +6,10 @@ from typing import Literal
 
 from quire.core.quantized import PLANES, Activations, Codes
 from quire.spec.model import ModelSpec
+from quire.spec.weight_format import required_format
 
-Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "mxfp4", "online"]
-"""Who laid out the tensors; `online`: nobody yet, a plain weight is quantized when it is loaded."""
+Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "mxfp4", "online"] | str
+"""Who laid out the tensors; `online`: nobody yet, a plain weight is quantized when it is loaded. Others are plugins."""
 
 _FLOATS = ("float32", "float16", "bfloat16")
 _STORED_CODES = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
@@ -61,7 +62,8 @@ class WeightScheme:
 
     def tensors(self, rows: int, columns: int) -> list[StoredAs]:
         """What a checkpoint holds for a weight of this shape."""
-        return [each for each in _TENSORS[self.method](self, rows, columns) if each.ending not in self.lacks]
+        stored = _TENSORS.get(self.method) or required_format(self.method).tensors
+        return [each for each in stored(self, rows, columns) if each.ending not in self.lacks]
 
     def held_bytes(self, rows: int, columns: int) -> int:
         """What `ops/quantized_matrix.py` takes: codes, scales and zero points, and the order of columns."""

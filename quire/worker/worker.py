@@ -152,7 +152,8 @@ class Worker:
         can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and _can_be_captured(model, stage, self._experts):
+        drafts_on_host = self._drafting is not None and not self._drafting.can_be_captured
+        if device.type == "cuda" and not drafts_on_host and _can_be_captured(model, stage, self._experts):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
