@@ -74,7 +74,7 @@ class Drafting:
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
-        self._is_read_first = device.type == "cpu"
+        self._is_read_first = device.type != "cuda"
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
 
     @property
