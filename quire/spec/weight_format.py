@@ -6,13 +6,11 @@ imports what it needs.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quire.core.errors import PluginError
 from quire.core.plugins import load_plugin
-
-if TYPE_CHECKING:
-    from quire.spec.quantization import StoredAs, WeightScheme
+from quire.spec.quantization import StoredAs, WeightScheme
 
 GROUP = "quire.formats"
 
@@ -21,16 +19,16 @@ class WeightFormat(ABC):
     """One row of the table of formats; its entry point is called as the config's `quant_method` is."""
 
     @abstractmethod
-    def schemes(self, config: Mapping[str, Any], source: str) -> "Callable[[str, bool], WeightScheme | None]":
+    def schemes(self, config: Mapping[str, Any], source: str) -> Callable[[str, bool], WeightScheme | None]:
         """From a quantization_config: how the weight of a Linear is stored, by its name and whether it is in a layer;
         None: plain. Each scheme has the entry point's name as its method. `source` names the file in errors."""
 
     @abstractmethod
-    def tensors(self, scheme: "WeightScheme", rows: int, columns: int) -> "list[StoredAs]":
+    def tensors(self, scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
         """What a checkpoint holds for a weight of this shape."""
 
     @abstractmethod
-    def read(self, scheme: "WeightScheme", tensors: Mapping[str, Any], name: str) -> Any:
+    def read(self, scheme: WeightScheme, tensors: Mapping[str, Any], name: str) -> Any:
         """A `QuantizedMatrix` (quire.ops.quantized_matrix) of these tensors, by their endings; `name` is for errors."""
 
 
@@ -45,6 +43,5 @@ def format_plugin(name: str) -> WeightFormat | None:
 def required_format(name: str) -> WeightFormat:
     """The format of a scheme, which only whoever has the format can have made."""
     found = format_plugin(name)
-    if found is None:
-        raise PluginError(f"a weight is in the format {name!r}, which is neither quire's own nor a plugin's.")
+    assert found is not None, f"nobody has the format {name}"
     return found
