@@ -5,6 +5,7 @@ and every other process that is started from this one go by the same word.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -165,6 +166,27 @@ def not_permitted(plugin: Plugin) -> str:
         f"is a plugin of {plugin.origin}, which {SETTING} {permission()} keeps out; start with {SETTING} "
         f"{plugin.package} to use it."
     )
+
+
+def loaded_versions() -> dict[str, str]:
+    """By package: its version, of those whose plugins this process has loaded."""
+    found = (plugin for group in GROUPS for plugin in find_plugins(group))
+    return {plugin.package: plugin.version for plugin in found if plugin.place.partition(":")[0] in sys.modules}
+
+
+def check_versions(wanted: Mapping[str, str]) -> None:
+    """Raise a PluginError unless this host has these packages in these versions, as the first rank's has."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for package, other in wanted.items():
+        try:
+            here = version(package)
+        except PackageNotFoundError:
+            here = "none"
+        if here != other:
+            raise PluginError(
+                f"rank 0 uses plugins of {package} {other}, and this host has {here}; install the same on all hosts."
+            )
 
 
 def check_known(group: str, setting: str, name: str, own: Iterable[str]) -> None:

@@ -9,10 +9,12 @@ from quire.core.plugins import (
     GROUPS,
     check_known,
     check_permission,
+    check_versions,
     clashes,
     find_plugin,
     find_plugins,
     load_plugin,
+    loaded_versions,
     permission,
     permit,
 )
@@ -118,3 +120,15 @@ def test_a_typo_in_a_setting_names_what_there_is(packages: PackageShelf) -> None
 def test_every_group_of_the_issue_is_there() -> None:
     kinds = ("models", "formats", "schedulers", "logits_processors", "parsers", "proposers", "devices")
     assert list(GROUPS) == [f"quire.{kind}" for kind in kinds]
+
+
+def test_ranks_have_the_versions_of_the_first(packages: PackageShelf) -> None:
+    packages.add("lottery", {SCHEDULERS: {"lottery": "lottery:P"}}, "class P: ...")
+    assert loaded_versions() == {}
+    load_plugin(SCHEDULERS, "lottery")
+    assert loaded_versions() == {"quire-lottery": "1.5"}
+    check_versions({"quire-lottery": "1.5"})
+    with pytest.raises(PluginError, match=r"rank 0 uses plugins of quire-lottery 1.6, and this host has 1.5"):
+        check_versions({"quire-lottery": "1.6"})
+    with pytest.raises(PluginError, match=r"quire-absent 1.0, and this host has none; install the same on all hosts"):
+        check_versions({"quire-absent": "1.0"})
