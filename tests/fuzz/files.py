@@ -63,7 +63,7 @@ def tokenizer_json(folder: Path) -> Target:
         tokenizer = tokenizer_from_folder(home)
         tokenizer.decode(tokenizer.encode("Hello there, 你好"))
 
-    return Target("tokenizer.json", seeds, take)
+    return Target("tokenizer.json", seeds, take, is_json=True)
 
 
 def tokenizer_config(folder: Path) -> Target:
@@ -80,7 +80,7 @@ def tokenizer_config(folder: Path) -> Target:
         _written(home, "tokenizer_config.json", data)
         tokenizer_from_folder(home)
 
-    return Target("tokenizer_config.json", [json.dumps(seed).encode()], take)
+    return Target("tokenizer_config.json", [json.dumps(seed).encode()], take, is_json=True)
 
 
 def _written(folder: Path, name: str, data: bytes) -> Path:

@@ -23,7 +23,7 @@ def images(folder: Path) -> Target:
     def take(data: bytes) -> None:
         picture_answer(msgspec.msgpack.encode(Job(data, recipe, limits)))
 
-    return Target("images", seeds, take, ())
+    return Target("images", seeds, take, refusals=())
 
 
 def sounds(folder: Path) -> Target:
@@ -34,7 +34,7 @@ def sounds(folder: Path) -> Target:
     def take(data: bytes) -> None:
         sound_answer(msgspec.msgpack.encode({"data": data, "num_bins": 80, "most_seconds": 30.0, "fill": 0}))
 
-    return Target("sounds", seeds, take, ())
+    return Target("sounds", seeds, take, refusals=())
 
 
 def _encoded(image: Image.Image, form: str) -> bytes:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.fuzz.json_mutation import mutated_json
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target
 
@@ -50,7 +51,8 @@ def fuzz(target: Target, *, executions: int | None = None, seconds: float | None
 def _inputs(target: Target, chance: random.Random) -> Iterator[bytes]:
     yield from target.seeds
     while True:
-        yield mutated(target.seeds, chance)
+        in_json = target.is_json and chance.random() < 0.8
+        yield mutated_json(target.seeds, chance) if in_json else mutated(target.seeds, chance)
 
 
 def _execute(target: Target, data: bytes, outcome: Outcome) -> Crash | None:

@@ -11,4 +11,6 @@ class Target:
     name: str
     seeds: Sequence[bytes]
     take: Callable[[bytes], object]
+    is_json: bool = False
+    """Whether inputs are JSON, of which some are to be well formed."""
     refusals: tuple[type[Exception], ...] = (QuireError,)

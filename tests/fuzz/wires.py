@@ -80,7 +80,7 @@ def bodies(folder: Path) -> Target:
             raise refuse("body", "nothing", "what one of them reads")
 
     seeds = [json.dumps(body).encode() for body in (_CHAT, _COMPLETION, _MESSAGES, _RESPONSE)]
-    return Target("bodies", seeds, take)
+    return Target("bodies", seeds, take, is_json=True)
 
 
 def websocket(folder: Path) -> Target:
@@ -104,7 +104,7 @@ def websocket(folder: Path) -> Target:
         {"type": "more", "id": "a", "count": 2},
     ]
     seeds = [json.dumps(each).encode() for each in (*frames, {"type": "cancel", "id": "a"})]
-    return Target("websocket", seeds, lambda data: asyncio.run(take(data)))
+    return Target("websocket", seeds, lambda data: asyncio.run(take(data)), is_json=True)
 
 
 def http(folder: Path) -> Target:
@@ -224,4 +224,4 @@ def answers(folder: Path) -> Target:
         for form in CALL_FORMATS.values():
             Reading(Thinking(), None, form, Tools()).message(0, text)
 
-    return Target("answers", [text.encode() for text in texts], take, ())
+    return Target("answers", [text.encode() for text in texts], take, refusals=())
