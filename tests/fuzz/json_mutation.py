@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 _ODD: tuple[Any, ...] = (
@@ -21,9 +22,9 @@ def mutated_json(seeds: Sequence[bytes], chance: random.Random) -> bytes:
         if kind == 0 and holder is not tree:
             del holder[key]
         elif kind == 1 and isinstance(holder, list):
-            holder.insert(key, holder[key])
+            holder.insert(key, deepcopy(holder[key]))
         elif kind == 2 and isinstance(holder, dict):
-            holder[chance.choice(["x", "type", "id", "content", *holder])] = chance.choice(_ODD)
+            holder[chance.choice(["x", "type", "id", "content", *holder])] = deepcopy(chance.choice(_ODD))
         else:
             holder[key] = _another(holder[key], chance)
     return json.dumps(tree[0]).encode()
@@ -32,7 +33,7 @@ def mutated_json(seeds: Sequence[bytes], chance: random.Random) -> bytes:
 def _another(value: Any, chance: random.Random) -> Any:
     """Often of the same kind."""
     alike = [odd for odd in _ODD if type(odd) is type(value)]
-    return chance.choice(alike if alike and chance.random() < 0.5 else _ODD)
+    return deepcopy(chance.choice(alike if alike and chance.random() < 0.5 else _ODD))
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
