@@ -5,6 +5,7 @@ kernels run in Triton's interpreter, which must be known when they are defined: 
 """
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from quire.text.template_pool import TemplatePool
+from tests.core.package_shelf import PackageShelf
 from tests.tiny_chat import write_tiny_chat
 
 if not torch.cuda.is_available():
@@ -54,3 +56,17 @@ def template_pool() -> Iterator[TemplatePool]:
     process = TemplatePool()
     yield process
     process.close()
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageShelf]:
+    """A shelf for installed packages on the path; its modules and what was permitted are forgotten afterwards."""
+    before, folder = set(sys.modules), tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("QUIRE_PLUGINS", "all")  # so that whatever a test permits is taken back
+    monkeypatch.delenv("QUIRE_PLUGINS")
+    yield PackageShelf(folder)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]

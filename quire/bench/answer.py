@@ -113,7 +113,7 @@ class AnswerReader:
     def _take(self, event: bytes, arrived: int) -> None:
         try:
             chunk = _DECODER.decode(event)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._error = self._error or f"{error}: {event[:100]!r}"
             return
         self._error = self._error or chunk.error

@@ -55,6 +55,6 @@ def parse_extra(text: str | None) -> dict[str, Any]:
         return {}
     try:
         fields = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--extra-body is {text!r}, but it must be a JSON object: {error}.") from error
     return fields

@@ -27,7 +27,7 @@ async def first_model(client: Client, url: str) -> str:
         raise QuireError(f"no server answers at {url}: {error}; start it first, or give another --url.") from error
     try:
         names = [model.id for model in msgspec.json.decode(page.content, type=_Models).data if model.id]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         names = []
     if page.status == 200 and names:
         return names[0]

@@ -89,7 +89,7 @@ def read_report(path: Path) -> Report:
         report = msgspec.json.decode(path.expanduser().read_bytes(), type=Report)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no file that quire bench --json wrote: {error}.") from error
     if report.format != FORMAT:
         raise ConfigError(f"{path} has format {report.format}, and this quire reads {FORMAT}; measure it anew.")

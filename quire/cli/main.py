@@ -30,6 +30,7 @@ _COMMANDS = {
     "serve": ("quire.cli.serve:serve", "Serve a model over HTTP."),
     "route": ("quire.cli.route:route", "Route requests to instances on other hosts."),
     "engine": ("quire.cli.engine:engine", "Run an engine for servers on other hosts."),
+    "plugins": ("quire.cli.plugins:plugins", "List what installed packages add to quire."),
     "key": ("quire.cli.key:key", "Make an API key for the server."),
 }
 

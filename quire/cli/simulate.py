@@ -18,10 +18,10 @@ from quire.cli.options import (
 from quire.config.devices import DEVICES, find_device
 from quire.config.engine import EngineConfig
 from quire.config.model import ModelConfig
-from quire.config.scheduler import Policy
+from quire.config.scheduler import OwnPolicy, Policy
 from quire.config.server import RoutingStrategy
 from quire.core.errors import ConfigError
-from quire.core.nearest import did_you_mean
+from quire.core.plugins import check_known
 from quire.simulation.day.config import ScenarioConfig
 from quire.simulation.workload_config import WorkloadConfig
 
@@ -161,15 +161,10 @@ def _simulate_day(
 
 def _policies(first: Policy, compare: str | None) -> tuple[Policy, ...]:
     """Each policy once, in the order they were named."""
-    known: dict[str, Policy] = {policy: policy for policy in get_args(Policy)}
-    policies = [first]
-    for name in (part.strip() for part in compare.split(",")) if compare is not None else ():
-        if name not in known:
-            raise ConfigError(
-                f"--compare names {name!r}, but policies are {', '.join(known)}.{did_you_mean(name, known)}"
-            )
-        policies.append(known[name])
-    return tuple(dict.fromkeys(policies))
+    others = [part.strip() for part in compare.split(",")] if compare is not None else []
+    for name in others:
+        check_known("quire.schedulers", "--compare", name, get_args(OwnPolicy))
+    return tuple(dict.fromkeys([first, *others]))
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:

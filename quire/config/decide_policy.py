@@ -13,7 +13,8 @@ def decide_policy(asked: SchedulerConfig, choices: list[Choice]) -> str:
         "priority": f"by priority; {settings.priority_ageing:g} s of waiting are worth one step",
         "fair": "tenants get equal shares of tokens",
     }
-    choices.append(Choice("scheduling_policy", asked.scheduling_policy, detail[asked.scheduling_policy]))
+    reason = detail.get(asked.scheduling_policy, "a plugin")
+    choices.append(Choice("scheduling_policy", asked.scheduling_policy, reason))
     return asked.scheduling_policy
 
 

@@ -16,6 +16,7 @@ from quire.config.server import ANY_NAME, ServerConfig
 from quire.config.vllm_flags import answer_of
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
+from quire.core.plugins import permit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class EngineConfig:
     multimodal: MultimodalConfig = field(default_factory=MultimodalConfig)
 
     def __post_init__(self) -> None:
+        permit(self.model.plugins)  # in every process that these settings come to, before anything goes by them
         self._take_copies()
         names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])
         for base in self.lora.base_models:

@@ -4,7 +4,8 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from quire.config.bounds import check
+from quire.config.bounds import check, flag
+from quire.core.plugins import check_known, check_permission
 from quire.spec.quantization import Online
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
@@ -66,6 +67,16 @@ class ModelConfig:
     there is one."""
     skip_tokenizer: bool = False
     """Load no tokenizer: prompts are token ids and answers have no text. For measurements with LLM."""
+    device_plugin: str | None = None
+    """The plugin (docs/plugins.md) whose device computes, eagerly and without kernels of quire's own. Unset: a GPU
+    where there is one, else the CPU."""
+    logits_processors: str = ""
+    """Plugins of logits processors (docs/plugins.md), with commas between their names: they are loaded now, and
+    requests may name them in logits_processor_args."""
+    plugins: str | None = None
+    """Which plugins of installed packages may be used. named: those that a setting names, none because a model's files
+    ask for it. all: these too. none. Or names of packages or plugins with commas between them: only those. Unset:
+    named. `quire plugins` lists what is there."""
     lazy_loading: bool = True
     """Take requests while layers are still being loaded: one waits only for the layer it has come to, or, on the native
     core of a CPU, until all are there."""
@@ -80,5 +91,16 @@ class ModelConfig:
             check(1 <= self.cpu_threads <= 1024, "cpu_threads", self.cpu_threads, "1 to 1024", fix)
         ok = math.isfinite(self.offload_gb) and self.offload_gb >= 0
         check(ok, "offload_gb", self.offload_gb, "0 or more GiB", "0 keeps every layer on the device")
+        if self.device_plugin is not None:
+            check_known("quire.devices", flag("device_plugin"), self.device_plugin, ())
+        for name in self.processor_names:
+            check_known("quire.logits_processors", flag("logits_processors"), name, ())
+        if self.plugins is not None:
+            check_permission(self.plugins)
         if self.revision is not None:
             check(bool(self.revision.strip()), "revision", self.revision, "a branch, tag or commit", "or leave it out")
+
+    @property
+    def processor_names(self) -> tuple[str, ...]:
+        """What `logits_processors` names."""
+        return tuple(dict.fromkeys(name.strip() for name in self.logits_processors.split(",") if name.strip()))

@@ -139,6 +139,8 @@ def resolve(
         target_itl_ms=_target_itl(asked.scheduler, choices),
         queue_timeout=decide_queue_timeout(asked.scheduler, choices),
         speculation=speculation,
+        device_plugin=asked.model.device_plugin,
+        logits_processors=asked.model.processor_names,
         weight_bytes=budget.weights,
         tensor_share=budget.of_tensors,
         keep_packed=keep_packed,

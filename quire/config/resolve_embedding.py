@@ -48,6 +48,7 @@ def resolve_embedding(
         weight_bytes=model.total_weight_bytes,
         choices=tuple(choices),
         cpu_threads=asked.model.cpu_threads,
+        device_plugin=asked.model.device_plugin,
     )
 
 
@@ -67,6 +68,8 @@ def _refuse_measuring(asked: EngineConfig) -> None:
         raise ConfigError("--load-format is dummy, which is for models that generate; leave it out to embed.")
     if asked.model.model_impl == "transformers":
         raise ConfigError("--model-impl is transformers, which is for models that generate; leave it out to embed.")
+    if asked.model.logits_processors:
+        raise ConfigError("--logits-processors is given, which is for models that generate; leave it out to embed.")
     if asked.model.skip_tokenizer:
         raise ConfigError("--skip-tokenizer is given, but texts are embedded by their tokens; leave it out.")
 

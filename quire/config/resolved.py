@@ -200,6 +200,10 @@ class Resolved:
     policy_settings: PolicySettings = field(default_factory=PolicySettings)
     queue_timeout: float | None = None
     """Seconds a request may wait before it expires; None: as long as it takes."""
+    device_plugin: str | None = None
+    """The plugin whose device computes; None: quire's own choice."""
+    logits_processors: tuple[str, ...] = ()
+    """Plugins whose logits processors requests may name."""
     speculation: Speculation | None = None
     """Which drafts are verified; None: none are."""
     encoder_cache_tokens: tuple[int, int] = (0, 0)

@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from quire.config.bounds import check, flag
 from quire.config.speculation import Speculation, read_speculation
 from quire.core.errors import ConfigError
+from quire.core.plugins import check_known
 
-Policy = Literal["fcfs", "sjf", "round-robin", "priority", "fair"]
+OwnPolicy = Literal["fcfs", "sjf", "round-robin", "priority", "fair"]
+Policy = OwnPolicy | str
+"""A plugin's too."""
 AskedPreemption = Literal["auto", "recompute", "swap"]
 
 
@@ -22,7 +25,8 @@ class SchedulerConfig:
     """Tokens in one step at most, prompts and answers together. Unset: 8192 on a GPU, 16384 there for models of fewer
     than 2 billion parameters, 512 on a CPU."""
     scheduling_policy: Policy = "fcfs"
-    """Order of waiting: first come, shortest job, equal slices in turn, by priority, or fair by tokens a tenant."""
+    """Order of waiting: first come, shortest job, equal slices in turn, by priority, fair by tokens a tenant,
+    or as a plugin (docs/plugins.md) says."""
     preemption_mode: AskedPreemption = "auto"
     """What happens to the KV of a preempted sequence: it is dropped and computed again (recompute) or moved to host
     memory and back (swap). auto: whichever costs less."""
@@ -41,6 +45,7 @@ class SchedulerConfig:
     """Seconds of waiting worth one step of priority, under priority. Unset: 30; 0: waiting counts for nothing."""
 
     def __post_init__(self) -> None:
+        check_known("quire.schedulers", flag("scheduling_policy"), self.scheduling_policy, get_args(OwnPolicy))
         self.speculation()  # refuses what it cannot be
         self._check_counts()
         self._check_times()

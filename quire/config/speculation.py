@@ -7,6 +7,7 @@ from typing import Any
 
 from quire.core.errors import ConfigError
 from quire.core.nearest import did_you_mean
+from quire.core.plugins import find_plugin, plugin_names
 
 SETTING = "--speculative-config"
 MOST_DRAFTS = 32
@@ -21,7 +22,7 @@ _DRAFTERS = {
     "medusa": "Medusa heads that were made for the large one",
 }
 """Methods by a model of their own, and what that is."""
-_METHODS = {
+METHODS = {
     "ngram": ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"),
     "suffix": (
         "num_speculative_tokens",
@@ -35,6 +36,8 @@ _METHODS = {
     "mtp": ("num_speculative_tokens",),
 }
 """By method: its keys, beside the method itself."""
+_OF_PLUGINS = ("num_speculative_tokens",)
+"""Keys of methods that plugins add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Speculation:
     @property
     def keeps_kv(self) -> bool:
         """Whether what drafts leaves something of every token beside the large model's KV."""
-        return self.method not in ("ngram", "suffix")
+        return self.method in _DRAFTERS or self.method == "mtp"
 
 
 def draft_lengths(most: int) -> list[int]:
@@ -82,11 +85,14 @@ def read_speculation(text: str) -> Speculation:
 
 def _speculation(given: Mapping[str, Any]) -> Speculation:
     method = given.get("method")
-    if not isinstance(method, str) or method not in _METHODS:
+    allowed = METHODS.get(method) if isinstance(method, str) else None
+    if allowed is None and isinstance(method, str) and find_plugin("quire.proposers", method) is not None:
+        allowed = _OF_PLUGINS
+    if allowed is None:
+        known = dict.fromkeys((*METHODS, *plugin_names("quire.proposers")))
         told = "lacks its method" if method is None else f"has the method {method!r}"
-        close = did_you_mean(method, _METHODS) if isinstance(method, str) else ""
-        raise ConfigError(f"{SETTING} {told}; quire has {', '.join(_METHODS)}.{close}")
-    allowed = _METHODS[method]
+        close = did_you_mean(method, known) if isinstance(method, str) else ""
+        raise ConfigError(f"{SETTING} {told}; quire has {', '.join(known)}.{close}")
     for key in given:
         if key not in allowed and key != "method":
             raise ConfigError(

@@ -95,7 +95,6 @@ MISSING: dict[str, str] = {
     "--generation-config": "sampling parameters are the request's; of generation_config.json the end tokens are read",
     "--override-generation-config": "sampling parameters are the request's",
     "--enable-cumem-allocator": "memory is given back by --sleep-after and POST /sleep",
-    "--logits-processors": _CODE,
     "--io-processor-plugin": _CODE,
     "--renderer-num-workers": "templates are rendered four at a time; --api-server-count adds fronts",
     "--diffusion-config": "models that diffuse are not built",

@@ -13,6 +13,10 @@ class ConfigError(QuireError, ValueError):
     """The settings are wrong or contradict each other, the model or the device."""
 
 
+class PluginError(ConfigError):
+    """A plugin that the settings ask for cannot be used."""
+
+
 class DoesNotFit(ConfigError):
     """The device has too little memory for the model with these settings."""
 

@@ -3,6 +3,8 @@
 Names and defaults follow vLLM's `SamplingParams`, so that code moves over by changing an import.
 """
 
+from typing import Any
+
 import msgspec
 
 from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS, check_int, check_number, check_strings, check_token_ids, invalid
@@ -21,6 +23,9 @@ MAX_BAD_WORD_LENGTH = 256
 MAX_ALLOWED_TOKEN_IDS = 1 << 20
 MAX_NAME_LENGTH = 256
 MAX_PRIORITY = 1 << 31
+MAX_PROCESSORS = 8
+MAX_PROCESSOR_ARGS = 4096
+"""Bytes, as JSON, of what one logits processor is told."""
 
 _FLAGS = (
     "ignore_eos",
@@ -68,6 +73,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     allowed_token_ids: tuple[int, ...] | None = None
     structured: StructuredOutput | None = None
     """A language the output must belong to; in Python also a pydantic model, or a JSON schema as a dict."""
+    logits_processor_args: dict[str, dict[str, Any]] | None = None
+    """Logits processors of plugins that the engine was started with, each with arguments of its own."""
     reasoning: ReasoningPart | None = None
     """The thinking part the output may begin with: no grammar binds it, and it may have a budget."""
 
@@ -168,9 +175,25 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             check_token_ids("logit_bias", tuple(self.logit_bias), MAX_LOGIT_BIAS)
             for token, bias in self.logit_bias.items():
                 check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
+        if self.logits_processor_args is not None:
+            self._check_processors(self.logits_processor_args)
         if self.speech is not None:
             forced = [token for token in self.speech.forced if token != DETECT]
             check_token_ids("speech.forced", tuple(forced), MOST_FORCED)
         salt = self.cache_salt
         if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= MAX_NAME_LENGTH):
             raise invalid("cache_salt", salt, f"text of 1 to {MAX_NAME_LENGTH} characters")
+
+    def _check_processors(self, given: object) -> None:
+        name = "logits_processor_args"
+        if not isinstance(given, dict) or not all(isinstance(each, dict) for each in given.values()):
+            raise invalid(name, given, 'an object of objects, such as {"name": {}}')
+        if len(given) > MAX_PROCESSORS or any(not 0 < len(each) <= MAX_NAME_LENGTH for each in given):
+            raise invalid(name, f"{len(given)} entries", f"at most {MAX_PROCESSORS} logits processors, by name")
+        for processor, arguments in given.items():
+            try:
+                size = len(msgspec.json.encode(arguments))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise invalid(f"{name}.{processor}", arguments, f"an object as JSON has them ({error})") from None
+            if size > MAX_PROCESSOR_ARGS:
+                raise invalid(f"{name}.{processor}", f"{size} bytes", f"at most {MAX_PROCESSOR_ARGS} bytes of JSON")

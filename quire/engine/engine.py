@@ -65,7 +65,7 @@ class Engine:
         self.loop = loop
         self.model = model
         self._collector = Collector(tokenizer)
-        self._requests = RequestMaker(tokenizer, model)
+        self._requests = RequestMaker(tokenizer, model, resolved.logits_processors)
         self._numbers = count()
         self._early: list[RequestOutput] = []
         """Requests that became complete while something was read out."""

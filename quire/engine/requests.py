@@ -1,6 +1,7 @@
 """From a prompt and parameters to the Request that an engine takes: words as tokens, every token id checked."""
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,6 +16,7 @@ from quire.core.request import DEFAULT_TENANT, Request
 from quire.core.sampling_params import SamplingParams
 from quire.engine.grammar.checker import GrammarChecker
 from quire.engine.grammar.vocabulary import grammar_vocabulary
+from quire.sampling.logits_processor import check_processor_args, load_processors
 from quire.sampling.token_ids import check_token_ids
 from quire.text.tokenizer import Tokenizer
 
@@ -25,8 +27,10 @@ _FLOAT = 4
 class RequestMaker:
     """Knows the model's vocabulary, and nothing of engines."""
 
-    def __init__(self, tokenizer: Tokenizer | None, model: ModelFacts) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, model: ModelFacts, logits_processors: Sequence[str] = ()) -> None:
+        """`logits_processors` are the plugins that requests may name."""
         self._tokenizer = tokenizer
+        self._processors = load_processors(logits_processors)
         self._model = model
         self.grammars = (
             None if tokenizer is None else GrammarChecker(lambda: grammar_vocabulary(tokenizer, model.spec.vocab_size))
@@ -118,6 +122,7 @@ class RequestMaker:
                 f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
                 field="prompt",
             )
+        check_processor_args(request.params.logits_processor_args or {}, self._processors)
         check_token_ids(request.params, self._model.spec.vocab_size, request.bad_words)
         if request.params.structured is not None:
             if self.grammars is None:

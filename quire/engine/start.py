@@ -118,7 +118,13 @@ def start_loop(
 
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:
     """What one rank may plan with: all ranks on a CPU share its memory, as engines do."""
-    device = local_device_facts()
+    plugin, ranks = asked.model.device_plugin, asked.parallel.num_ranks
+    if plugin is not None and ranks > 1:
+        raise ConfigError(
+            f"--device-plugin is {plugin!r}, and the model is spread over {ranks} ranks, which only quire's own "
+            "devices exchange tensors between; leave --tensor-parallel-size and --pipeline-parallel-size out."
+        )
+    device = local_device_facts(plugin)
     sharers = asked.parallel.num_ranks // asked.parallel.nnodes if device.kind == "cpu" else 1
     return device.shared(memory_share / sharers)
 
@@ -148,7 +154,9 @@ def _start_reading(
             f"{path} is a classifier ({facts.spec.architecture}) whose head quire does not have; give one of another "
             "family, or an embedding model, which quire also scores texts with."
         )
-    resolved = resolve_embedding(asked, facts, local_device_facts(), read_sentence_settings(path).max_length)
+    resolved = resolve_embedding(
+        asked, facts, local_device_facts(asked.model.device_plugin), read_sentence_settings(path).max_length
+    )
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     with LoadingBar(facts.total_weight_bytes, enabled=True) as bar:
         executor = start_inline_pooling(path, resolved, bar.loaded, clock)

@@ -15,7 +15,7 @@ from quire.core.result import StepResult
 from quire.executor.base import Executor, HostedAdapter, SleepLevel, StepHandle
 from quire.observe.start_clock import StartClock
 from quire.worker.cpu_core import start_core
-from quire.worker.device import cpu_facts, device_facts, may_have_gpu, this_device, used_memory
+from quire.worker.device import local_facts, local_memory, may_have_gpu, this_device
 from quire.worker.freed_memory import give_back_freed
 from quire.worker.out_of_memory import telling_out_of_memory
 from quire.worker.start_core_worker import start_core_worker
@@ -50,8 +50,11 @@ class InlineExecutor(Executor):
         worker: "AnyWorker",
         max_in_flight: int = 1,
         restart: "Callable[[], AnyWorker] | None" = None,
+        device_plugin: str | None = None,
     ) -> None:
-        """`restart` makes such a worker again, for one that sleeps so deeply that nothing of it is left."""
+        """`restart` makes such a worker again, for one that sleeps so deeply that nothing of it is left; the worker's
+        device is one of `device_plugin`, if not one of quire's own."""
+        self._device_plugin = device_plugin
         self._worker: AnyWorker | None = worker
         self._restart = restart
         self.max_in_flight = max_in_flight
@@ -113,7 +116,7 @@ class InlineExecutor(Executor):
         self._worker = telling_out_of_memory(self._restart)
 
     def device_memory(self) -> tuple[int, int]:
-        return used_memory(this_device()) if may_have_gpu() else (0, 0)
+        return local_memory(self._device_plugin)
 
     def reset(self) -> None:
         assert self._worker is not None, "the executor is closed"
@@ -151,7 +154,7 @@ def start_inline(
         return start_worker(
             path,
             resolved,
-            device=this_device(),
+            device=this_device(resolved.device_plugin),
             seed=seed,
             in_background=in_background,
             progress=progress,
@@ -161,7 +164,7 @@ def start_inline(
         )
 
     worker = make(clock or StartClock(), progress, in_background=in_background)
-    return inline(worker, lambda: make(StartClock()))
+    return inline(worker, lambda: make(StartClock()), resolved.device_plugin)
 
 
 def start_inline_pooling(
@@ -171,18 +174,20 @@ def start_inline_pooling(
     from quire.worker.start_pooling import start_pooling_worker
 
     def make(progress: "Progress | None" = None) -> "AnyWorker":
-        return start_pooling_worker(path, resolved, device=this_device(), progress=progress)
+        return start_pooling_worker(path, resolved, device=this_device(resolved.device_plugin), progress=progress)
 
     (clock or StartClock()).done("importing torch")
-    return inline(make(progress), make)
+    return inline(make(progress), make, resolved.device_plugin)
 
 
-def inline(worker: "AnyWorker", restart: "Callable[[], AnyWorker] | None" = None) -> InlineExecutor:
+def inline(
+    worker: "AnyWorker", restart: "Callable[[], AnyWorker] | None" = None, device_plugin: str | None = None
+) -> InlineExecutor:
     """An executor of a worker that is there, and that can be made again."""
-    has_gpu = may_have_gpu() and this_device().type == "cuda"
-    return InlineExecutor(worker, 2 if has_gpu else 1, restart)
+    has_gpu = device_plugin is None and may_have_gpu() and this_device().type == "cuda"
+    return InlineExecutor(worker, 2 if has_gpu else 1, restart, device_plugin)
 
 
-def local_device_facts() -> DeviceFacts:
+def local_device_facts(device_plugin: str | None = None) -> DeviceFacts:
     """The facts of the device that `start_inline` would use."""
-    return device_facts(this_device()) if may_have_gpu() else cpu_facts()
+    return local_facts(device_plugin)

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from quire.core.plugins import check_versions
 from quire.executor.plan_ring import PlanReader
 from quire.executor.rank_messages import (
     LOOK_ELSEWHERE,
@@ -119,6 +120,7 @@ class _Voice:
 def _start(settings: RankSettings, model: str | None, voice: _Voice) -> "Rank":
     from quire.worker.start_rank import resolve_other_rank, start_rank
 
+    check_versions(settings.plugins)
     path, resolved = resolve_other_rank(
         Path(settings.path), settings.asked, settings.device, model=model, file_bytes=settings.file_bytes
     )

@@ -8,6 +8,7 @@ import msgspec
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.core.plan import StepPlan
+from quire.core.plugins import loaded_versions
 from quire.core.rank_place import RankPlace
 
 _LENGTH = struct.Struct("<I")
@@ -28,6 +29,8 @@ class RankSettings(msgspec.Struct, frozen=True):
     place: RankPlace
     file_bytes: int = 0
     """Of the model's weights, as the first rank's host has them; 0: it is the same host."""
+    plugins: dict[str, str] = msgspec.field(default_factory=loaded_versions)
+    """By package: its version, of those whose plugins the first rank has loaded."""
 
 
 class Hello(msgspec.Struct, frozen=True):

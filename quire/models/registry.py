@@ -1,12 +1,16 @@
-"""Model families by the `model_type` of a checkpoint's config, or by the architecture of a GGUF file. Torch-free."""
+"""Model families by the `model_type` of a checkpoint's config, or by the architecture of a GGUF file. Torch-free.
+
+A plugin adds a family by an entry point of `quire.models`, called as its `model_type`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from quire.config.model import ModelImpl
-from quire.core.errors import CheckpointError
+from quire.core.errors import CheckpointError, PluginError
 from quire.core.nearest import did_you_mean
+from quire.core.plugins import NAMED, find_plugin, not_permitted, permission
 from quire.core.registry import Registry
 from quire.models.families.dimensions import read_dimensions, text_values
 from quire.models.families.family import Family
@@ -86,7 +90,9 @@ _PARTS = ("vision_config", "audio_config")
 """Under which a config describes its tower."""
 
 FAMILIES: Registry[ModelSpec] = Registry(
-    "model family", {name: f"quire.models.families.{row.place}" for row in ROWS for name in row.model_types}
+    "model family",
+    {name: f"quire.models.families.{row.place}" for row in ROWS for name in row.model_types},
+    group="quire.models",
 )
 VISION_FAMILIES: Registry[VisionFamily] = Registry(
     "vision family", {name: f"quire.models.families.{place}" for name, place in VISION_ROWS.items()}
@@ -110,13 +116,16 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     values = text_values(config)
     vision = _vision_family(config) if impl != "transformers" else None
     model_type = (vision.text_type if vision is not None else "") or str(values.get("model_type", ""))
-    if model_type not in FAMILIES and impl == "quire":
+    is_known = model_type in FAMILIES
+    if not is_known and impl != "transformers":
+        _refuse_what_is_kept_out(model_type, source)
+    if not is_known and impl == "quire":
         known = (*FAMILIES, *VISION_FAMILIES)
         raise CheckpointError(
             f"{source} is of type {model_type!r}; quire runs {', '.join(known)}.{did_you_mean(model_type, known)}"
         )
     # what a config leaves to its class, or says in words of its own, is the same whoever runs it
-    family = family_of(model_type) if model_type in FAMILIES else OUTLINE
+    family = family_of(model_type) if is_known else OUTLINE
     usual = {} if vision is None else vision.text_defaults.get(model_type, {})
     given = {**family.defaults, **usual, **family.adapt(values)}
     spec = (OUTLINE if impl == "transformers" else family).describe(
@@ -142,8 +151,16 @@ def describe_gguf(config: Mapping[str, Any], source: str) -> ModelSpec:
 def family_of(model_type: str) -> Family:
     """The registered family of a type that is known."""
     family: Any = FAMILIES.get(model_type)
-    assert isinstance(family, Family), f"{model_type} is registered as something else"
+    if not isinstance(family, Family):
+        raise PluginError(f"the model family {model_type!r} is {family!r}, and must be a Family.")
     return family
+
+
+def _refuse_what_is_kept_out(model_type: str, source: str) -> None:
+    """Say of a plugin that would describe the model that it only needs the operator's word."""
+    plugin = find_plugin("quire.models", model_type) if permission() == NAMED else None
+    if plugin is not None:
+        raise PluginError(f"{source} is of type {model_type!r}, which {not_permitted(plugin)}")
 
 
 def _vision_family(config: Mapping[str, Any]) -> VisionFamily | None:

@@ -54,7 +54,8 @@ class MediaSource:
 
 def is_media(given: object) -> bool:
     """Whether a part of OpenAI's kinds is media."""
-    return isinstance(given, Mapping) and given.get("type") in PART_KINDS
+    kind = given.get("type") if isinstance(given, Mapping) else None
+    return isinstance(kind, str) and kind in PART_KINDS  # what is no text may have no hash
 
 
 def read_part(inside: Fields, given: Mapping[str, Any], where: str) -> dict[str, Any]:

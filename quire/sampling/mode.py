@@ -42,6 +42,8 @@ class SamplingMode:
     """Some sequence names tokens whose logprobs it wants."""
     speech: bool = False
     """Some sequence is a transcript, which has rules of its own."""
+    processors: tuple[str, ...] = ()
+    """Logits processors of plugins that some sequence asks for, in the order of their names."""
     penalizes: bool = False
     """Drafts are verified, and some sequence has penalties: what it draws depends on every token before."""
 
@@ -59,6 +61,7 @@ class SamplingMode:
             reported=MAX_LOGPROBS if wide else _USUALLY_REPORTED,
             names=wide,
             speech=self.speech,
+            processors=self.processors,
             penalizes=self.penalizes,
         )
 
@@ -76,6 +79,7 @@ def sampling_mode(params: Collection[SamplingParams], vocab_size: int, *, adjust
         reported=max((count for each in params if (count := num_reported(each)) is not None), default=None),
         names=any(each.logprob_token_ids for each in params),
         speech=any(each.speech is not None for each in params),
+        processors=tuple(sorted({name for each in params for name in each.logits_processor_args or ()})),
     )
 
 

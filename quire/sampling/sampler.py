@@ -53,6 +53,8 @@ class Sampler:
 
     def draw(self, logits: Tensor, rows: Tensor, positions: Tensor, mode: SamplingMode) -> tuple[Tensor, Tensor]:
         """The tokens, and where there are none; nothing is counted or reported. A row may come several times."""
+        if mode.processors:
+            logits = self._state.processors.apply(mode.processors, logits, rows, positions, self._history)
         adjusted = None
         if mode.adjusts:
             asked = self._state.adjustments.tensors

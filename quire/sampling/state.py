@@ -18,8 +18,10 @@ from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.grammar.unbound import UnboundGrammars
+from quire.sampling.logits_processor import LogitsProcessor
 from quire.sampling.mode import SamplingMode, is_random, num_reported, sampling_mode
 from quire.sampling.newcomer import Newcomer
+from quire.sampling.processor_rows import ProcessorRows
 from quire.sampling.row_adjustments import RowAdjustments
 from quire.sampling.seeds import seed_for
 from quire.sampling.speech_rows import SpeechRows
@@ -55,11 +57,13 @@ class SamplingState:
         *,
         draws: bool = True,
         speech: SpeechVocabulary | None = None,
+        processors: Mapping[str, type[LogitsProcessor]] | None = None,
     ) -> None:
         """`grammar_cache` has the grammars of sequences with structured output; without it there must be none.
 
         `draws`: tokens are drawn here; otherwise another rank does it, and only what is asked of a step matters.
-        `speech` is what the rules of transcripts go by, in models that write them.
+        `speech` is what the rules of transcripts go by, in models that write them; `processors` are logits processors
+        that sequences may ask for.
         """
         self.vocab_size = vocab_size
         self._engine_seed = engine_seed
@@ -76,6 +80,7 @@ class SamplingState:
         self.named = torch.zeros((max_rows + 1, MAX_LOGPROBS), dtype=torch.int64, device=device)
         """By row: tokens whose logprobs it reports however unlikely they are; any tokens behind them."""
         self.speech = None if speech is None else SpeechRows(speech, max_rows + 1, vocab_size, device)
+        self.processors = ProcessorRows(processors or {}, max_rows, vocab_size, device)
         self.adjustments = RowAdjustments(max_rows, vocab_size, device)
         asked = self.adjustments.tensors
         masks = (asked.masks, asked.is_masked, vocab_size, grammar_cache)
@@ -126,6 +131,7 @@ class SamplingState:
         self._admit_to_reports(row, params)
         newcomer = Newcomer(params, prompt, output, stop_ids, bad_words)
         self.adjustments.admit(row, newcomer)
+        self.processors.admit(row, newcomer)
         if params.speech is not None and self.speech is not None:
             self.speech.admit(row, params.speech, len(prompt))
         self.grammars.admit(row, newcomer)
@@ -141,6 +147,7 @@ class SamplingState:
         if self._reports.pop(row, None) is not None:
             self.reported[row].fill_(_NOTHING_REPORTED)
         self.adjustments.release(row)
+        self.processors.release(row)
         self.grammars.release(row)
 
     def expire(self, fewest: Callable[[Iterable[int]], Mapping[int, int]]) -> None:

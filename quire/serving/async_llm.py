@@ -468,7 +468,7 @@ class AsyncLLM:
         texts = TokenizerService(self._path, None if template is None else Path(template), self.config.parsers)
         if not only_pools(self.facts):
             texts.begin_template()  # it loads while the server makes its routes
-        return texts, RequestMaker(texts.tokenizer, self.facts)
+        return texts, RequestMaker(texts.tokenizer, self.facts, self.config.model.processor_names)
 
     def _reported(self, replica: int, stats: EngineStats) -> None:
         self.admission.stepped(replica, stats)

@@ -169,7 +169,7 @@ class EngineServer:
                 self._hear(front, decode_to_engine(await link.receive()))
         except (asyncio.IncompleteReadError, OSError):
             pass
-        except (LinkRefused, msgspec.DecodeError) as error:
+        except (LinkRefused, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.error("a front is cut off: what it sent cannot be read (%s)", error)
         finally:
             self._forget(front)

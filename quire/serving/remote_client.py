@@ -65,7 +65,7 @@ class RemoteClient(EngineClient):
                     cause = f"its host says: {message.cause}"
                     break
                 self._received(message)
-        except (LinkRefused, msgspec.DecodeError) as error:
+        except (LinkRefused, msgspec.DecodeError, UnicodeDecodeError) as error:
             cause = f"what came from {self.address} cannot be read ({error})"
         except (asyncio.IncompleteReadError, OSError):
             pass

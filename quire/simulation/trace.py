@@ -82,7 +82,7 @@ class TraceReader:
                 continue
             try:
                 record = decoder.decode(text)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._wrong(f"{_short(text.strip())} is not a JSON object: {error}") from error
             if not isinstance(record, dict):
                 raise self._wrong(f"{_short(record)} is not a JSON object with the fields of a request")

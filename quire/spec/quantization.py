@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from quire.core.plugins import load_plugin
 from quire.core.quantized import PLANES, Activations, Codes
 from quire.spec.model import ModelSpec
 
-Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "mxfp4", "online"]
-"""Who laid out the tensors; `online`: nobody yet, a plain weight is quantized when it is loaded."""
+Method = Literal["fp8", "int8", "packed", "gptq", "awq", "nf4", "llm_int8", "mxfp4", "online"] | str
+"""Who laid out the tensors; `online`: nobody yet, a plain weight is quantized when it is loaded. Others are plugins."""
 
 _FLOATS = ("float32", "float16", "bfloat16")
 _STORED_CODES = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
@@ -61,7 +62,8 @@ class WeightScheme:
 
     def tensors(self, rows: int, columns: int) -> list[StoredAs]:
         """What a checkpoint holds for a weight of this shape."""
-        return [each for each in _TENSORS[self.method](self, rows, columns) if each.ending not in self.lacks]
+        stored = _TENSORS.get(self.method) or _of_plugin(self.method)
+        return [each for each in stored(self, rows, columns) if each.ending not in self.lacks]
 
     def held_bytes(self, rows: int, columns: int) -> int:
         """What `ops/quantized_matrix.py` takes: codes, scales and zero points, and the order of columns."""
@@ -177,6 +179,14 @@ def _mxfp4(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
 
 def _online(scheme: WeightScheme, rows: int, columns: int) -> list[StoredAs]:
     return [StoredAs("weight", (rows, columns), ("float64", *_FLOATS))]
+
+
+def _of_plugin(method: str) -> Callable[[WeightScheme, int, int], list[StoredAs]]:
+    """A plugin's format, which is a WeightFormat: it made the scheme."""
+    plugin: Any = load_plugin("quire.formats", method)
+    assert plugin is not None, f"nobody has the format {method}"
+    stored: Callable[[WeightScheme, int, int], list[StoredAs]] = plugin.tensors
+    return stored
 
 
 def _words(count: int, scheme: WeightScheme) -> int:

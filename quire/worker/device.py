@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from quire.config.devices import DEVICES, dtypes_of
 from quire.config.facts import DeviceFacts
 from quire.ops.cpu import native
+from quire.worker.device_plugin import find_device_plugin, plugin_facts
 
 if TYPE_CHECKING:
     import torch
@@ -34,15 +35,15 @@ def _can_load(library: str) -> bool:
     return True
 
 
-def this_device() -> "torch.device":
-    """The first GPU where there is one, else the CPU."""
-    import torch
-
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+def this_device(plugin: str | None = None) -> "torch.device":
+    """The first of a plugin's, or the first GPU where there is one, else the CPU."""
+    return rank_device(0, plugin)
 
 
-def rank_device(rank: int) -> "torch.device":
+def rank_device(rank: int, plugin: str | None = None) -> "torch.device":
     """Each rank's own GPU, in the order in which they are visible; ranks on CPUs share theirs."""
+    if plugin is not None:
+        return find_device_plugin(plugin).device(rank)
     import torch
 
     return torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
@@ -84,6 +85,20 @@ def device_facts(device: "torch.device") -> DeviceFacts:
     dtypes = dtypes_of((8, 0) if torch.version.hip else (properties.major, properties.minor))
     facts = _facts(like, properties.name, properties.total_memory, _host_memory(), dtypes)
     return replace(facts, free_bytes=torch.cuda.mem_get_info(device)[0])
+
+
+def local_facts(plugin: str | None = None) -> DeviceFacts:
+    """Those of `this_device`."""
+    if plugin is not None:
+        return plugin_facts(plugin)
+    return device_facts(this_device()) if may_have_gpu() else cpu_facts()
+
+
+def local_memory(plugin: str | None = None) -> tuple[int, int]:
+    """Bytes in use on `this_device`, and bytes it has; zeros for the CPU."""
+    if plugin is not None:
+        return find_device_plugin(plugin).used_memory(0)
+    return used_memory(this_device()) if may_have_gpu() else (0, 0)
 
 
 def cpu_facts() -> DeviceFacts:

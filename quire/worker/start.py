@@ -38,6 +38,7 @@ from quire.observe.start_clock import StartClock
 from quire.ops.cpu.packing import Packing
 from quire.parallel.peers import Peers
 from quire.sampling.grammar.cache import GrammarCache
+from quire.sampling.logits_processor import load_processors
 from quire.sampling.state import SamplingState
 from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
@@ -112,6 +113,7 @@ def start_worker(
         grammar_cache=grammars,
         draws=draws,
         speech=None if spec.encoder is None else read_speech_vocabulary(path),
+        processors=load_processors(resolved.logits_processors),
     )
     adapters = None
     if resolved.lora is not None:

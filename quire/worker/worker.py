@@ -152,7 +152,8 @@ class Worker:
         can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and _can_be_captured(model, stage, self._experts):
+        drafts_on_host = self._drafting is not None and not self._drafting.can_be_captured
+        if device.type == "cuda" and not drafts_on_host and _can_be_captured(model, stage, self._experts):
             most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
@@ -190,8 +191,7 @@ class Worker:
         self._lengths.count(plan)
         self._sampling.expire(self._lengths.fewest)
         drafts = plan.drafts_of_each if plan.num_drafts else 0
-        sees_media = self._media is not None and self._media.needs(plan, self._lengths.computed)
-        if self._graphs is not None and (drafts or plan.only_decodes) and not sees_media:
+        if self._graphs is not None and (drafts or plan.only_decodes) and not self._needs_host(plan):
             return self._decode(self._graphs, plan, device_time, drafts or 0)
         inputs = self._make_inputs(plan)
         adapters: AdapterRows | None = None
@@ -238,6 +238,11 @@ class Worker:
         if constrained and unread is not None and self._drafting is not None:
             unread.ready = self._drafting.ready(inputs.sampling_rows)  # less what grammars forbid
         return running
+
+    def _needs_host(self, plan: StepPlan) -> bool:
+        """Whether a step does something that no graph can hold."""
+        sees_media = self._media is not None and self._media.needs(plan, self._lengths.computed)
+        return sees_media or self._sampling.processors.need_the_host
 
     def _with_media(
         self, plan: StepPlan, positions: Tensor, inputs: StepInputs

@@ -69,7 +69,7 @@ def test_a_checkpoint_can_be_simulated(capsys: pytest.CaptureFixture[str], llama
         (["--num-requests", "-5"], "--num-requests is -5"),
         (["--num-requests", "many"], "--num-requests"),
         (["--request-rate", "0"], "--request-rate is 0.0"),
-        (["--compare", "fifo"], "--compare names 'fifo', but policies are fcfs"),
+        (["--compare", "fifo"], "--compare is 'fifo', but it must be one of fcfs"),
         (["--compare", "faair"], "Did you mean 'fair'?"),
         (["--scheduling-policy", "fifo"], "scheduling-policy"),
         (["--device-memory", "big"], "--device-memory is 'big'"),

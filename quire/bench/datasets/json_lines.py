@@ -42,7 +42,7 @@ def _request(
 ) -> PlannedRequest:
     try:
         told = decoder.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: {error}.") from error
     if (told.prompt is None) == (told.messages is None):
         raise ConfigError(f"{where}: a line has either prompt (text or token ids) or messages.")

@@ -65,7 +65,7 @@ def _read(path: Path) -> list[_Conversation]:
         return msgspec.json.decode(path.expanduser().read_bytes(), type=list[_Conversation])
     except OSError as error:
         raise ConfigError(f"the dataset {path} cannot be read: {error.strerror or error}.") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f'the dataset {path} is not ShareGPT\'s JSON, a list of {{"conversations": [{{"value": …}}, …]}}: {error}.'
         ) from error

@@ -8,6 +8,7 @@ import ssl
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -24,6 +25,9 @@ _MOST_BYTES = 64 << 20
 """Of one message without blocks; the names of a million tokens take two million."""
 _MOST_VIEWS = 1024
 """Pieces of memory that the system sends in one call (IOV_MAX)."""
+
+
+_T = TypeVar("_T")
 
 
 class TransferRefused(QuireError):
@@ -105,11 +109,11 @@ def frame(message: ToSender | ToFetcher) -> bytes:
 
 def receive_to_sender(connection: socket.socket) -> ToSender:
     """Raises OSError or EOFError at the end of the connection, DecodeError where it cannot be read."""
-    return _TO_SENDER.decode(_receive(connection))
+    return _decoded(_TO_SENDER, _receive(connection))
 
 
 def receive_to_fetcher(connection: socket.socket) -> ToFetcher:
-    return _TO_FETCHER.decode(_receive(connection))
+    return _decoded(_TO_FETCHER, _receive(connection))
 
 
 def receive_welcome(connection: socket.socket) -> tuple[ToFetcher, int | None]:
@@ -120,8 +124,8 @@ def receive_welcome(connection: socket.socket) -> tuple[ToFetcher, int | None]:
     if not head:
         raise EOFError
     head += receive_bytes(connection, _LENGTH.size - len(head)) if len(head) < _LENGTH.size else b""
-    (size,) = _LENGTH.unpack(head)
-    return _TO_FETCHER.decode(receive_bytes(connection, size)), descriptors[0] if descriptors else None
+    message = _decoded(_TO_FETCHER, receive_bytes(connection, _size_of(head)))
+    return message, descriptors[0] if descriptors else None
 
 
 def send_welcome(connection: socket.socket, message: Welcome, descriptor: int | None) -> None:
@@ -166,10 +170,22 @@ def receive_bytes(connection: socket.socket, size: int) -> bytes:
 
 
 def _receive(connection: socket.socket) -> bytes:
-    (size,) = _LENGTH.unpack(receive_bytes(connection, _LENGTH.size))
+    return receive_bytes(connection, _size_of(receive_bytes(connection, _LENGTH.size)))
+
+
+def _size_of(head: bytes) -> int:
+    """Of the message that follows."""
+    size: int = _LENGTH.unpack(head)[0]
     if size > _MOST_BYTES:
         raise TransferRefused(f"a message of {size} bytes is more than {_MOST_BYTES}")
-    return receive_bytes(connection, size)
+    return size
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_T], data: bytes) -> _T:
+    try:
+        return decoder.decode(data)
+    except UnicodeDecodeError as error:  # msgspec raises it for text, and for everything else its own
+        raise msgspec.DecodeError(str(error)) from None
 
 
 # -- who speaks ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from quire.core.errors import CheckpointError
+from quire.core.errors import CheckpointError, PluginError
 from quire.layers.quant.awq import read_awq
 from quire.layers.quant.compressed_tensors import read_packed
 from quire.layers.quant.fp8 import read_fp8
@@ -23,6 +23,7 @@ from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.layout import RowOrder, StackedRows
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import Method, WeightScheme
+from quire.spec.weight_format import required_format
 
 _READ: dict[Method, Callable[[WeightScheme, Mapping[str, Tensor], str], QuantizedMatrix]] = {
     "fp8": read_fp8,
@@ -62,7 +63,10 @@ class IncomingPart:
 
     def _read(self, tensors: Mapping[str, Tensor]) -> QuantizedMatrix:
         part = self._part
-        matrix = _READ[self._scheme.method](self._scheme, tensors, part.name)
+        read = _READ.get(self._scheme.method) or required_format(self._scheme.method).read
+        matrix = read(self._scheme, tensors, part.name)
+        if not isinstance(matrix, QuantizedMatrix):
+            raise PluginError(f"the weight format {self._scheme.method!r} made {type(matrix)}, no QuantizedMatrix.")
         rows, columns = part.whole_rows, self._matrix.whole_columns
         if (matrix.rows, matrix.columns) != (rows, columns):
             raise CheckpointError(

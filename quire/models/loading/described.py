@@ -15,7 +15,7 @@ from quire.models.loading.match_safetensors import match_safetensors
 from quire.models.loading.quantization.read import read_quantization
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import gguf_names
-from quire.models.registry import describe, describe_gguf
+from quire.models.registry import FAMILIES, describe, describe_gguf
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class DescribedModel:
         """Every tensor that the model takes, in the order of the files."""
         yield from (found.span for found in self.matched.found.values())
         yield from self.undescribed
+
+
+def model_types() -> tuple[str, ...]:
+    """Those of quire's own families."""
+    return tuple(FAMILIES)
 
 
 def describe_local(path: Path, impl: ModelImpl = "auto") -> DescribedModel:

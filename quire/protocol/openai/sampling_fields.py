@@ -12,13 +12,14 @@ from quire.core.sampling_params import (
     MAX_N,
     MAX_NAME_LENGTH,
     MAX_PRIORITY,
+    MAX_PROCESSORS,
     MAX_STOP_LENGTH,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKEN_IDS,
     SamplingParams,
 )
 from quire.protocol.openai.fields import Fields, refuse
-from quire.protocol.openai.schema import TOKEN_ID, Schema, either, flag, items, number, text, whole
+from quire.protocol.openai.schema import TOKEN_ID, Schema, either, flag, free_object, items, number, text, whole
 
 _STOP: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_LENGTH}
 _BAD_WORD: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_BAD_WORD_LENGTH}
@@ -40,6 +41,9 @@ SAMPLING: dict[str, Schema] = {
     "repetition_penalty": number(0.01, 100),
     "bad_words": either(_BAD_WORD, items(_BAD_WORD, MAX_BAD_WORDS)),
     "allowed_token_ids": items(TOKEN_ID, MAX_ALLOWED_TOKEN_IDS, least=1),
+    "logits_processor_args": free_object(
+        MAX_PROCESSORS, description="Logits processors that the server was started with, each with its arguments."
+    ),
     "skip_special_tokens": flag(),
     "logprob_token_ids": items(
         TOKEN_ID, MAX_LOGPROBS, description="With logprobs: list these tokens instead of the most likely ones."

@@ -69,7 +69,7 @@ class KubernetesSource:
             raise SourceFailed(f"the API server answers {answer.status}: {said[:200].decode(errors='replace')}")
         try:
             slices = _SLICES.decode(said)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SourceFailed(f"the API server's answer is no list of EndpointSlices: {error}") from None
         return list(dict.fromkeys(named for each in slices.items for named in self._members(each)))
 

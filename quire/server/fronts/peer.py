@@ -70,7 +70,7 @@ class Peer:
                     self._settle(message)
         except (asyncio.IncompleteReadError, OSError):
             pass
-        except (LinkRefused, msgspec.DecodeError) as error:
+        except (LinkRefused, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.error("a process of this server said what cannot be read: %s", error)
         finally:
             self.close()

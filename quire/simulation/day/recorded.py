@@ -36,7 +36,7 @@ def read_conversations(path: Path, seed: int, limit: int | None = None) -> list[
                 break
     except OSError as error:
         raise ConfigError(f"the conversations {path} cannot be read: {error.strerror or error}.") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the conversations {path} are not JSON: {error}.") from error
     if not found:
         raise ConfigError(

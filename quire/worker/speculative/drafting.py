@@ -27,10 +27,9 @@ from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.head import HeadProposer
 from quire.worker.speculative.loaded_head import LoadedHead
+from quire.worker.speculative.lookups import make_proposer
 from quire.worker.speculative.medusa import MedusaProposer
-from quire.worker.speculative.ngram import NgramProposer
 from quire.worker.speculative.proposer import Proposer
-from quire.worker.speculative.suffix import SuffixProposer
 
 
 class Drafting:
@@ -62,25 +61,26 @@ class Drafting:
             else DraftRows(torch.from_numpy(memory.ready), torch.from_numpy(memory.may_draft))
         )
         self._proposer: Proposer
-        if asked.method == "ngram":
-            self._proposer = NgramProposer(asked, states, self.rows)
-        elif asked.method == "suffix":
-            self._proposer = SuffixProposer(asked, states, self.rows)
+        if drafter is None:
+            self._proposer = make_proposer(asked, states, self.rows)
         elif isinstance(drafter, DraftModel):
             self._proposer = DraftModelProposer(drafter, limits, states, group, self.rows, sampler, attend)
+        elif isinstance(drafter.module, MedusaHeads):
+            self._proposer = MedusaProposer(drafter, states, group, self.rows, block_size)
         else:
-            assert drafter is not None, "there is nothing to draft"
-            if isinstance(drafter.module, MedusaHeads):
-                self._proposer = MedusaProposer(drafter, states, group, self.rows, block_size)
-            else:
-                assert large_logits is not None, "a head may share the large model's"
-                shared = (states, group, self.rows, sampler, attend, large_logits)
-                self._proposer = HeadProposer(drafter, limits, *shared)
+            assert large_logits is not None, "a head may share the large model's"
+            shared = (states, group, self.rows, sampler, attend, large_logits)
+            self._proposer = HeadProposer(drafter, limits, *shared)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
-        self._is_read_first = device.type == "cpu"
+        self._is_read_first = device.type != "cuda"
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether what follows a step may be part of its graph."""
+        return self._proposer.can_be_captured
 
     @property
     def needs_hidden(self) -> bool:

@@ -15,6 +15,7 @@ _MOST_MISSED = 4096
 class FollowingProposer(Proposer):
     """A base for those that keep something of every token in the blocks of the large model."""
 
+    can_be_captured = True
     costs_time = True
 
     def __init__(self, limits: StepLimits, storages: Sequence[KVStorage]) -> None:

@@ -19,6 +19,7 @@ from quire.worker.speculative.proposer import Proposer
 class MedusaProposer(Proposer):
     """Of one worker. `states` are those of the large model's rows, of whose tables group `group` keeps every token."""
 
+    can_be_captured = True
     costs_time = True
     needs_hidden = True
 

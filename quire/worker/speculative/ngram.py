@@ -13,6 +13,8 @@ from quire.worker.speculative.proposer import Proposer
 class NgramProposer(Proposer):
     """Costs a look at the sequence's tokens, and pays where answers repeat parts of their prompts."""
 
+    can_be_captured = True
+
     def __init__(self, asked: Speculation, states: RowStates, drafts: DraftRows) -> None:
         self._asked = asked
         self._states = states

@@ -1,4 +1,8 @@
-"""Proposer: whoever writes drafts behind the last token of a row. One file each."""
+"""Proposer: whoever writes drafts behind the last token of a row. One file each.
+
+A plugin adds one by an entry point of `quire.proposers`, called as the method of `--speculative-config`: a subclass
+that is made as those of `lookups.py` are.
+"""
 
 from torch import Tensor
 
@@ -9,9 +13,11 @@ from quire.sampling.mode import SamplingMode
 
 
 class Proposer:
-    """A base that proposes nothing. Proposers work on the device, behind every step that samples and within the same
-    graph, and never wait."""
+    """A base that proposes nothing. Proposers work on the device, behind every step that samples, and never wait."""
 
+    can_be_captured = False
+    """Whether it may be part of a CUDA graph: it then runs the same kernels on the same memory every time, and nothing
+    of it runs on the host. Steps of a worker whose proposer may not are launched one kernel at a time."""
     costs_time = False
     """Whether it is only to be asked where its drafts are wanted."""
     taps: tuple[int, ...] = ()

@@ -26,6 +26,8 @@ _NOTHING = -1
 class SuffixProposer(Proposer):
     """Pays where answers repeat parts of their prompts, of themselves or of each other, as those of agents do."""
 
+    can_be_captured = True
+
     def __init__(self, asked: Speculation, states: RowStates, drafts: DraftRows) -> None:
         self._asked = asked
         self._states = states

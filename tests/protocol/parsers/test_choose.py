@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from quire.config.parsers import ReasoningParser, ToolParser
+from quire.config.parsers import OwnReasoningParser, OwnToolParser
 from quire.protocol.parsers.choose import CALL_FORMATS, THINKINGS, choose_calls, choose_thinking
 
 HERMES = '<tool_call>\\n{\\"name\\": <function-name>, \\"arguments\\": <args-json-object>}\\n</tool_call>'
@@ -72,5 +72,5 @@ def test_a_prompt_may_have_begun_the_thinking(name: str, prompt: str, is_open: b
 
 
 def test_every_parser_can_be_named() -> None:
-    assert set(get_args(ToolParser)) == {"auto", "none", *CALL_FORMATS}
-    assert set(get_args(ReasoningParser)) == {"auto", "none", *THINKINGS}
+    assert set(get_args(OwnToolParser)) == {"auto", "none", *CALL_FORMATS}
+    assert set(get_args(OwnReasoningParser)) == {"auto", "none", *THINKINGS}

@@ -1,4 +1,7 @@
-"""Reading the quantization_config of a config.json: which weights are quantized and how. Torch-free."""
+"""Reading the quantization_config of a config.json: which weights are quantized and how. Torch-free.
+
+A plugin adds a format by an entry point of `quire.formats`, called as the config calls it.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,8 +16,9 @@ from quire.models.loading.quantization.fields import SchemeOf, refused
 from quire.models.loading.quantization.fp8 import read_fp8
 from quire.models.loading.quantization.gptq import read_gptq
 from quire.models.loading.quantization.mxfp4 import read_mxfp4
+from quire.spec.weight_format import format_plugin
 
-_METHODS: dict[str, Callable[[HFFields], SchemeOf]] = {
+METHODS: dict[str, Callable[[HFFields], SchemeOf]] = {
     "compressed-tensors": read_compressed_tensors,
     "fp8": read_fp8,
     "gptq": read_gptq,
@@ -34,7 +38,10 @@ def read_quantization(config: Mapping[str, Any], source: str) -> SchemeOf | None
     if not isinstance(given, dict):
         raise CheckpointError(f"{source}: quantization_config is {str(given)[:40]!r}, but it must be an object.")
     method = given.get("quant_method")
-    if method not in _METHODS:
-        named = repr(str(method)[:60]) if method else "a format without a name"
-        raise refused(source, named, ", ".join(_METHODS))
-    return _METHODS[method](HFFields(given, source))
+    if method in METHODS:
+        return METHODS[method](HFFields(given, source))
+    plugin = format_plugin(method) if isinstance(method, str) else None
+    if plugin is not None:
+        return plugin.schemes(given, source)
+    named = repr(str(method)[:60]) if method else "a format without a name"
+    raise refused(source, named, ", ".join(METHODS))
