@@ -17,6 +17,7 @@ from quire.engine.assemble import make_scheduler
 from quire.engine.draft_plan import plan_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
+from quire.engine.plugin_clashes import check_clashes
 from quire.engine.progress import LoadingBar
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.start_ranks import start_ranks
@@ -57,6 +58,7 @@ def start_loop(
     """
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
+    check_clashes()
     facts = read_model_facts(str(path), impl=asked.model.model_impl)
     if not facts.spec.is_described and asked.model.model_impl == "auto":
         _log.warning(

@@ -11,6 +11,7 @@ from torch import Tensor
 from quire.core.errors import InvalidRequest, PluginError
 from quire.core.sampling_params import MAX_PROCESSOR_ARGS, SamplingParams
 from quire.engine.llm import LLM
+from quire.protocol.openai.body import read_completion_body
 from quire.sampling.logits_processor import LogitsProcessor, check_processor_args, load_processors
 from quire.sampling.mode import SamplingMode, sampling_mode
 from quire.sampling.sampler import Sampler
@@ -132,6 +133,7 @@ def test_a_plugin_of_another_kind_is_refused(packages: PackageShelf) -> None:
 
 
 THROWS = """
+from quire.protocol.openai.body import read_completion_body
 from quire.sampling.logits_processor import LogitsProcessor
 
 class Throws(LogitsProcessor):
@@ -153,3 +155,13 @@ def test_one_that_throws_fails_its_own_requests_alone(packages: PackageShelf, ti
     reasons = [output.outputs[0].finish_reason for output in outputs]
     assert reasons == ["length", "error", "length"]
     assert outputs[0].outputs[0].token_ids == after.outputs[0].token_ids
+
+
+def test_a_body_names_them() -> None:
+    given = {"last": {"by": 2}}
+    body = read_completion_body({"prompt": "x", "logits_processor_args": given})
+    assert body.params.logits_processor_args == given
+    with pytest.raises(
+        InvalidRequest, match=r"logits_processor_args is \{'last': 3\}; it must be an object of objects"
+    ):
+        read_completion_body({"prompt": "x", "logits_processor_args": {"last": 3}})

@@ -42,7 +42,9 @@ SAMPLING: dict[str, Schema] = {
     "bad_words": either(_BAD_WORD, items(_BAD_WORD, MAX_BAD_WORDS)),
     "allowed_token_ids": items(TOKEN_ID, MAX_ALLOWED_TOKEN_IDS, least=1),
     "logits_processor_args": free_object(
-        MAX_PROCESSORS, description="Logits processors that the server was started with, each with its arguments."
+        MAX_PROCESSORS,
+        additionalProperties={"type": "object"},
+        description="Logits processors that the server was started with, each with its arguments.",
     ),
     "skip_special_tokens": flag(),
     "logprob_token_ids": items(
