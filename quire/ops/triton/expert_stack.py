@@ -4,13 +4,15 @@ Two codes of MXFP4 lie in a byte, 16 columns apart, and 32 columns share a scale
 stand for numbers that bfloat16 holds exactly, so a product is the same as with an expanded stack.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from quire.core.quantized import multiplies_experts
 from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.triton.matrix_planes import halves_of, plane_arguments
 
 GROUP = tl.constexpr(32)
 """Columns of a scale."""
@@ -30,7 +32,7 @@ class ExpertStack(NamedTuple):
 
 
 class PackedStack(NamedTuple):
-    """The same in any other codes of 8 bits or fewer (`packed_experts.py`)."""
+    """The same in any other codes of 8 bits or fewer (`packed_expert_gemv.py`, `packed_expert_gemm.py`)."""
 
     matrix: QuantizedMatrix
     bias: Tensor | None
@@ -38,6 +40,17 @@ class PackedStack(NamedTuple):
     @property
     def rows(self) -> int:
         return self.matrix.rows
+
+    def in_order(self, x: Tensor) -> Tensor:
+        """x in the order of the matrix's columns."""
+        return x if self.matrix.order is None else x.index_select(1, self.matrix.order)
+
+    def planes(self, *, bytes_in_words: bool) -> dict[str, Any]:
+        """The matrix as kernels take it."""
+        matrix = self.matrix
+        assert multiplies_experts(matrix.codes, matrix.group, matrix.columns), "such experts are expanded"
+        planes = plane_arguments(matrix, bytes_in_words=bytes_in_words)
+        return planes | {"places": matrix.columns // halves_of(matrix)}
 
 
 def stack_of(matrix: Tensor | QuantizedMatrix, bias: Tensor | None) -> ExpertStack | PackedStack:

@@ -18,12 +18,8 @@ from quire.ops.triton.expert_gemv import down_pairs, up_pairs
 from quire.ops.triton.expert_stack import ExpertStack, PackedStack, stack_of
 from quire.ops.triton.expert_tiles import expert_tiles
 from quire.ops.triton.gated_activation import gated_activation
-from quire.ops.triton.packed_experts import (
-    packed_down_pairs,
-    packed_multiply_down,
-    packed_multiply_up,
-    packed_up_pairs,
-)
+from quire.ops.triton.packed_expert_gemm import packed_multiply_down, packed_multiply_up
+from quire.ops.triton.packed_expert_gemv import packed_down_pairs, packed_up_pairs
 
 AnyStack = ExpertStack | PackedStack
 

@@ -14,9 +14,9 @@ from quire.ops.triton.expert_gemm import _add, _multiply
 from quire.ops.triton.expert_gemm_choices import _IN_32_BITS, _TILES, Strip, Tile, packed_strip
 from quire.ops.triton.expert_gemv import _down, _up
 from quire.ops.triton.expert_tiles import _count, _place
-from quire.ops.triton.packed_experts import _down as _packed_down
-from quire.ops.triton.packed_experts import _multiply as _packed_multiply
-from quire.ops.triton.packed_experts import _up as _packed_up
+from quire.ops.triton.packed_expert_gemm import _multiply as _packed_multiply
+from quire.ops.triton.packed_expert_gemv import _down as _packed_down
+from quire.ops.triton.packed_expert_gemv import _up as _packed_up
 from quire.ops.triton.route_tokens import _route
 
 TARGET = GPUTarget("cuda", 90, 32)
