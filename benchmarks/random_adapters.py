@@ -22,6 +22,7 @@ def write_adapters(model: str, folder: Path, ranks: list[int], spread: float = 0
     The larger `spread`, the more an adapter changes answers.
     """
     spec = read_model_facts(model).spec
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # hundreds of adapters are billions of numbers
     folders: list[Path] = []
     written: dict[tuple[int, int], Path] = {}
     for number, rank in enumerate(ranks):
@@ -34,16 +35,16 @@ def write_adapters(model: str, folder: Path, ranks: list[int], spread: float = 0
             os.link(written[key] / WEIGHTS, target / WEIGHTS)
         else:
             written[key] = target
-            random = torch.Generator().manual_seed(number)
+            random = torch.Generator(device).manual_seed(number)
             tensors = {}
             for matrix in adapted_matrices(spec):
                 if matrix.target == LAYERS:
                     for part in matrix.parts:
                         name = f"base_model.model.{part.modules[0]}"
-                        a = torch.randn(rank, matrix.columns, generator=random) / matrix.columns**0.5
-                        b = torch.randn(part.rows, rank, generator=random) * spread
-                        tensors[f"{name}.lora_A.weight"] = a.to(torch.bfloat16)
-                        tensors[f"{name}.lora_B.weight"] = b.to(torch.bfloat16)
+                        a = torch.randn(rank, matrix.columns, generator=random, device=device) / matrix.columns**0.5
+                        b = torch.randn(part.rows, rank, generator=random, device=device) * spread
+                        tensors[f"{name}.lora_A.weight"] = a.to("cpu", torch.bfloat16)
+                        tensors[f"{name}.lora_B.weight"] = b.to("cpu", torch.bfloat16)
             save_file(tensors, target / WEIGHTS)
         folders.append(target)
     return folders

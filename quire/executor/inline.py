@@ -103,9 +103,7 @@ class InlineExecutor(Executor):
             self._worker.sleep()
             return
         assert self._restart is not None, "this worker cannot be made again"
-        if self._worker is not None and self._worker.adapters is not None:
-            self._worker.adapters.close()
-        self._worker = None
+        self._drop_worker()
         give_back_freed()
 
     def wake_up(self) -> None:
@@ -123,6 +121,14 @@ class InlineExecutor(Executor):
         self._worker.reset()
 
     def close(self) -> None:
+        if self._worker is not None:
+            self._drop_worker()
+            if may_have_gpu():  # a second engine of this process finds the device empty; a host's memory can wait
+                give_back_freed()
+
+    def _drop_worker(self) -> None:
+        if self._worker is not None and self._worker.adapters is not None:
+            self._worker.adapters.close()
         self._worker = None
 
 

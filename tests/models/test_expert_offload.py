@@ -1,5 +1,6 @@
 """Models whose experts stay in host memory compute what they do with all of them on the device."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,8 @@ def test_a_gpu_gives_the_same_tokens(name: str, tmp_path: Path) -> None:
     make_text_model(tmp_path, name)
     asked = {"model": str(tmp_path), "dtype": "float32", "max_num_seqs": 4, "gpu_memory_utilization": 0.1}
     prompts, params = ["abcdef", "x", "hello there"], SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
-    with LLM(**asked) as llm:
+    with closing(LLM(**asked)) as llm:
         expected = [each.outputs[0].token_ids for each in llm.generate(prompts, params)]
-    with LLM(**asked, offload_gb=1.0) as llm:
+    with closing(LLM(**asked, offload_gb=1.0)) as llm:
         assert [each.outputs[0].token_ids for each in llm.generate(prompts, params)] == expected
         assert [each.outputs[0].token_ids for each in llm.generate(prompts, params)] == expected

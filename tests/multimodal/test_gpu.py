@@ -17,10 +17,11 @@ def test_answers_are_those_of_transformers(name: str, tmp_path_factory: pytest.T
         images = [picture(90, 161, 1), picture(221, 60, 2)]
         text = f"Here is one: {tiny.mark} and another: {tiny.mark} what are they?"
         prompt = llm.get_tokenizer().encode(text, add_special_tokens=False)
-        params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+        # short: random weights soon repeat themselves, with two words all but equally likely
+        params = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
         given = {"prompt_token_ids": prompt, "multi_modal_data": {"image": images}}
         alone = {"prompt_token_ids": prompt[:4]}
         found = [list(output.outputs[0].token_ids) for output in llm.generate([given, alone], params, use_tqdm=False)]
-        assert found == [tiny.greedy(prompt, images, 24), tiny.greedy(prompt[:4], [], 24)]
+        assert found == [tiny.greedy(prompt, images, 9), tiny.greedy(prompt[:4], [], 9)]
     finally:
         llm.close()

@@ -206,3 +206,18 @@ def test_sampled_tokens_have_the_same_distribution(tiny: Tiny, kind: str, path: 
     chi_square = sum((first - second) ** 2 / (first + second) for first, second in columns)
     freedom = len(columns) - 1
     assert chi_square < freedom + 4 * math.sqrt(2 * freedom) + 4, "one time in some ten thousand"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sums", [{"dtype": "float32"}, {"dtype": "bfloat16", "batch_invariant": True}])
+def test_on_a_gpu(tiny: Tiny, kind: str, sums: dict[str, Any], tmp_path: Path) -> None:
+    """Graphs and two steps in flight; in 16 bits with sums whose order does not depend on the batch."""
+    settings = {"cpu_threads": None, "block_size": 16, "max_num_seqs": 8, **sums}
+    asked = requests(PARAMS, length=60)
+    plain = run(start(tiny.path, None, **settings), asked)
+    head = make_head(kind, tiny)
+    fit(head, [[*request.prompt.tokens, *plain[request.id, 0]] for request in asked[:2]], rounds=30)
+    loop = start(tiny.path, drafting(kind, save(head, kind, tmp_path)), **settings)
+    assert run(loop, asked) == plain
+    assert run(loop, asked) == plain, "by graphs that are captured now"
+    assert loop.scheduler.drafts.accepted > 10
