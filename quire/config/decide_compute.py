@@ -53,12 +53,8 @@ def spread_by(asked: EngineConfig) -> str | None:
 def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
     """Refuse what several ranks do not do yet."""
     spread = spread_by(asked)
-    for flag, is_there in (
-        ("--speculative-config", asked.scheduler.speculative_config is not None),
-        ("--enable-lora", asked.lora.enable_lora),
-    ):
-        if is_there and spread is not None:
-            raise ConfigError(f"{flag} is for models on one device so far, but {spread}; leave one out.")
+    if asked.scheduler.speculative_config is not None and spread is not None:
+        raise ConfigError(f"--speculative-config is for models on one device so far, but {spread}; leave one out.")
     if asked.parallel.enable_expert_parallel:
         _check_experts(asked, model)
     stages = asked.parallel.pipeline_parallel_size

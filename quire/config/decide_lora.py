@@ -1,11 +1,16 @@
 """The decision of `resolve` about LoRA adapters: what room is kept for them."""
 
+from quire.config.cutting import fullest_place
+from quire.config.decide_compute import spread_by
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.memory import stages_of
 from quire.config.resolved import Choice, LoraRoom
 from quire.config.sizes import decimal_size
 from quire.core.errors import ConfigError
-from quire.spec.lora import LAYERS, PAGE_RANK, page_layout
+from quire.spec.lora import EMBEDDING, EXPERTS, HEAD, LAYERS, PAGE_RANK, PageLayout, page_layout
+from quire.spec.rank import rank_spec
+from quire.spec.stage import stage_spec
 
 _FLOAT = 4
 _MOST_PARTS = 3
@@ -40,7 +45,8 @@ def decide_lora(
         raise ConfigError(f"--enable-lora cannot be kept here: {found}. Change that or leave --enable-lora out.")
     held = _held_dtype(model, dtype, cpu_core=cpu_core)
     targets = tuple(lora.targets or (LAYERS,))
-    page = page_layout(model.spec, frozenset(targets))
+    _check_targets(asked, targets)
+    page = _largest_page(asked, model, frozenset(targets))
     pages = lora.in_one_step * -(-lora.max_lora_rank // PAGE_RANK)
     room = LoraRoom(lora.in_one_step, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
     size = decimal_size(room.num_bytes)
@@ -48,6 +54,26 @@ def decide_lora(
     told = f"{pages} pages of {PAGE_RANK} ranks, {size}: {most}"
     choices.append(Choice("max_loras", f"{lora.in_one_step}", told))
     return room
+
+
+def _check_targets(asked: EngineConfig, targets: tuple[str, ...]) -> None:
+    """Ranks have their parts of layers; words and head are cut by vocabulary, and experts may be spread whole."""
+    spread = spread_by(asked)
+    wrong = {EMBEDDING, HEAD, *([EXPERTS] if asked.parallel.enable_expert_parallel else [])}.intersection(targets)
+    if spread is not None and wrong:
+        raise ConfigError(
+            f"--lora-targets has {' and '.join(sorted(wrong))}, whose adapters are for models on one device so far, "
+            f"but {spread}; leave one out."
+        )
+
+
+def _largest_page(asked: EngineConfig, model: ModelFacts, targets: frozenset[str]) -> PageLayout:
+    """That of the rank with the most to keep; all ranks keep as many pages."""
+    parts = [model.spec]
+    if asked.parallel.pipeline_parallel_size > 1:
+        parts = [stage_spec(model.spec, layers) for layers in stages_of(model, asked.parallel)]
+    place = fullest_place(model, asked.parallel)
+    return max((page_layout(rank_spec(part, place), targets) for part in parts), key=lambda page: page.elements)
 
 
 def _held_dtype(model: ModelFacts, dtype: str, *, cpu_core: bool) -> str:

@@ -8,11 +8,12 @@ import logging
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Condition, Lock, Thread
 
 from quire.core.errors import CheckpointError, ConfigError, QuireError
-from quire.executor.rank_messages import Arrived, Failed, Ready, decode_answer, receive
+from quire.executor.rank_messages import AdapterDone, Arrived, Failed, Ready, decode_answer, receive
 
 _START_SECONDS = 60.0
 """What a rank that starts may be silent at least: imports and drivers can keep all of its threads waiting."""
@@ -45,6 +46,8 @@ class OtherRank(ABC):
         self._failed: Failed | None = None
         self._on_lost: Callable[[OtherRank], None] | None = None
         self._is_closing = False
+        self._expected: dict[int, Future[None]] = {}
+        """By number: errands of adapters that it has been given, or is about to be."""
 
     def listen(self) -> None:
         """Begin to hear it; to be called once, when it has its settings."""
@@ -92,6 +95,16 @@ class OtherRank(ABC):
         assert self._ready is not None
         return self._ready
 
+    def expect(self, number: int) -> "Future[None]":
+        """Done when the rank says so of the errand with this number, or is lost."""
+        awaited: Future[None] = Future()
+        with self._news:
+            if self._loss is None:
+                self._expected[number] = awaited
+                return awaited
+        awaited.set_exception(RankLost(self.told_loss))
+        return awaited
+
     def watch(self, on_lost: "Callable[[OtherRank], None]") -> None:
         """Have it called, in some thread, when the rank is lost; at once if it is."""
         with self._news:
@@ -122,6 +135,9 @@ class OtherRank(ABC):
             self._loss = loss
             self._news.notify_all()
             on_lost = self._on_lost
+            expected, self._expected = self._expected, {}
+        for awaited in expected.values():
+            awaited.set_exception(RankLost(self.told_loss))
         if on_lost is not None:
             on_lost(self)
 
@@ -137,6 +153,8 @@ class OtherRank(ABC):
                 if isinstance(answer, Ready):
                     silence = self._timeout
                     self._connection.settimeout(silence)
+                if isinstance(answer, AdapterDone):
+                    self._settle(answer)
                 if isinstance(answer, Ready | Arrived):
                     with self._news:
                         self._arrived = True
@@ -152,6 +170,14 @@ class OtherRank(ABC):
         except OSError:  # it went with messages that it had not read
             pass
         return self._exit()
+
+    def _settle(self, done: AdapterDone) -> None:
+        with self._news:
+            awaited = self._expected.pop(done.number)
+        if done.failure is None:
+            awaited.set_result(None)
+        else:
+            awaited.set_exception(CheckpointError(f"rank {self.rank} ({self.place}): {done.failure}"))
 
 
 def _error_of(failed: Failed) -> type[Exception]:

@@ -13,23 +13,26 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolved import KVLayout, Resolved
+from quire.core.adapter import AdapterRef
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.rank_place import RankPlace
-from quire.executor.base import Executor, SleepLevel, StepHandle
+from quire.executor.base import Executor, HostedAdapter, SleepLevel, StepHandle
 from quire.executor.inline import InlineExecutor, inline
 from quire.executor.last_stage import last_stage
 from quire.executor.other_rank import OtherRank, RankLost
 from quire.executor.plan_ring import PlanRing, has_rings
+from quire.executor.rank_adapters import RankAdapters
 from quire.executor.rank_messages import (
     FRAME_HEAD,
     LOOK_ELSEWHERE,
@@ -148,6 +151,7 @@ class ProcessExecutor(Executor):
         self._others = list(others)
         self._carried: CarriedBlocks | None = None
         """Of these ranks: each takes one connection for its blocks."""
+        self._adapters = RankAdapters(self._first, self._others, self._tell_others)
         for other in self._others:
             other.watch(self._note_loss)
 
@@ -162,6 +166,15 @@ class ProcessExecutor(Executor):
         self._tell_others(frame(RunStep(plan)))
         self._last_step = plan.step
         return self._first.execute(plan)
+
+    def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
+        return self._adapters.fetch(ref)
+
+    def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
+        return self._adapters.place(hosted, slot, pages)
+
+    def hosted_adapters(self) -> int:
+        return self._first.hosted_adapters()
 
     def warm_up(self) -> bool:
         self._tell_others(frame(WarmUp()))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from quire.core.plugins import check_versions
 from quire.executor.plan_ring import PlanReader
+from quire.executor.rank_adapters import AdapterErrands
 from quire.executor.rank_messages import (
     LOOK_ELSEWHERE,
     Answer,
@@ -24,6 +25,8 @@ from quire.executor.rank_messages import (
     Beat,
     Command,
     Failed,
+    FetchAdapter,
+    PlaceAdapter,
     RankSettings,
     Ready,
     RunStep,
@@ -82,7 +85,7 @@ def serve(
     try:
         rank = _start(settings, model, voice)
         voice.say(Ready(rank.worker.weight_bytes))
-        _run(rank.worker, commands(connection, ring), _offer_blocks(rank.worker, for_blocks))
+        _run(rank.worker, commands(connection, ring), _offer_blocks(rank.worker, for_blocks), voice)
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
@@ -149,7 +152,8 @@ def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Com
         yield decode_command(data)
 
 
-def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun") -> None:
+def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun", voice: _Voice) -> None:
+    errands = None if worker.adapters is None else AdapterErrands(worker.adapters, voice.say)
     for command in given:
         if isinstance(command, RunStep):
             worker.start(command.plan)
@@ -158,6 +162,9 @@ def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "Steps
             worker.warm_up()
         elif isinstance(command, SleepRank):
             worker.sleep()
+        elif isinstance(command, FetchAdapter | PlaceAdapter):
+            assert errands is not None, "the model was started without adapters"
+            errands.run(command)
         else:
             worker.wake_up()
 

@@ -7,6 +7,7 @@ import msgspec
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
+from quire.core.adapter import AdapterRef
 from quire.core.plan import StepPlan
 from quire.core.plugins import loaded_versions
 from quire.core.rank_place import RankPlace
@@ -65,6 +66,23 @@ class WakeRank(msgspec.Struct, frozen=True, tag="wake_up"):
     """Take it again."""
 
 
+class FetchAdapter(msgspec.Struct, frozen=True, tag="fetch_adapter"):
+    """Read the rank's part of a LoRA adapter into host memory."""
+
+    number: int
+    """Of the errand; the answer has it too."""
+    ref: AdapterRef
+
+
+class PlaceAdapter(msgspec.Struct, frozen=True, tag="place_adapter"):
+    """Copy it to the device, to these pages."""
+
+    number: int
+    ref: AdapterRef
+    slot: int
+    pages: list[int]
+
+
 class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
     """The rank knows what to load, and goes to meet the others."""
 
@@ -79,6 +97,14 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     weight_bytes: int
 
 
+class AdapterDone(msgspec.Struct, frozen=True, tag="adapter_done"):
+    """What was asked for an adapter is done."""
+
+    number: int
+    failure: str | None
+    """What is wrong with it; None: nothing."""
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The rank is about to end, and why."""
 
@@ -87,8 +113,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Command = RunStep | WarmUp | SleepRank | WakeRank
-Answer = Arrived | Beat | Ready | Failed
+Command = RunStep | WarmUp | SleepRank | WakeRank | FetchAdapter | PlaceAdapter
+Answer = Arrived | Beat | Ready | AdapterDone | Failed
 
 FRAME_HEAD = _LENGTH.size
 LOOK_ELSEWHERE = b""

@@ -20,7 +20,7 @@ class VocabularyShare(Embedding):
         (self._taken,) = (range(matrix.rows),) if share is None else share.ranges
 
     def forward(self, ids: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        assert adapters is None, "adapters are for models on one device"
+        assert self.lora is None, "adapters of words are for models on one device"
         place = ids - self._taken.start
         is_here = (place >= 0) & (place < len(self._taken))
         found = super().forward(torch.where(is_here, place, 0))

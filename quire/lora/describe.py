@@ -84,7 +84,10 @@ class DescribedAdapter:
 def describe_adapter(
     folder: Path, spec: ModelSpec, limits: AdapterLimits, layout: PageLayout | None = None
 ) -> DescribedAdapter:
-    """Raises CheckpointError, which names the tensor, for what does not fit the model or the limits."""
+    """Raises CheckpointError, which names the tensor, for what does not fit the model or the limits.
+
+    `spec` is the whole model's; `layout` may be that of a rank, which has some of its matrices, or some of each.
+    """
     settings = read_settings(folder)
     file = folder / WEIGHTS
     if not file.is_file():
@@ -133,7 +136,7 @@ def _modules(spec: ModelSpec, layout: PageLayout | None) -> dict[str, _Module]:
                 known[name] = _Module(matrix, (number,), expert)
         if matrix.target == EXPERTS:
             for name in _stack_names(matrix):
-                known[f"{name}#{matrix.columns}"] = _Module(matrix, tuple(range(len(matrix.parts))), None)
+                known[f"{name}#{matrix.whole_columns}"] = _Module(matrix, tuple(range(len(matrix.parts))), None)
     if layout is not None:  # matrices that room is not kept for are known too, to be refused by name
         known = _modules(spec, None) | known
     return known
@@ -213,10 +216,10 @@ def _placed(
         )
     down, up, magnitude = tensors["down"], tensors["up"], tensors.get("magnitude")
     stacked = matrix.experts if module.expert is None else 1
-    rows = sum(matrix.parts[part].rows for part in module.parts)
+    rows = sum(matrix.parts[part].whole_rows for part in module.parts)
     width = down.shape[0] if len(down.shape) == 2 else 0
     rank = width // stacked
-    _check_shape(down, (max(rank, 1) * stacked, matrix.columns), file)
+    _check_shape(down, (max(rank, 1) * stacked, matrix.whole_columns), file)
     _check_shape(up, (rows, width), file)
     if rank > limits.max_rank:
         raise CheckpointError(

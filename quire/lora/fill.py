@@ -12,6 +12,7 @@ from quire.models.loading.mapped_file import MappedFile
 from quire.models.loading.spans import TensorSpan
 from quire.spec.layout import GroupedRows, Layout, PairedRows
 from quire.spec.lora import FACTORS, PAGE_RANK, AdaptedMatrix, PageLayout
+from quire.spec.share import AxisShare
 
 RowNorms = Callable[[AdaptedMatrix, Tensor, Tensor], Tensor]
 """Of a matrix with an adapter in it, W + B A: the norm of each of its rows. Given A [rank, columns] of one part, and B
@@ -34,7 +35,8 @@ class AdapterImage:
 def fill_pages(
     described: DescribedAdapter, layout: PageLayout, dtype: torch.dtype, row_norms: RowNorms, *, pinned: bool = False
 ) -> AdapterImage:
-    """Reads the whole file. Raises CheckpointError for numbers that are none."""
+    """Reads the whole file, and keeps what the layout has a place for: a rank's is a part of the model's. Raises
+    CheckpointError for numbers that are none."""
     file = MappedFile(described.file)
     size = (described.num_pages, layout.elements)
     pages = torch.zeros(size, dtype=dtype, pin_memory=pinned)
@@ -43,7 +45,8 @@ def fill_pages(
     is_dora = torch.zeros(len(layout.matrices), dtype=torch.int32)
     by_matrix: dict[str, list[Placed]] = {}
     for placed in described.placed:
-        by_matrix.setdefault(placed.matrix.name, []).append(placed)
+        if placed.matrix.name in numbers:
+            by_matrix.setdefault(placed.matrix.name, []).append(placed)
     for name, all_placed in by_matrix.items():
         matrix = layout.matrices[numbers[name]]
         down, up = views(pages, matrix)
@@ -77,18 +80,20 @@ def _fill(
 ) -> None:
     a, b = _values(file, placed.down, described), _values(file, placed.up, described) * placed.scale
     if placed.expert is None:  # all experts at once, as peft stacks them
-        a = a.view(matrix.experts, placed.rank, matrix.columns)
+        a = a.view(matrix.experts, placed.rank, matrix.whole_columns)
         b = b.view(b.shape[0], placed.rank, matrix.experts).permute(2, 0, 1)
         experts = list(range(matrix.experts))
     else:
         a, b, experts = a[None], b[None], [placed.expert]
+    a = _taken(a, matrix.column_share, dim=2)
     for place, expert in enumerate(experts):
         first = 0
         for part in placed.parts:
-            size = matrix.parts[part].rows
+            whole, size = matrix.parts[part].whole_rows, matrix.parts[part].rows
             start = sum(each.rows for each in matrix.parts[:part])
-            rows = _reordered(b[place, first : first + size], matrix.parts[part].layout)
-            first += size
+            rows = _reordered(b[place, first : first + whole], matrix.parts[part].layout)
+            rows = _taken(rows, matrix.parts[part].share, dim=0)
+            first += whole
             for page in range(-(-placed.rank // PAGE_RANK)):
                 ranks = slice(page * PAGE_RANK, min((page + 1) * PAGE_RANK, placed.rank))
                 count = ranks.stop - ranks.start
@@ -117,6 +122,13 @@ def _reordered(rows: Tensor, layout: Layout) -> Tensor:
     if isinstance(layout, PairedRows | GroupedRows):
         return rows.index_select(0, torch.tensor(layout.source_rows()))
     return rows
+
+
+def _taken(values: Tensor, share: AxisShare | None, dim: int) -> Tensor:
+    """What a rank has of an axis."""
+    if share is None:
+        return values
+    return torch.cat([values.narrow(dim, taken.start, len(taken)) for taken in share.ranges], dim)
 
 
 def _values(file: MappedFile, span: TensorSpan, described: DescribedAdapter) -> Tensor:

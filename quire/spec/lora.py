@@ -11,6 +11,7 @@ from quire.spec.experts import ExpertsSpec
 from quire.spec.layout import Layout
 from quire.spec.matrix import MatrixSpec
 from quire.spec.model import ModelSpec
+from quire.spec.share import AxisShare
 
 PAGE_RANK = 16
 """Ranks of a page: the least that a tile of a GPU multiplies by, and a register of AVX-512 in float32."""
@@ -32,6 +33,13 @@ class AdaptedPart:
     """What peft calls them: one, or one for each expert."""
     rows: int
     layout: Layout
+    share: AxisShare | None = None
+    """Which of the adapter's rows a rank has of them; None: all."""
+
+    @property
+    def whole_rows(self) -> int:
+        """The adapter's own."""
+        return self.rows if self.share is None else self.share.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class AdaptedMatrix:
     columns: int
     """Inputs; of an embedding, tokens."""
     experts: int = 1
+    column_share: AxisShare | None = None
+    """Which of the adapter's inputs a rank has; None: all."""
     down_at: int = 0
     """Elements into a page where A begins: [experts, parts, columns, PAGE_RANK]."""
     up_at: int = 0
@@ -53,6 +63,11 @@ class AdaptedMatrix:
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    @property
+    def whole_columns(self) -> int:
+        """The adapter's own."""
+        return self.columns if self.column_share is None else self.column_share.whole
 
     @property
     def down_elements(self) -> int:
@@ -84,7 +99,11 @@ def page_layout(spec: ModelSpec, targets: frozenset[str]) -> PageLayout:
 
 
 def adapted_matrices(spec: ModelSpec) -> Iterator[AdaptedMatrix]:
-    """Every matrix that an adapter may change, without a place."""
+    """Every matrix that an adapter may change, without a place.
+
+    Of a rank's spec, its part of each: matrices cut by rows have all of A and some rows of B, and those cut by columns
+    the other way round, so that what adapters add is summed over ranks where the matrix's own outputs are.
+    """
     for layer in spec.layers:
         # what latent attention makes keys and values of is moved to queries, where no adapter reaches it
         yield from (_adapted(matrix, LAYERS) for matrix in layer.attention.matrices() if not matrix.plain)
@@ -113,8 +132,8 @@ def head_name(spec: ModelSpec) -> str:
 
 
 def _adapted(matrix: MatrixSpec, target: str) -> AdaptedMatrix:
-    parts = tuple(AdaptedPart((part.name,), part.rows, part.layout) for part in matrix.parts)
-    return AdaptedMatrix(matrix.name, target, parts, matrix.columns)
+    parts = tuple(AdaptedPart((part.name,), part.rows, part.layout, part.share) for part in matrix.parts)
+    return AdaptedMatrix(matrix.name, target, parts, matrix.columns, column_share=matrix.column_share)
 
 
 def _is_apart(matrix: MatrixSpec) -> bool:
@@ -126,8 +145,10 @@ def _of_experts(matrix: MatrixSpec) -> AdaptedMatrix:
     """Parts are those of all experts, kind after kind: gates, then ups."""
     count = matrix.experts
     kinds = [matrix.parts[first : first + count] for first in range(0, len(matrix.parts), count)]
-    parts = tuple(AdaptedPart(tuple(part.name for part in kind), kind[0].rows, kind[0].layout) for kind in kinds)
-    return AdaptedMatrix(matrix.name, EXPERTS, parts, matrix.columns, count)
+    parts = tuple(
+        AdaptedPart(tuple(part.name for part in kind), kind[0].rows, kind[0].layout, kind[0].share) for kind in kinds
+    )
+    return AdaptedMatrix(matrix.name, EXPERTS, parts, matrix.columns, count, matrix.column_share)
 
 
 def _aligned(elements: int) -> int:

@@ -47,14 +47,16 @@ class HostedImage:
 
 
 class AdapterStore:
-    """Of one worker."""
+    """Of one worker, whose model may be a rank's part of the whole."""
 
-    def __init__(self, room: LoraRoom, spec: ModelSpec, device: torch.device) -> None:
+    def __init__(self, room: LoraRoom, spec: ModelSpec, part: ModelSpec, device: torch.device) -> None:
+        """`spec` is the whole model's, which adapters are for; `part` that of the worker's own."""
         self._room = room
+        self._is_part = part is not spec
         self._spec = spec
         self._device = device
         self._dtype: torch.dtype = getattr(torch, room.dtype)
-        self._page = page_layout(spec, frozenset(room.targets))
+        self._page = page_layout(part, frozenset(room.targets))
         matrices, slots = self._page.matrices, room.num_pages
         self.num_slots = slots
         self._pages = torch.zeros((room.num_pages, self._page.elements), dtype=self._dtype, device=device)
@@ -134,6 +136,11 @@ class AdapterStore:
             described = describe_adapter(Path(ref.path), self._spec, limits, self._page)
             if described.version != ref.version:
                 raise CheckpointError(f"its files in {ref.path} have changed since it was loaded; load it again.")
+            if self._is_part and any(each.magnitude is not None for each in described.placed):
+                raise CheckpointError(
+                    "it is DoRA, whose factors need whole matrices, and the model is spread over several ranks; merge "
+                    "it into a LoRA adapter, or use --tensor-parallel-size 1."
+                )
             with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
                 image = fill_pages(described, self._page, self._dtype, self._row_norms, pinned=self._stream is not None)
         except QuireError as error:

@@ -22,11 +22,13 @@ from quire.ops.functional import finish_step
 from quire.ops.upload import upload
 from quire.parallel.pipeline import Pipeline
 from quire.spec.cache import LatentCache
+from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import make_inputs
 from quire.worker.device_time import DeviceTime
 from quire.worker.kv_layers import kv_layers
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
+from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep
 from quire.worker.sleeping_weights import RestingWeights
@@ -58,8 +60,12 @@ class StageWorker:
         pipeline: Pipeline,
         *,
         kv_scales: Sequence[KVScale] | None = None,
+        adapters: AdapterStore | None = None,
     ) -> None:
         self._model = model
+        self.adapters = adapters
+        num_rows = limits.max_num_seqs + 1  # and the spare one
+        self._row_adapters = None if adapters is None else RowAdapters(num_rows, adapters.num_slots, device)
         self._pipeline = pipeline
         self._device = device
         self._dtype = dtype
@@ -101,6 +107,8 @@ class StageWorker:
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
         )
         positions, batch = inputs.positions, inputs.batch
+        if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
+            batch, _ = self._row_adapters.given_to(batch, inputs.rows, plan.num_sampling)
         if self._pipeline.is_first:
             x = self._model(inputs.input_ids, positions, batch)
         else:
@@ -134,6 +142,11 @@ class StageWorker:
         if changed:
             for step in self._untaken:
                 step.gone |= changed.intersection(step.places)
+        if self._row_adapters is not None:
+            for row in plan.released:
+                self._row_adapters.release(row)
+            for admission in plan.admitted:
+                self._row_adapters.admit(admission)
         for admission in plan.admitted:
             self._rows.admit(admission)
             self._lengths.admit(admission)

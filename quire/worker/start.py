@@ -115,11 +115,7 @@ def start_worker(
         speech=None if spec.encoder is None else read_speech_vocabulary(path),
         processors=load_processors(resolved.logits_processors),
     )
-    adapters = None
-    if resolved.lora is not None:
-        assert isinstance(model, LanguageModel), "adapters are added to quire's own families"
-        adapters = AdapterStore(resolved.lora, spec, device)
-        adapters.attach(model)
+    adapters = _adapters(resolved, spec, model, device)
     if resolved.batch_invariant:
         from quire.ops.triton.batch_invariant_linear import never_split_inputs
 
@@ -158,6 +154,18 @@ def start_worker(
     return worker
 
 
+def _adapters(
+    resolved: Resolved, spec: ModelSpec, model: LanguageModel | FallbackDecoder, device: torch.device
+) -> AdapterStore | None:
+    """What the model adds of LoRA adapters, if it may have any; `spec` is that of all ranks together."""
+    if resolved.lora is None:
+        return None
+    assert isinstance(model, LanguageModel), "adapters are added to quire's own families"
+    store = AdapterStore(resolved.lora, spec, model.spec, device)
+    store.attach(model)
+    return store
+
+
 def start_stage_worker(
     path: Path,
     resolved: Resolved,
@@ -184,6 +192,7 @@ def start_stage_worker(
         getattr(torch, resolved.dtype),
         pipeline,
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
+        adapters=_adapters(resolved, spec, model, device),
     )
     clock.done("memory for KV and steps")
     if device.type == "cuda":

@@ -3,8 +3,9 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
+from quire.core.adapter import AdapterRef
 from quire.core.prompt import Prompt
 from quire.core.rank_place import RankPlace
 from quire.core.request import Request
@@ -124,15 +126,16 @@ class RankRunner:
             ]
             return ProcessExecutor(first, processes, None, self.resolved.kv)
 
-    def run(self, prompts: list[list[int]], count: int, **params: Any) -> list[list[int]]:
-        """`count` tokens for each prompt, greedy ones unless `params` say otherwise."""
+    def run(
+        self, prompts: list[list[int]], count: int, adapters: Sequence[AdapterRef | None] = (None,), **params: Any
+    ) -> list[list[int]]:
+        """`count` tokens for each prompt, greedy ones unless `params` say otherwise; `adapters` are used in turn."""
         chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
         requests = []
-        for prompt in prompts:
+        for prompt, adapter in zip(prompts, cycle(adapters), strict=False):
             variant = self.facts.spec.kv_variant(len(prompt))
-            requests.append(
-                Request(id=f"r{self._next}", prompt=Prompt(tuple(prompt)), params=chosen, kv_variant=variant)
-            )
+            given = Prompt(tuple(prompt), adapter=adapter)
+            requests.append(Request(id=f"r{self._next}", prompt=given, params=chosen, kv_variant=variant))
             self._next += 1
             self.loop.add(requests[-1])
         tokens: dict[str, list[int]] = {request.id: [] for request in requests}

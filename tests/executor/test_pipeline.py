@@ -124,7 +124,10 @@ def test_steps_in_flight_are_one_more_than_stages(tiny: Tiny, others: OtherRanks
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"enable_lora": True}, "--enable-lora is for models on one device so far, but --pipeline-parallel-size is 2"),
+        (
+            {"enable_lora": True, "lora_targets": "layers,head"},
+            "--lora-targets has head, whose adapters are for models on one device so far, but --pipeline-parallel-size",
+        ),
         ({"compile": True}, "--compile is for models on one device, but --pipeline-parallel-size is 2"),
         (
             {"offload_gb": 1.0},

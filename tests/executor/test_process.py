@@ -230,7 +230,10 @@ def test_settings_that_do_not_go_with_ranks_are_refused(tiny: Tiny) -> None:
     for settings, told in (
         ({"distributed_executor_backend": "process"}, "but the model runs on one device"),
         ({"tensor_parallel_size": 2, "compile": True, "cpu_compute": "exact"}, "--compile is for models on one device"),
-        ({"tensor_parallel_size": 2, "enable_lora": True}, "--enable-lora is for models on one device so far"),
+        (
+            {"tensor_parallel_size": 2, "enable_lora": True, "lora_targets": "layers,embedding,head"},
+            "--lora-targets has embedding and head, whose adapters are for models on one device so far",
+        ),
         (
             {"tensor_parallel_size": 2, "speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
             "--speculative-config is for models on one device so far",
