@@ -52,9 +52,7 @@ def spread_by(asked: EngineConfig) -> str | None:
 
 def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
     """Refuse what several ranks do not do yet."""
-    spread = spread_by(asked)
-    if asked.scheduler.speculative_config is not None and spread is not None:
-        raise ConfigError(f"--speculative-config is for models on one device so far, but {spread}; leave one out.")
+    _check_speculation(asked)
     if asked.parallel.enable_expert_parallel:
         _check_experts(asked, model)
     stages = asked.parallel.pipeline_parallel_size
@@ -69,6 +67,23 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
                 f"--pipeline-parallel-size is {stages}, but {what} models in one piece so far; use "
                 "--tensor-parallel-size, or leave it out."
             )
+
+
+def _check_speculation(asked: EngineConfig) -> None:
+    """Ranks that share layers come to the same drafts by themselves where these follow from tokens alone."""
+    speculation, parallel = asked.scheduler.speculation(), asked.parallel
+    if speculation is None or parallel.num_ranks == 1:
+        return
+    if parallel.pipeline_parallel_size > 1:
+        raise ConfigError(
+            f"--speculative-config is for models in one piece so far, but --pipeline-parallel-size is "
+            f"{parallel.pipeline_parallel_size}; leave one out."
+        )
+    if speculation.method not in ("ngram", "suffix"):
+        raise ConfigError(
+            f"--speculative-config has the method {speculation.method}, which drafts on one device so far, but "
+            f"--tensor-parallel-size is {parallel.tensor_parallel_size}; use ngram or suffix, or leave one out."
+        )
 
 
 def _check_hosts(asked: EngineConfig) -> None:

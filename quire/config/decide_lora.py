@@ -35,9 +35,6 @@ def decide_lora(
     obstacles = {
         "transformers' modules compute this model": uses_transformers,
         "--compile is on, and leaves no place for adapters between its pieces": asked.model.compile,
-        "--speculative-config is given, and drafts are verified by the model alone": bool(
-            asked.scheduler.speculative_config
-        ),
         "--batch-invariant is on, and tiles of adapters follow the batch": batch_invariant,
     }
     found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)

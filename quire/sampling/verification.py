@@ -109,13 +109,20 @@ class VerifiedTokens:
         )
 
 
-def verify_drafts(
-    sampler: Sampler, states: RowStates, ready: Tensor, logits: Tensor, layout: DraftLayout, mode: SamplingMode
-) -> VerifiedTokens:
-    """Draw from `logits` [m, vocabulary], and write to `states` what rows have now.
+@dataclass(frozen=True, slots=True)
+class DrawnPlaces:
+    """What was drawn at every place, whether or not the drafts before it are right."""
 
-    `ready` is as in `accept_drafts`.
-    """
+    tokens: Tensor  # int64 [n, width]
+    invalid: Tensor  # bool [n, width]: there was nothing to draw
+    logprobs: LogprobsTensors | None
+    """By slot, of those that asked for them."""
+
+
+def draw_places(
+    sampler: Sampler, states: RowStates, ready: Tensor, logits: Tensor, layout: DraftLayout, mode: SamplingMode
+) -> DrawnPlaces:
+    """Draw from `logits` [m, vocabulary]; `ready` is as in `accept_drafts`."""
     if mode.penalizes:
         drawn, invalid = _draw_in_turn(sampler, states, ready, logits, layout, mode)
     else:
@@ -127,9 +134,21 @@ def verify_drafts(
         if layout.slots is not None:
             drawn_by_slot = torch.zeros_like(layout.slot_rows).index_put_((layout.slots.flatten(),), drawn_by_slot)
         logprobs = sampler.report(logits, layout.slot_rows, drawn_by_slot, mode)
-    counts, drafted = accept_drafts(states, layout.rows, layout.lengths, layout.granted, drawn.contiguous(), ready)
+    return DrawnPlaces(drawn.contiguous(), invalid, logprobs)
+
+
+def empty_places(layout: DraftLayout) -> DrawnPlaces:
+    """On a rank that draws nothing: room for the tokens that another one draws."""
+    tokens = torch.empty((len(layout.rows), layout.width), dtype=torch.int64, device=layout.rows.device)
+    return DrawnPlaces(tokens, torch.zeros_like(tokens, dtype=torch.bool), None)
+
+
+def accept_places(states: RowStates, ready: Tensor, layout: DraftLayout, drawn: DrawnPlaces) -> VerifiedTokens:
+    """Take what was drawn as far as drafts are right, and write to `states` what rows have now."""
+    counts, drafted = accept_drafts(states, layout.rows, layout.lengths, layout.granted, drawn.tokens, ready)
     is_taken = torch.arange(layout.width, device=counts.device) < counts[:, None]
-    return VerifiedTokens(drawn, counts, drafted, (invalid & is_taken).any(1), layout.first_slots, logprobs)
+    invalid = (drawn.invalid & is_taken).any(1)
+    return VerifiedTokens(drawn.tokens, counts, drafted, invalid, layout.first_slots, drawn.logprobs)
 
 
 def _draw_in_turn(

@@ -26,6 +26,11 @@ class StepInputs:
     sampling_indices: Tensor | None  # [samples]: which hidden states are sampled from, drafts' too; None: all
     sampling_positions: Tensor  # [samples]: where the sampled token will stand, behind all drafts
 
+    @property
+    def sampled_tokens(self) -> Tensor | None:
+        """Which tokens of the step are sampled from, whether or not others come out of the model; None: all."""
+        return self.sampling_indices if self.batch.output_rows is None else self.batch.output_rows
+
 
 def make_batch(
     step: StepTensors,

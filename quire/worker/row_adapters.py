@@ -44,9 +44,10 @@ class RowAdapters:
         """Whether any of these rows has an adapter: otherwise the step is the same as without adapters."""
         return bool(self._adapted) and not self._adapted.keys().isdisjoint(rows)
 
-    def of(self, rows: Tensor) -> AdapterRows:
-        """Of rows that compute one token each. Nothing here depends on values, so a graph can hold it."""
-        return group_adapters(self._slots[rows], self._num_slots)
+    def of(self, rows: Tensor, count: int = 1) -> AdapterRows:
+        """Of rows that compute so many tokens each. Nothing here depends on values, so a graph can hold it."""
+        slots = self._slots[rows]
+        return group_adapters(slots if count == 1 else slots.repeat_interleave(count), self._num_slots)
 
     def of_row(self, row: int, count: int) -> AdapterRows | None:
         """So many tokens of one row; None where it has no adapter."""
@@ -54,14 +55,13 @@ class RowAdapters:
             return None
         return group_adapters(self._slots[row].expand(count), self._num_slots)
 
-    def given_to(self, batch: Batch, rows: Tensor, num_sampling: int) -> tuple[Batch, AdapterRows]:
-        """A batch of these sequences with its adapters, and those of the rows that are sampled from."""
+    def given_to(self, batch: Batch, rows: Tensor, sampled: Tensor | None) -> tuple[Batch, AdapterRows]:
+        """A batch of these sequences with its adapters, and those of the tokens that are sampled from: where `sampled`
+        says, or all."""
         slots, num_tokens = self._slots[rows], len(batch.slots[0])
-        tokens = slots
         if num_tokens != len(rows):
-            tokens = slots.repeat_interleave(batch.query_starts.diff(), output_size=num_tokens)
-        adapters = group_adapters(tokens, self._num_slots)
-        is_all = num_sampling == num_tokens
-        sampling = adapters if is_all else group_adapters(slots[:num_sampling], self._num_slots)
+            slots = slots.repeat_interleave(batch.query_starts.diff(), output_size=num_tokens)
+        adapters = group_adapters(slots, self._num_slots)
+        sampling = adapters if sampled is None else group_adapters(slots[sampled], self._num_slots)
         output = None if batch.output_rows is None else sampling
         return replace(batch, adapters=adapters, output_adapters=output), sampling

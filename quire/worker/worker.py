@@ -142,6 +142,7 @@ class Worker:
             of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
             self._drafting = Drafting(
                 *(speculation, limits, self._rows.states, sampler, memory),
+                ranks=group,
                 drafter=drafter,
                 group=next(iter(of_all_tokens), 0),
                 attend=self._attend,
@@ -196,7 +197,7 @@ class Worker:
         inputs = self._make_inputs(plan)
         adapters: AdapterRows | None = None
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
-            batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, plan.num_sampling)
+            batch, adapters = self._row_adapters.given_to(inputs.batch, inputs.rows, inputs.sampled_tokens)
             inputs = replace(inputs, batch=batch)
         alignment = None
         if self._encoded is not None:
@@ -382,7 +383,7 @@ class Worker:
         pasts = Pasts(*whole, *whole) if self._keeps_latents else None
         batch, adapters = make_batch(step, self._kv, attend=attend, pasts=pasts), None
         if adapted and self._row_adapters is not None:
-            adapters = self._row_adapters.of(rows)
+            adapters = self._row_adapters.of(rows, 1 + drafts)
             batch = replace(batch, adapters=adapters)
         if self._encoded is not None:
             batch = self._encoded.of_rows(batch, rows, len(rows))

@@ -136,7 +136,7 @@ def test_steps_in_flight_are_one_more_than_stages(tiny: Tiny, others: OtherRanks
         ({"kv_disk_path": "prefixes"}, "--kv-disk-path is set and --pipeline-parallel-size is 2"),
         (
             {"speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
-            "--speculative-config is for models on one device so far, but --pipeline-parallel-size is 2",
+            "--speculative-config is for models in one piece so far, but --pipeline-parallel-size is 2",
         ),
         ({"pipeline_parallel_size": 9}, "--pipeline-parallel-size is 9, but the model has only"),
     ],

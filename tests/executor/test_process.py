@@ -235,8 +235,8 @@ def test_settings_that_do_not_go_with_ranks_are_refused(tiny: Tiny) -> None:
             "--lora-targets has embedding and head, whose adapters are for models on one device so far",
         ),
         (
-            {"tensor_parallel_size": 2, "speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
-            "--speculative-config is for models on one device so far",
+            {"tensor_parallel_size": 2, "speculative_config": '{"method": "draft_model", "model": "x"}'},
+            "has the method draft_model, which drafts on one device so far, but --tensor-parallel-size is 2",
         ),
         ({"tensor_parallel_size": 2, "batch_invariant": True}, "--batch-invariant cannot be kept here"),
     ):

@@ -10,7 +10,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.ops.step_tensors import RowStates
 from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
-from quire.sampling.verification import VerifiedTokens, even_layout, uneven_layout, verify_drafts
+from quire.sampling.verification import VerifiedTokens, accept_places, draw_places, even_layout, uneven_layout
 from tests.sampling import oracle
 from tests.sampling.chi_square import p_value
 from tests.sampling.oracle import Case
@@ -46,7 +46,8 @@ def verify(params: SamplingParams, count: int, drafts: list[int], *, evenly: boo
     layout = even_layout(rows, lengths, len(drafts)) if evenly else uneven_layout(rows, lengths, [len(drafts)] * count)
     logits = torch.tensor([LOGITS, SECOND, LOGITS][: 1 + len(drafts)]).repeat(count, 1)
     ready = torch.full((count + 1,), len(drafts))
-    return verify_drafts(Sampler(state, states.tokens), states, ready, logits, layout, state.mode_of_drafts)
+    drawn = draw_places(Sampler(state, states.tokens), states, ready, logits, layout, state.mode_of_drafts)
+    return accept_places(states, ready, layout, drawn)
 
 
 def frequencies(tokens: torch.Tensor) -> list[int]:
@@ -97,7 +98,7 @@ def test_what_cannot_be_drawn_spoils_a_row_only_where_it_is_taken() -> None:
     good, bad = [0.0, 0.0, 0.0, 1.0], [float("nan")] * 4
     logits = torch.tensor([good, bad, good, bad])  # the draft of the first row is right, that of the second wrong
     layout = even_layout(torch.tensor([0, 1]), torch.tensor([2, 2]), 1)
-    verified = verify_drafts(
-        Sampler(state, tokens), states, torch.ones(3, dtype=torch.int64), logits, layout, state.mode
-    )
+    ready = torch.ones(3, dtype=torch.int64)
+    drawn = draw_places(Sampler(state, tokens), states, ready, logits, layout, state.mode)
+    verified = accept_places(states, ready, layout, drawn)
     assert (verified.counts.tolist(), verified.invalid.tolist()) == ([2, 1], [True, False])

@@ -19,9 +19,18 @@ from quire.models.heads.medusa_heads import MedusaHeads
 from quire.ops.functional import Attend, paged_attention
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
+from quire.parallel.group import Group
 from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import Sampler
-from quire.sampling.verification import DraftLayout, VerifiedTokens, even_layout, uneven_layout, verify_drafts
+from quire.sampling.verification import (
+    DraftLayout,
+    VerifiedTokens,
+    accept_places,
+    draw_places,
+    empty_places,
+    even_layout,
+    uneven_layout,
+)
 from quire.worker.core_memory import CoreMemory
 from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
@@ -42,18 +51,22 @@ class Drafting:
         states: RowStates,
         sampler: Sampler,
         memory: CoreMemory | None = None,
+        ranks: Group | None = None,
         drafter: DraftModel | LoadedHead | None = None,
         group: int = 0,
         attend: Attend = paged_attention,
         large_logits: Callable[[Tensor], Tensor] | None = None,
         block_size: int = 1,
     ) -> None:
-        """`memory` is that of a worker to go on from; `drafter` the model or head that drafts, which uses the tables of
-        `group`, whose blocks are of `block_size`, and attends by `attend`; `large_logits` makes the large model's
-        logits.
+        """`memory` is that of a worker to go on from; `ranks` are those that compute the model together, which come to
+        the same drafts, as these follow from tokens alone.
+
+        `drafter` is the model or head that drafts, which uses the tables of `group`, whose blocks are of `block_size`,
+        and attends by `attend`; `large_logits` makes the large model's logits.
         """
         self._states = states
         self._sampler = sampler
+        self._ranks = ranks
         device = states.tokens.device
         self.rows = (
             DraftRows.empty(limits.max_num_seqs, device)
@@ -74,7 +87,7 @@ class Drafting:
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
-        self._is_read_first = device.type != "cuda"
+        self._is_read_first = device.type != "cuda" and ranks is None
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
 
     @property
@@ -164,4 +177,10 @@ class Drafting:
         return self.rows.ready[rows] if self._is_read_first else None
 
     def _verify(self, logits: Tensor, layout: DraftLayout, mode: SamplingMode) -> VerifiedTokens:
-        return verify_drafts(self._sampler, self._states, self.rows.ready, logits, layout, mode)
+        if self._ranks is not None and not self._ranks.is_first:
+            drawn = empty_places(layout)
+        else:
+            drawn = draw_places(self._sampler, self._states, self.rows.ready, logits, layout, mode)
+        if self._ranks is not None:
+            self._ranks.broadcast(drawn.tokens)
+        return accept_places(self._states, self.rows.ready, layout, drawn)
