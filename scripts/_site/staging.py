@@ -62,6 +62,8 @@ class _Stage:
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             target.write_text(_folder_page(source), encoding="utf-8")
+            for project in source.glob("*/pyproject.toml"):
+                self._bring(project.parent)
         elif source.suffix == ".md":
             target.write_text(self._page(source, target), encoding="utf-8")
         else:
@@ -92,11 +94,16 @@ class _Stage:
 
 
 def _folder_page(folder: Path) -> str:
-    """The text of every file in a folder; of a folder of folders, the first page of each."""
-    parts = [f"# {folder.relative_to(ROOT)}"]
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.stat().st_size:
-            text = path.read_text(encoding="utf-8").rstrip()
-            parts.append(f"## {path.relative_to(folder)}")
-            parts.append(f"````{_LANGUAGES.get(path.suffix, 'text')}\n{text}\n````")
+    """The text of every file in a folder; of a folder of projects, its own files and a list of the projects."""
+    projects = sorted(path.parent for path in folder.glob("*/pyproject.toml"))
+    files = sorted(path for path in (folder.glob("*") if projects else folder.rglob("*")) if _is_shown(path))
+    parts = [f"# {folder.relative_to(ROOT)}", *(f"- [{each.name}]({each.name}/index.md)" for each in projects)]
+    for path in files:
+        text = path.read_text(encoding="utf-8").rstrip()
+        parts.append(f"## {path.relative_to(folder)}")
+        parts.append(f"````{_LANGUAGES.get(path.suffix, 'text')}\n{text}\n````")
     return "\n\n".join(parts) + "\n"
+
+
+def _is_shown(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts and path.stat().st_size > 0
