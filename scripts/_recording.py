@@ -1,6 +1,6 @@
 """docs/images/session.svg: a real session in a terminal, recorded and written as an animated picture.
 
-Every command is run when this script is, in a terminal of its own, and what it printed is shown when it printed it; only
+Every command is run when this script is, in a terminal of its own. What it printed is shown when it printed it; only
 waits of more than a second are shortened. The server has a free port, shown as 8000. The picture follows the reader's
 light or dark colours, and shows the whole session where animations do not run.
 """
@@ -49,7 +49,8 @@ _ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
 _WIDTH, _HEIGHT, _TOP, _LEFT = 8.4, 19, 52, 20
 _STYLE = """
 .window{fill:#fbfaf7;stroke:#d9d4c7}text{fill:#2b2a27}.prompt{fill:#8a5a00}.typed{font-weight:600}.dot{fill:#d9d4c7}
-@media (prefers-color-scheme:dark){.window{fill:#16181d;stroke:#343840}text{fill:#d7dae0}.prompt{fill:#e5b567}.dot{fill:#343840}}
+@media (prefers-color-scheme:dark){.window{fill:#16181d;stroke:#343840}text{fill:#d7dae0}
+.prompt{fill:#e5b567}.dot{fill:#343840}}
 text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}
 """
 
@@ -88,10 +89,11 @@ class Screen:
             if part == "\n":
                 self._row, self._column = self._row + 1, 0
                 continue
-            while part:
+            left = part
+            while left:
                 if self._column == COLUMNS:
                     self._row, self._column = self._row + 1, 0
-                fits, part = part[: COLUMNS - self._column], part[COLUMNS - self._column :]
+                fits, left = left[: COLUMNS - self._column], left[COLUMNS - self._column :]
                 if fits.strip():
                     self.pieces.append(Piece(self._row, self._column, fits, kind, self.clock))
                 self._column += len(fits)

@@ -28,8 +28,8 @@ class BeamSearchParams:
     length_penalty: float = 1.0
     """Scores are divided by the length to this power: larger values favour longer beams."""
     early_stopping: EarlyStopping = False
-    """True: over with `beam_width` finished beams. False: when no beam would beat them if it ended now. "never": when none
-    could at any length."""
+    """True: over with `beam_width` finished beams. False: when no beam would beat them if it ended now. "never": when
+    none could at any length."""
 
     def __post_init__(self) -> None:
         for name in ("beam_width", "max_tokens"):

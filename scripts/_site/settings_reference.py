@@ -1,4 +1,4 @@
-"""The reference of settings, from the fields of the config sections: the same text that `quire serve --help-all` shows."""
+"""The reference of settings, from the fields of the config sections: the text that `quire serve --help-all` shows."""
 
 import inspect
 from dataclasses import MISSING, Field, fields
@@ -41,7 +41,9 @@ def _section(title: str, section: type) -> str:
 
 
 def _default(field: Field[Any]) -> str:
-    value = field.default if field.default is not MISSING else field.default_factory()  # type: ignore[misc]
+    value = field.default
+    if field.default_factory is not MISSING:
+        value = field.default_factory()
     if value is None or value in ("", ()):
         return ""
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{cell(str(value))}`"

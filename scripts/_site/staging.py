@@ -1,7 +1,7 @@
-"""The folder that the site is built from: docs, the files of the repository that pages link to, and generated references.
+"""The folder that the site is built from: docs, files of the repository that pages link to, and generated references.
 
-Pages are written for readers of the repository, so they link to files outside docs by relative paths. Those files come to
-the site too: Markdown as a page, a folder as a page that shows its files, anything else as it is.
+Pages are written for readers of the repository, so they link to files outside docs by relative paths. Those files come
+to the site too: Markdown as a page, a folder as a page that shows its files, anything else as it is.
 """
 
 import os

@@ -63,7 +63,8 @@ def test_public_classes_explain_their_fields_and_methods() -> None:
     unsaid = []
     for name, home in public_homes().items():
         found = read_class(ROOT / home, name)
-        unsaid += [f"{name}.{each.name}" for each in (*found.fields, *found.methods) if not each.text]
+        unsaid += [f"{name}.{each.name}" for each in found.fields if not each.text]
+        unsaid += [f"{name}.{each.name}" for each in found.methods if not each.text]
     assert unsaid == []
 
 
@@ -98,3 +99,13 @@ def test_links_that_leave_docs_lead_to_copies(tmp_path: Path) -> None:
     contributing = (tmp_path / "docs" / "repository" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert "](../architecture.md)" in contributing
     assert tomllib.loads((tmp_path / "zensical.toml").read_text(encoding="utf-8"))["project"]["docs_dir"] == "docs"
+
+
+def test_figures_of_the_readme_are_documented() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tables = readme.partition("## How fast it is")[2].partition("![")[0]
+    rows = [line.split("|")[2:-1] for line in tables.splitlines() if line.startswith("|") and "--" not in line]
+    figures = {figure for row in rows for cell in row for figure in re.findall(r"(?<![\w.])\d[\d,.]*\d(?!\w)", cell)}
+    documented = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert len(figures) > 20
+    assert {each for each in figures if not re.search(rf"(?<![\d,.]){re.escape(each)}(?![\d])", documented)} == set()
