@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from scripts._site.source import ClassSource, Field, Method, read_class
-from scripts._site.tables import cell, table
+from scripts._site.tables import cell, code, table
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = ("LLM", "AsyncLLM", "SamplingParams", "LoRARequest", "RequestOutput", "CompletionOutput", "StructuredOutput")
@@ -40,8 +40,8 @@ def _section(found: ClassSource) -> str:
 
 
 def _row(field: Field) -> list[str]:
-    default = f"`{cell(field.default)}`" if field.default and "field(" not in field.default else ""
-    return [f"`{field.name}`", f"`{cell(field.type)}`", default, cell(field.text)]
+    default = code(field.default) if field.default and "field(" not in field.default else ""
+    return [code(field.name), code(field.type), default, cell(field.text)]
 
 
 def _method(owner: str, method: Method) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from scripts._site.source import read_class
-from scripts._site.tables import cell, table
+from scripts._site.tables import cell, code, table
 
 
 def settings_reference() -> str:
@@ -46,4 +46,4 @@ def _default(field: Field[Any]) -> str:
         value = field.default_factory()
     if value is None or value in ("", ()):
         return ""
-    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{cell(str(value))}`"
+    return code(str(value).lower() if isinstance(value, bool) else str(value))

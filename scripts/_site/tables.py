@@ -10,5 +10,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that stays inside its cell."""
-    return " ".join(text.split()).replace("|", "&#124;").replace("<", "&lt;")
+    """Text that stays inside its cell; what it has in backticks is left as it is."""
+    pieces = " ".join(text.split()).split("`")
+    pieces[::2] = [piece.replace("|", "\\|").replace("<", "&lt;") for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def code(text: str) -> str:
+    """Code in a cell."""
+    return f"`{' '.join(text.split())}`"

@@ -16,6 +16,7 @@ from scripts._site.metrics_reference import metrics_reference
 from scripts._site.settings_reference import settings_reference
 from scripts._site.source import read_class
 from scripts._site.staging import stage
+from scripts._site.tables import cell
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -109,3 +110,8 @@ def test_figures_of_the_readme_are_documented() -> None:
     documented = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert len(figures) > 20
     assert {each for each in figures if not re.search(rf"(?<![\d,.]){re.escape(each)}(?![\d])", documented)} == set()
+
+
+def test_cells_keep_code_as_it_is() -> None:
+    assert cell("a | b <c> `d | e <f>`\n  g") == r"a \| b &lt;c> `d | e <f>` g"
+    assert "| `int | None` | `None` |" in api_reference()
