@@ -30,6 +30,8 @@ _MARK = re.compile(r"^<!-- site: (\w+) -->\n(?:.+\n)*", re.MULTILINE)
 """Where a reference goes; the paragraph after it is for readers of the repository."""
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+_CODE = re.compile(r"`[^`\n]+`")
+"""In a table GitHub wants the bars of code escaped, and Python-Markdown shows the backslashes."""
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json", ".sh": "bash"}
 
 
@@ -79,7 +81,8 @@ class _Stage:
     def _page(self, source: Path, target: Path) -> str:
         text = _MARK.sub(lambda mark: GENERATORS[mark[1]]() + "\n", source.read_text(encoding="utf-8"))
         pieces = _FENCE.split(text)
-        pieces[::2] = [_LINK.sub(lambda link: self._link(link, source, target), piece) for piece in pieces[::2]]
+        words = [_CODE.sub(lambda code: code[0].replace(r"\|", "|"), piece) for piece in pieces[::2]]
+        pieces[::2] = [_LINK.sub(lambda link: self._link(link, source, target), piece) for piece in words]
         return "".join(pieces)
 
     def _link(self, link: re.Match[str], source: Path, target: Path) -> str:
