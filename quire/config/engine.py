@@ -24,14 +24,23 @@ class EngineConfig:
     """What was asked for; `resolve` turns it into concrete values."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
+    """Which checkpoint, and how it is held and computed."""
     cache: CacheConfig = field(default_factory=CacheConfig)
+    """The KV cache and its tiers."""
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    """Who gets how many tokens of a step."""
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    """Over how many devices and hosts the model is spread."""
     server: ServerConfig = field(default_factory=ServerConfig)
+    """Where the HTTP server listens, who may use it, and its limits."""
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    """Logs and traces."""
     parsers: ParserConfig = field(default_factory=ParserConfig)
+    """How tool calls and thinking are read."""
     lora: LoraConfig = field(default_factory=LoraConfig)
+    """LoRA adapters and the room for them."""
     multimodal: MultimodalConfig = field(default_factory=MultimodalConfig)
+    """Images, video and sound."""
 
     def __post_init__(self) -> None:
         permit(self.model.plugins)  # in every process that these settings come to, before anything goes by them

@@ -25,6 +25,7 @@ class LoRARequest:
     """An adapter for `LLM.generate`, as vLLM's users write it."""
 
     lora_name: str
+    """What requests call it."""
     lora_int_id: int
     """Taken for compatibility: adapters are told apart by name and content."""
     lora_path: str

@@ -26,10 +26,15 @@ class CompletionOutput:
     """One sequence of a request."""
 
     index: int
+    """Its place among the sequences of its request."""
     text: str = ""
+    """What it says so far, without a stop string unless that was asked for."""
     token_ids: list[int] = field(default_factory=list)
+    """The tokens that were generated."""
     cumulative_logprob: float | None = None
+    """Sum of the log probabilities of its tokens, where `logprobs` was asked for."""
     logprobs: Sequence[PositionLogprobs] | None = None
+    """For each of its tokens, the most likely tokens there and the chosen one."""
     finish_reason: FinishReason | None = None
     """None while it is still being generated."""
     stop_reason: int | str | None = None
@@ -44,6 +49,7 @@ class CompletionOutput:
     """Of a chat: the text told apart into thinking, content and calls."""
 
     def finished(self) -> bool:
+        """Whether nothing more will come."""
         return self.finish_reason is not None
 
 
@@ -79,12 +85,19 @@ class RequestOutput:
     """A request and all its sequences, in order of their index."""
 
     request_id: str
+    """What logs and `AsyncLLM.abort` call it."""
     prompt: str | None
+    """None where it was given as tokens."""
     prompt_token_ids: list[int]
+    """The prompt as the model reads it."""
     prompt_logprobs: Sequence[PositionLogprobs | None] | None
+    """For each token of the prompt but the first, which is None; only where they were asked for."""
     outputs: list[CompletionOutput]
+    """Its answers: `n` of them."""
     finished: bool
+    """Whether all of them have ended."""
     metrics: RequestMetrics
+    """When it arrived, began and ended, and how much of its prompt was cached."""
 
 
 @dataclass(slots=True)

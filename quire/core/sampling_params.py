@@ -48,6 +48,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     temperature: float = 1.0
     """0 takes the most likely token every time."""
     top_p: float = 1.0
+    """Keep only the most likely tokens whose probabilities add up to this."""
     top_k: int = 0
     """Keep only the k most likely tokens; 0 or -1 keeps all."""
     min_p: float = 0.0
@@ -57,20 +58,31 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     # when it ends
     stop: tuple[str, ...] | str = ()
+    """Strings that end the text, which does not include them."""
     stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end it, beside the model's own."""
     ignore_eos: bool = False
+    """Go on after the model's end token, until another limit."""
     max_tokens: int | None = 16
     """None: as many as the context holds."""
     min_tokens: int = 0
+    """The model's end token and `stop_token_ids` are impossible before so many tokens."""
     include_stop_str_in_output: bool = False
+    """Leave the string of `stop` that ended the text in it."""
 
     # which tokens are liked
     presence_penalty: float = 0.0
+    """Subtracted from the logits of tokens that the answer has already."""
     frequency_penalty: float = 0.0
+    """Subtracted once for every time that the answer has a token."""
     repetition_penalty: float = 1.0
+    """Divides positive logits of tokens that prompt or answer have, and multiplies negative ones."""
     logit_bias: dict[int, float] | None = None
+    """Added to the logits of these tokens."""
     bad_words: tuple[str, ...] = ()
+    """Words that must not come."""
     allowed_token_ids: tuple[int, ...] | None = None
+    """Only these tokens may come."""
     structured: StructuredOutput | None = None
     """A language the output must belong to; in Python also a pydantic model, or a JSON schema as a dict."""
     logits_processor_args: dict[str, dict[str, Any]] | None = None
@@ -87,8 +99,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     logprob_token_ids: tuple[int, ...] = ()
     """With `logprobs`: log probabilities of these tokens at each output position, however unlikely they are."""
     prompt_logprobs: int | None = None
+    """Log probabilities of this many of the most likely tokens at each position of the prompt."""
     detokenize: bool = True
+    """False leaves the text empty: tokens are enough."""
     skip_special_tokens: bool = True
+    """Leave special tokens out of the text."""
     shown_tokens: tuple[int, ...] = ()
     """Special tokens that stand in the text though others are skipped: markers for whoever reads the answer."""
 

@@ -19,7 +19,9 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     json_object: bool | None = None
     """Any JSON object."""
     regex: str | None = None
+    """A regular expression that the whole output matches."""
     choice: tuple[str, ...] | None = None
+    """One of these strings."""
     grammar: str | None = None
     """A context-free grammar (Lark or EBNF)."""
     structural_tag: str | None = None

@@ -20,10 +20,16 @@ class BeamSearchParams:
     """What a beam search is asked for. Names follow vLLM's, `early_stopping` transformers'."""
 
     beam_width: int
+    """Beams that are kept at every step, and returned."""
     max_tokens: int
+    """Longest output of a beam."""
     ignore_eos: bool = False
+    """Go on after the model's end token."""
     length_penalty: float = 1.0
+    """Scores are divided by the length to this power: larger values favour longer beams."""
     early_stopping: EarlyStopping = False
+    """True: over with `beam_width` finished beams. False: when no beam would beat them if it ended now. "never": when
+    none could at any length."""
 
     def __post_init__(self) -> None:
         for name in ("beam_width", "max_tokens"):

@@ -321,6 +321,7 @@ class LLM:
         return [by_place[place] for place in range(len(files))]
 
     def get_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, which is quire's own type."""
         tokenizer = self._started.tokenizer
         if tokenizer is None:
             raise ConfigError("the model was loaded without its tokenizer; leave skip_tokenizer out")
@@ -363,6 +364,7 @@ class LLM:
 
     @property
     def is_sleeping(self) -> bool:
+        """Whether `sleep` gave its memory back."""
         return self._started.loop.sleep_level > 0
 
     def close(self) -> None:

@@ -132,6 +132,7 @@ class AsyncLLM:
 
     @property
     def texts(self) -> "TokenizerService":
+        """The model's tokenizer and chat templates."""
         assert self._texts is not None, "start() comes first"
         return self._texts
 
@@ -142,6 +143,7 @@ class AsyncLLM:
 
     @property
     def max_model_len(self) -> int:
+        """Longest prompt plus answer, in tokens."""
         return self.facts.spec.max_position if self._started is None else self._started.max_model_len
 
     @cached_property
@@ -151,6 +153,7 @@ class AsyncLLM:
 
     @property
     def embedding_size(self) -> int:
+        """Numbers of one embedding."""
         return self.facts.spec.embedding_size
 
     @property

@@ -1,7 +1,7 @@
 """Somebody who follows a page from top to bottom, in a folder of their own, with the project's environment activated.
 
 A server that a block starts runs until the page starts another one. It gets a free port, which takes the place of the
-page's 8000 in everything after it.
+page's 8000 in everything after it. What a line that starts it has for the shell (`> server.log 2>&1 &`) is done here.
 """
 
 import json
@@ -139,6 +139,11 @@ class Reader:
             own = Path(sys.prefix) == ROOT / ".venv" and _is_prepared()
             command = [str(ROOT / command[0]), *command[1:]] if own else ["quire", "serve", *command[1:]]
         log = self._folder / "server.log"
+        if ">" in command:
+            place = command.index(">")
+            log = self._folder / command[place + 1]
+            assert command[place + 2 :] in ([], ["2>&1"], ["2>&1", "&"]), f"not understood: {command[place:]}"
+            command = command[:place]
         with log.open("wb") as output:
             self._server = subprocess.Popen(
                 command,
