@@ -115,6 +115,7 @@ def _openai(model: str, tokens: int, is_tiny: bool) -> list[Ask]:
 def _others(model: str, tokens: int) -> list[Ask]:
     response = {"model": model, "temperature": 0, "max_output_tokens": tokens, "store": False}
     message = {"model": model, "temperature": 0, "max_tokens": tokens}
+    told = {"stream": True, "stream_options": _USAGE}
     local = {"model": model, "options": {"temperature": 0, "num_predict": tokens}}
     asks = [
         Ask("llama.cpp", "/completion", {"prompt": "The press", "n_predict": tokens, "temperature": 0}),
@@ -128,7 +129,7 @@ def _others(model: str, tokens: int) -> list[Ask]:
             Ask("message", MESSAGES, message | {"messages": said}),
             Ask("message, streamed", MESSAGES, message | {"messages": said, "stream": True}, "messages"),
             Ask("ollama chat", "/api/chat", local | {"messages": said}, "lines"),
-            Ask("socket", COMPLETIONS, _greedy(model, tokens) | {"prompt": f"On {topic}"}, "socket", tokens),
+            Ask("socket", COMPLETIONS, _greedy(model, tokens) | told | {"prompt": f"On {topic}"}, "socket", tokens),
         ]
     return asks
 
