@@ -51,6 +51,12 @@ def texts_of(answer: Any) -> list[str]:
     return []
 
 
+def is_beginning(answer: Any, wanted: Any) -> bool:
+    """Whether an answer that was cut short says what the whole one says first."""
+    whole = texts_of(wanted)
+    return all(any(each.startswith(text) for each in whole) for text in texts_of(answer))
+
+
 def completion_tokens(answer: Any) -> int | None:
     """As the answer's own usage counts them."""
     usage = answer.get("usage") if isinstance(answer, dict) else None

@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 
+from tests.soak.processes import is_running
+
 KEY = "a-key-of-the-soak"
 """An admin's, for /debug."""
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -67,7 +69,8 @@ class Launched:
                 engines = client.get("/stats").json().get("engines", [])
         except (httpx.TransportError, ValueError):
             return False
-        return all(engine["state"] == "ready" and engine["pid"] for engine in engines)
+        # a server may not have noticed yet that an engine is gone
+        return all(engine["state"] == "ready" and is_running(engine["pid"]) for engine in engines)
 
     def wait_until_well(self) -> None:
         end = time.monotonic() + _LONGEST_START

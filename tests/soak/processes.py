@@ -54,6 +54,12 @@ def of_kind(seen: Iterable[Seen], kind: str) -> list[int]:
     return [each.pid for each in seen if each.kind == kind and not each.is_zombie]
 
 
+def is_running(pid: int) -> bool:
+    """Neither gone, nor a zombie, nor stopped."""
+    fields = _fields(pid)
+    return fields is not None and fields[0] not in "ZXTt"
+
+
 def is_alive(process: Seen) -> bool:
     """The same process, not a later one with its number, nor what is left of it until its parent looks."""
     fields = _fields(process.pid)

@@ -17,7 +17,7 @@ from tests.soak.stage import Stage, Target
 
 MODEL = "smollm2"
 _HOOK = Path(__file__).with_name("clock_hook")
-_TOKENS = 24
+_TOKENS = 16
 _DISK_MIB = 192
 _SMALL = ("--num-gpu-blocks-override", "192", "--max-model-len", "1024", "--max-num-seqs", "6", "--cpu-threads", "1")
 """So few blocks that long prompts evict others, and so few rows that some requests wait."""
@@ -133,12 +133,12 @@ def media(folder: Path) -> AbstractContextManager[Stage]:
 
 
 def short(folder: Path) -> AbstractContextManager[Stage]:
-    """A tiny model behind two fronts, for the tests: it starts in a moment."""
+    """Two engines of a tiny model behind two fronts, for the tests: they start in a moment."""
     from tests.tiny_chat import write_tiny_chat
 
     model, clock = write_tiny_chat(folder / "tiny"), folder / "clock"
-    options = ("--api-server-count", "2", "--served-model-name", "tiny", "--num-gpu-blocks-override", "128")
-    server = _serve(folder, "short", str(model), *options, "--max-num-seqs", "6", clock=clock)
+    options = ("--api-server-count", "2", "--replicas", "2", "--served-model-name", "tiny")
+    server = _serve(folder, "short", str(model), *options, "--num-gpu-blocks-override", "128", clock=clock)
     target = Target(server.url, "tiny", text_asks("tiny", 16, is_tiny=True))
     return _standing(Stage([server], [target], ("engine killed", "front killed", "clock jumps"), folder, clock=clock))
 

@@ -11,12 +11,25 @@ from typing import Any
 
 import jsonschema
 
-from tests.soak.answer import completion_tokens, difference, texts_of
+from tests.soak.answer import completion_tokens, difference, is_beginning, texts_of
 from tests.soak.asks import Ask
 from tests.soak.client import PATIENT, Client, Manner
 from tests.soak.hostile import hostile
 from tests.soak.launch import HEADERS
-from tests.soak.outcome import CUT, FAULTY, FULL, HUNG, OVERLOADED, REFUSED, UNAVAILABLE, WHOLE, WRONG, Ended, Outcome
+from tests.soak.outcome import (
+    CUT,
+    DEADLINE,
+    FAULTY,
+    FULL,
+    HUNG,
+    OVERLOADED,
+    REFUSED,
+    UNAVAILABLE,
+    WHOLE,
+    WRONG,
+    Ended,
+    Outcome,
+)
 from tests.soak.stage import Stage, Target
 
 _LONGEST = 240.0
@@ -163,6 +176,8 @@ async def _within(work: Any) -> Outcome:
 async def _asked(client: Client, question: Question, manner: Manner) -> Outcome:
     answer = await client.perform(question.ask, manner)
     told = fault_of(question.ask, answer, question.wanted, loose=question.target.loose)
+    if told is not None and manner.deadline is not None and is_beginning(answer, question.wanted):
+        return Outcome(DEADLINE)  # not every API has a word for it
     return Outcome(WHOLE) if told is None else Outcome(WRONG, told)
 
 

@@ -12,12 +12,15 @@ import httpx
 
 from tests.soak.counters import Counters
 from tests.soak.growth import growths
-from tests.soak.processes import Seen, is_alive, shared_segments
+from tests.soak.processes import Seen, is_alive, shared_segments, tree
 from tests.soak.record import Record
 from tests.soak.stage import Stage
 
 _LOOK_EVERY = 2.0
 _LOOKS_A_SAMPLE = 5
+_ZOMBIE = 20.0
+"""Seconds within which a parent must have noticed: helpers are looked at when one of them is used."""
+_LONG_DEAD = round(_ZOMBIE / _LOOK_EVERY)
 _TOP_KINDS = ("server", "router", "front", "engine", "rank")
 
 
@@ -57,8 +60,8 @@ class Watch:
             name = (each.pid, each.started)
             if each.is_zombie:
                 zombies[name] = self._zombies.get(name, 0) + 1
-                if zombies[name] == 3:
-                    self.violate("zombie", f"{each.kind} {each.pid} has ended, and nobody has looked at it since")
+                if zombies[name] == _LONG_DEAD:
+                    self.violate("zombie", f"{each.pid} has ended, and nobody has looked at it for {_ZOMBIE:.0f} s")
                 continue
             self._lives[name].append((now, each))
             self._segments |= shared_segments(each.pid)
@@ -78,8 +81,6 @@ class Watch:
 
     def _counting(self, pid: int) -> frozenset[int]:
         """The processes whose counts a server adds up."""
-        from tests.soak.processes import tree
-
         return frozenset(each.pid for each in tree(pid) if each.kind in _TOP_KINDS and not each.is_zombie)
 
     def _sample(self, seen: list[Seen]) -> None:
