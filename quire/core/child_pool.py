@@ -23,17 +23,12 @@ class ChildPool:
         self._idle: LifoQueue[FramedChild] = LifoQueue()
         self._closing = Lock()
         arguments = (str(cpu_seconds), str(memory_bytes))
-        self._children = [
-            FramedChild(script, arguments, purpose=purpose, wall_seconds=wall_seconds) for _ in range(size)
-        ]
-        for child in self._children:
-            self._idle.put(child)
+        for _ in range(size):
+            self._idle.put(FramedChild(script, arguments, purpose=purpose, wall_seconds=wall_seconds))
 
     def exchange(self, frame: bytes, read: Callable[[bytes], Answer]) -> Answer:
         """One request, one answer, as `read` understands it. Raises ChildDied, and what `read` raises: a child that
         cannot be understood may be another's by now, and ends."""
-        for each in self._children:  # one that was killed while it idled may not be asked for long
-            each.look()
         child = self._idle.get()
         try:
             answer = child.exchange(frame)

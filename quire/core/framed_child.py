@@ -79,12 +79,6 @@ class FramedChild:
             self.stop()
             raise
 
-    def look(self) -> None:
-        """From any thread: one that has died is no zombie from now on; the next use starts another."""
-        process = self.process
-        if process is not None:
-            process.poll()
-
     def stop(self) -> int:
         """End the child, if there is one, and give its exit status; the next use starts another."""
         self.process = None

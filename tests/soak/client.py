@@ -102,7 +102,7 @@ class Client:
     async def _socket(self, ask: Ask) -> Any:
         """Two generations over one socket, of which the second is cancelled."""
         url = self._url.replace("http", "ws", 1) + "/v1/stream"
-        chunks, ends = Chunks(), []
+        chunks, ends = Chunks(), list[tuple[str, str]]()
         async with websockets.connect(url, additional_headers=self._headers, max_size=None) as socket:
             for name in ("kept", "dropped"):
                 body = ask.body | {"max_tokens": 4 * ask.body["max_tokens"]} if name == "dropped" else ask.body

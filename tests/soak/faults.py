@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.soak.cut_proxy import Network
-from tests.soak.processes import Seen, is_alive
+from tests.soak.processes import HELPERS, Seen, is_alive
 from tests.soak.stage import Stage
 
 _REPLACED = 90.0
 """Seconds within which a process that hangs must have been replaced."""
 _JUMPS = (-21_600.0, -3_600.0, -30.0, 30.0, 3_600.0, 21_600.0)
 """Of the wall clock, in seconds: a wrong time zone, an NTP step. Longer ones would rightly expire batches."""
-_LEFT = 4 << 20
-"""Bytes that an engine may still take when its memory is short."""
-_HELPERS = ("template child", "grammar child", "media child")
 
 Strike = Callable[[Stage, random.Random], str]
 
@@ -85,7 +82,7 @@ def _starve(stage: Stage, chance: random.Random) -> str:
     if victim is None:
         return "nobody was there"
     pages = int(Path(f"/proc/{victim.pid}/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + _LEFT
+    limit = pages * resource.getpagesize()
     try:
         resource.prlimit(victim.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         time.sleep(chance.uniform(4, 10))
@@ -154,7 +151,7 @@ FAULTS: dict[str, Strike] = {
     "rank killed": _killing("rank"),
     "rank stopped": _hanging("rank"),
     "front killed": _kill_front,
-    "helper killed": _killing(*_HELPERS),
+    "helper killed": _killing(*HELPERS),
     "disk full": _fill_disk,
     "clock jumps": _jump,
     "network cut": _breaking(Network.CUT, 0.1, 6.0),

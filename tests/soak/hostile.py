@@ -9,14 +9,14 @@ def hostile(model: str) -> dict[str, tuple[str, bytes]]:
     """A path and a body by its name."""
     no_picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     said = [{"role": "user", "content": "Hi"}]
-    prompts = {
+    prompts: dict[str, dict[str, object]] = {
         "negative": {"prompt": "a", "max_tokens": -1},
         "too long": {"prompt": "word " * 20_000},
         "hostile grammar": {"prompt": "a", "guided_regex": "((a{1,900}){1,900}){1,900}"},
         "bad grammar": {"prompt": "a", "guided_regex": "("},
         "not a number": {"prompt": "a", "temperature": float("nan")},
     }
-    chats = {
+    chats: dict[str, dict[str, object]] = {
         "wrong types": {"messages": "Hi", "n": "two"},
         "unknown model": {"model": "no-such", "messages": said},
         "no picture": {"messages": [{"role": "user", "content": [no_picture]}]},

@@ -15,6 +15,7 @@ _KINDS = (
     ("audio_child", "media child"),
 )
 """A part of the command line, and the word for such a process."""
+HELPERS = ("template child", "grammar child", "media child")
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 

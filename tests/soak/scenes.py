@@ -56,7 +56,16 @@ def fronts(folder: Path) -> AbstractContextManager[Stage]:
 
     adapters = [path.name for path in write_adapters(str(locate(MODEL)), folder / "adapters", [4, 8], 0.03)]
     disk, clock = SmallDisk(folder / "disk", _DISK_MIB), folder / "clock"
-    options = (*_SMALL, "--api-server-count", "2", "--replicas", "2", "--enable-lora", "--max-lora-rank", "8")
+    options: tuple[str, ...] = (
+        *_SMALL,
+        "--api-server-count",
+        "2",
+        "--replicas",
+        "2",
+        "--enable-lora",
+        "--max-lora-rank",
+        "8",
+    )
     options += (
         "--lora-dir",
         str(folder / "adapters"),
@@ -98,12 +107,22 @@ def ranks(folder: Path) -> AbstractContextManager[Stage]:
     from tests.tiny_chat import write_tiny_chat
 
     model, clock = write_tiny_chat(folder / "tiny"), folder / "clock"
-    options = ("--tensor-parallel-size", "2", "--dtype", "float32", "--cpu-compute", "exact", "--rank-timeout", "8")
+    options: tuple[str, ...] = (
+        "--tensor-parallel-size",
+        "2",
+        "--dtype",
+        "float32",
+        "--cpu-compute",
+        "exact",
+        "--rank-timeout",
+        "8",
+    )
     options += ("--served-model-name", "tiny", "--num-gpu-blocks-override", "128", "--max-num-seqs", "6")
     server = _serve(folder, "ranks", str(model), *options, clock=clock)
     target = Target(server.url, "tiny", text_asks("tiny", 16, is_tiny=True), loose=True)
     faults = ("rank killed", "rank stopped", "engine killed", "helper killed", "clock jumps")
-    return _standing(Stage([server], [target], faults, folder, clock=clock))
+    stage = Stage([server], [target], faults, folder, clock=clock, expected_tracebacks=("RankLost", "gloo"))
+    return _standing(stage)
 
 
 def media(folder: Path) -> AbstractContextManager[Stage]:
@@ -122,7 +141,7 @@ def media(folder: Path) -> AbstractContextManager[Stage]:
     hearing = _serve(folder, "ear", str(ear), *small, "--served-model-name", "ear", clock=clock)
     pictures = [as_bytes(picture(48 + 12 * place, 60, place)) for place in range(4)]
     noise = [np.random.default_rng(place).standard_normal(16_000).astype(np.float32) / 10 for place in range(3)]
-    sounds = [wav(np.clip(each, -1, 1)) for each in noise]
+    sounds = [wav(np.clip(each, -1, 1)) for each in noise]  # type: ignore[no-untyped-call]
     targets = [
         Target(seeing.url, "eye", picture_asks("eye", 12, pictures), loose=True),
         Target(hearing.url, "ear", sound_asks("ear", sounds), loose=True),

@@ -34,6 +34,8 @@ class Stage:
     proxies: list[CutProxy] = field(default_factory=list)
     disk: SmallDisk | None = None
     clock: Path | None = None
+    expected_tracebacks: tuple[str, ...] = ()
+    """Words of those that the faults cause, and that belong in a log."""
     disturbed: dict[str, float] = field(default_factory=dict)
     """Until when (monotonic) each kind of trouble excuses what it causes: `front`, `network`, `disk`."""
 

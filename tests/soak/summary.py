@@ -71,7 +71,7 @@ def _faults(runs: Sequence[Lines]) -> list[str]:
 def _growth(runs: Sequence[Lines]) -> list[str]:
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in _all(runs, "growth"):
-        by_kind[line["kind"]].append(line)
+        by_kind[line["process"]].append(line)
     rows = []
     for kind, lines in sorted(by_kind.items()):
         longest = max(line["minutes"] for line in lines)

@@ -12,14 +12,14 @@ import httpx
 
 from tests.soak.counters import Counters
 from tests.soak.growth import growths
-from tests.soak.processes import Seen, is_alive, shared_segments, tree
+from tests.soak.processes import HELPERS, Seen, is_alive, shared_segments, tree
 from tests.soak.record import Record
 from tests.soak.stage import Stage
 
 _LOOK_EVERY = 2.0
 _LOOKS_A_SAMPLE = 5
 _ZOMBIE = 20.0
-"""Seconds within which a parent must have noticed: helpers are looked at when one of them is used."""
+"""Seconds within which a parent must have noticed. Helpers are looked at when they are used next, however late."""
 _LONG_DEAD = round(_ZOMBIE / _LOOK_EVERY)
 _TOP_KINDS = ("server", "router", "front", "engine", "rank")
 
@@ -60,7 +60,8 @@ class Watch:
             name = (each.pid, each.started)
             if each.is_zombie:
                 zombies[name] = self._zombies.get(name, 0) + 1
-                if zombies[name] == _LONG_DEAD:
+                was = self._lives[name][-1][1].kind if self._lives[name] else each.kind
+                if zombies[name] == _LONG_DEAD and was not in HELPERS:
                     self.violate("zombie", f"{each.pid} has ended, and nobody has looked at it for {_ZOMBIE:.0f} s")
                 continue
             self._lives[name].append((now, each))
@@ -115,7 +116,7 @@ class Watch:
             for growth in growths(seen):
                 rounded = {"first": round(growth.first), "rise": round(growth.rise, 1)}
                 rounded["per_hour"] = round(growth.per_hour, 1)
-                self._record.add("growth", kind=kind, quantity=growth.quantity, minutes=round(minutes, 1), **rounded)
+                self._record.add("growth", process=kind, quantity=growth.quantity, minutes=round(minutes, 1), **rounded)
                 if growth.is_too_much:
                     told = f"{growth.quantity} of a {kind} rose by {growth.rise:,.0f} from {growth.first:,.0f}"
                     self.violate("growth", f"{told} in two thirds of {minutes:.0f} minutes")
