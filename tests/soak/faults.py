@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -125,10 +126,12 @@ def _breaking(network: Network, least: float, most: float) -> Strike:
 
 
 def _kill_instance(stage: Stage, chance: random.Random) -> str:
-    """A whole host goes, and comes back."""
+    """A whole host goes, with its temporary files, and comes back."""
     victim = chance.choice(stage.servers)
     stage.excuse("network", 12.0)
     victim.kill()
+    for left in stage.scratch(victim).iterdir():
+        shutil.rmtree(left, ignore_errors=True)
     time.sleep(chance.uniform(1, 4))
     victim.start()
     return victim.name

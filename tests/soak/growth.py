@@ -8,7 +8,7 @@ from tests.soak.processes import Seen
 _MIB = 1 << 20
 _WARM = 1 / 3
 """Of a life: while caches fill, memory grows."""
-LONG_ENOUGH = 240.0
+LONG_ENOUGH = 180.0
 """Seconds of a life that say something."""
 _MOST = {"memory": 32.0 * _MIB, "descriptors": 16.0, "threads": 8.0}
 """By how much each may have risen over what is looked at, as the fitted line says."""

@@ -43,6 +43,10 @@ class Stage:
     def all(self) -> list[Launched]:
         return [*self.servers, *([self.router] if self.router is not None else [])]
 
+    def scratch(self, server: Launched) -> Path:
+        """Where a server's temporary files lie: what is left there in the end was leaked."""
+        return self.folder / f"tmp-{server.name}"
+
     def processes(self) -> list[Seen]:
         found = []
         for each in self.all:
