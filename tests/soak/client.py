@@ -238,5 +238,7 @@ def _raise_for(answer: httpx.Response) -> None:
 def _raise_for_event(error: Any) -> None:
     message = str(error.get("message", "")) if isinstance(error, dict) else str(error)
     code = error.get("code") if isinstance(error, dict) else None
+    if code == "deadline_exceeded":
+        raise Ended(DEADLINE, message)
     is_outage = _UNAVAILABLE_WORDS in message or code == "service_unavailable"
     raise Ended(UNAVAILABLE if is_outage else WRONG, str(error)[:400])
