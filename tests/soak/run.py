@@ -17,6 +17,8 @@ from tests.soak.watch import Watch
 
 _RECOVERED = 180.0
 """Seconds after a fault within which all must be well again, on a machine that others use too."""
+_NOTICED = 1.0
+"""Seconds after which a server may know that something is gone; until then it says that all is well."""
 _QUIET = 60.0
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -69,6 +71,7 @@ async def _strike(name: str, stage: Stage, watch: Watch, chance: random.Random, 
     except AssertionError as error:
         watch.violate(name, str(error))
         struck = "failed"
+    await asyncio.sleep(_NOTICED)
     struck_seconds = time.monotonic() - began
     while not await asyncio.to_thread(stage.is_well):
         if time.monotonic() > began + struck_seconds + _RECOVERED:

@@ -153,13 +153,14 @@ def media(folder: Path) -> AbstractContextManager[Stage]:
 
 
 def short(folder: Path) -> AbstractContextManager[Stage]:
-    """Two engines of a tiny model behind two fronts, for the tests: they start in a moment."""
+    """A tiny model behind two fronts, for the tests: it starts in a moment."""
     from tests.tiny_chat import write_tiny_chat
 
     model, clock = write_tiny_chat(folder / "tiny"), folder / "clock"
-    options = ("--api-server-count", "2", "--replicas", "2", "--served-model-name", "tiny")
+    options = ("--api-server-count", "2", "--served-model-name", "tiny")
     server = _serve(folder, "short", str(model), *options, "--num-gpu-blocks-override", "128", clock=clock)
-    target = Target(server.url, "tiny", text_asks("tiny", 16, is_tiny=True))
+    one_each = {ask.name: ask for ask in text_asks("tiny", 8, is_tiny=True)}
+    target = Target(server.url, "tiny", list(one_each.values()))
     return _standing(Stage([server], [target], ("engine killed", "front killed", "clock jumps"), folder, clock=clock))
 
 
