@@ -1,5 +1,6 @@
 """A record as a picture: requests, faults and memory over the minutes of all runs."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 from quire.bench.svg_chart import Line, LineChart, beside, standalone
 
 _MIB = 1 << 20
-_STEADY = ("server", "router", "front", "engine", "rank")
+_PAIRS = (("server", "front"), ("engine", "rank"))
+"""Kinds of processes that share a chart."""
 
 
 def plot(runs: Sequence[list[dict[str, Any]]]) -> str:
@@ -28,7 +30,7 @@ def plot(runs: Sequence[list[dict[str, Any]]]) -> str:
                 total, whole = sum(line["outcomes"].values()), line["outcomes"].get("whole", 0)
                 ended.append((minutes, whole / seconds * 60))
                 others.append((minutes, (total - whole) / seconds * 60))
-                for kind in _STEADY:
+                for kind in itertools.chain(*_PAIRS):
                     if kind in line["processes"]:
                         count, taken, opened, _ = line["processes"][kind]
                         memory[kind].append((minutes, taken / count / _MIB))
@@ -43,7 +45,14 @@ def plot(runs: Sequence[list[dict[str, Any]]]) -> str:
     charts = [
         LineChart("Requests a minute", "minutes", asked),
         LineChart("Faults and broken promises so far", "minutes", struck),
-        LineChart("MiB a process", "minutes", [Line(kind, points) for kind, points in memory.items()]),
-        LineChart("Descriptors a process", "minutes", [Line(kind, points) for kind, points in descriptors.items()]),
+        *(_of_pair("MiB", pair, memory) for pair in _PAIRS),
+        *(_of_pair("Descriptors", pair, descriptors) for pair in _PAIRS),
     ]
     return standalone(beside([chart.svg() for chart in charts]))
+
+
+def _of_pair(quantity: str, pair: tuple[str, str], points: dict[str, list[tuple[float, float]]]) -> LineChart:
+    first, second = pair
+    return LineChart(
+        f"{quantity} of a {first} and of a {second}", "minutes", [Line(kind, points[kind]) for kind in pair]
+    )

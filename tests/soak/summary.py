@@ -80,9 +80,7 @@ def _growth(runs: Sequence[Lines]) -> list[str]:
             found = [line for line in lines if line["quantity"] == quantity and line["minutes"] == longest]
             row.append(f"{found[0]['first'] / unit:,.0f}, {found[0]['per_hour'] / unit:+,.1f}")
         rows.append(row)
-    return _table(
-        ["the longest-lived", "minutes", "MiB, and a hour", "descriptors, and a hour", "threads, and a hour"], rows
-    )
+    return _table(["the longest-lived", "minutes", "MiB, and more an hour", "descriptors", "threads"], rows)
 
 
 def _broken(runs: Sequence[Lines]) -> list[str]:
