@@ -53,6 +53,4 @@ def plot(runs: Sequence[list[dict[str, Any]]]) -> str:
 
 def _of_pair(quantity: str, pair: tuple[str, str], points: dict[str, list[tuple[float, float]]]) -> LineChart:
     first, second = pair
-    return LineChart(
-        f"{quantity} of a {first} and of a {second}", "minutes", [Line(kind, points[kind]) for kind in pair]
-    )
+    return LineChart(f"{quantity} each: {first}s and {second}s", "minutes", [Line(kind, points[kind]) for kind in pair])
