@@ -11,16 +11,20 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from quire.observe.catalog import ALL_METRICS, ROUTER_METRICS, Metric
+from quire.observe.catalog import ALL_METRICS, FRONTS, ROUTER_METRICS, Metric
 from quire.observe.figures import Labels, Samples
 from quire.observe.histogram import Histogram
 
 
 def written_out(samples: Samples, model: str, accept: str) -> tuple[bytes, str]:
-    """Samples and figures of this process, with their content type: OpenMetrics if the Accept header asks for it."""
+    """Samples and figures of this process, with their content type: OpenMetrics if the Accept header asks for it.
+
+    Of several fronts any may be asked: its own figures would be another's the next time, and its counters would fall.
+    """
     registry = CollectorRegistry()
     registry.register(_Families(samples, model))
-    ProcessCollector(registry=registry)
+    if FRONTS.name not in samples.numbers:
+        ProcessCollector(registry=registry)
     if "application/openmetrics-text" in accept:
         text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST

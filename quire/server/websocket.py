@@ -166,7 +166,8 @@ class StreamSocket:
 
     def _cancel(self, identity: str) -> None:
         if identity in self._running:
-            self._running[identity].task.cancel()
+            # soon, not now: a task that is cancelled before its first step never runs, and nobody would hear of its end
+            asyncio.get_running_loop().call_soon(self._running[identity].task.cancel)
 
     # -- what the client gets ----------------------------------------------------------------------------------
 

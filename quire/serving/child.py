@@ -5,6 +5,7 @@ It ends by itself when its front is gone: standard input is a pipe that the fron
 
 import faulthandler
 import gc
+import logging
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ from quire.observe.start_clock import StartClock
 from quire.serving.channel import SocketChannel
 from quire.serving.messages import ChildSettings, Lost, StartFailed, Waiting
 from quire.serving.settings_frame import read_settings
+
+_log = logging.getLogger(__name__)
 
 
 def main() -> int:
@@ -54,7 +57,8 @@ def main() -> int:
             return 2
         except Exception as error:
             channel.send(_lost(error))
-            raise
+            _log.exception("the engine ends: it threw %s", type(error).__name__)  # in the log's own form, json too
+            return 1
     return 0
 
 

@@ -1,6 +1,7 @@
 """ProcessClient: an engine in a process of its own: starts it, talks to it, and notices when it is gone or stuck."""
 
 import asyncio
+import logging
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from quire.serving.client import EngineClient, OnMessage
 from quire.serving.messages import ChildSettings, Close, Lost, ToEngine, decode_from_engine, encode
 
 _CLOSE_SECONDS = 5.0
+_log = logging.getLogger(__name__)
 
 
 class ProcessClient(EngineClient):
@@ -65,17 +67,25 @@ class ProcessClient(EngineClient):
         self._end("it was closed")
 
     async def _listen(self) -> None:
-        while True:
-            message = decode_from_engine(await self._inbox.recv())
-            if isinstance(message, Lost):
-                self._last_word = message.cause
-            else:
-                self._received(message)
+        """Until the engine is gone. What cannot be handled is a mistake of quire's, here or there: nobody would hear
+        the engine from then on, so another takes its place."""
+        try:
+            while True:
+                message = decode_from_engine(await self._inbox.recv())
+                if isinstance(message, Lost):
+                    self._last_word = message.cause
+                else:
+                    self._received(message)
+        except Exception as error:
+            _log.exception("engine %d said what cannot be handled; it is replaced", self.number)
+            self._last_word = f"what it said cannot be handled: {type(error).__name__}"
+            self._process.kill()
 
     async def _watch(self) -> None:
         """The process is gone: everything it had said before is read first, then it counts as lost."""
         code = await self._process.exited()
-        while not self._inbox.closed and await self._inbox.poll(50):
+        listening = self._tasks[0]
+        while not listening.done() and not self._inbox.closed and await self._inbox.poll(50):
             await asyncio.sleep(0.01)
         self._end(self._last_word or exit_cause(code))
 

@@ -130,7 +130,8 @@ class Supervisor(Generic[_T]):
     def became_ready(self, client: _T) -> None:
         """To be called when one does its work."""
         self.was_ready, self._down_since = True, None
-        slot = self.slots[client.number]
+        # by itself, not by its number: that is its place among a server's engines, of which this may keep one alone
+        slot = next(slot for slot in self.slots if slot.client is client)
         if slot.problem is not None:
             _log.warning("%s %d is back after %d losses in a row", self._kind, slot.number, slot.losses_in_a_row)
             slot.problem = None

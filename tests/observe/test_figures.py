@@ -96,6 +96,13 @@ def test_a_front_alone_is_rendered_from_its_picture(accept: str) -> None:
     assert kind == same_kind
 
 
+def test_figures_of_a_process_are_told_only_where_it_alone_can_be_asked() -> None:
+    metrics = Metrics("tiny", 1)
+    assert "process_cpu_seconds_total" in metrics.render()[0].decode()
+    metrics.fronts(2, 0)
+    assert "process_" not in metrics.render()[0].decode()
+
+
 def _lines(text: bytes, without: tuple[str, ...]) -> list[str]:
     return [line for line in text.decode().splitlines() if not line.startswith(without)]
 

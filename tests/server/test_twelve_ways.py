@@ -235,6 +235,8 @@ def test_engines_that_cannot_start(tmp_path, expected, faults, name, fault, why,
         story = endure(server, expected, cause, (faults / fault).unlink)
         outage_was_told(story, why)
         assert_nothing_is_left(server)
+    raw = [line for line in server.log.read_text(encoding="utf-8").splitlines() if line.startswith("Traceback")]
+    assert fault == "import" or raw == [], "only what throws before the settings came is told outside of the log"
     print("\n" + story.figures(name))
 
 

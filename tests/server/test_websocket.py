@@ -86,6 +86,17 @@ def test_cancel_by_id_leaves_the_others_alone(socket, live_server):
     assert not any("long" in request["id"] for request in live_server.get("/stats")["requests"])
 
 
+def test_a_start_and_its_cancel_in_one_breath_end_too(socket):
+    names = [f"hasty{number}" for number in range(20)]
+    for name in names:
+        say(socket, type="start", id=name, url=COMPLETIONS, body=body("On and on", 2000))
+        say(socket, type="cancel", id=name)
+    _, ends = hear_until_ended(socket, *names)
+    assert ends == dict.fromkeys(names, "cancelled")
+    say(socket, type="start", id=names[0], url=COMPLETIONS, body=body("The name is free again", 2))
+    assert hear_until_ended(socket, names[0])[1] == {names[0]: "done"}
+
+
 def test_a_window_bounds_what_is_sent(socket):
     say(socket, type="start", id="a", url=COMPLETIONS, body=body("Count", 12), window=2)
     first = [hear(socket), hear(socket)]

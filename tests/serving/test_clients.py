@@ -65,6 +65,22 @@ async def test_inline(tiny_chat, expected):
         assert llm.fleet.supervisor.slots[0].client.pid == 0
 
 
+async def test_an_engine_that_can_no_longer_be_heard_is_replaced(tiny_chat, expected, caplog):
+    async with await AsyncLLM.create(str(tiny_chat), **BLOCKS) as llm:
+        slot = llm.fleet.supervisor.slots[0]
+        handle = slot.client._on_message
+
+        def mistake(client, message):
+            slot.client._on_message = handle
+            raise KeyError("a mistake")
+
+        slot.client._on_message = mistake
+        assert await asyncio.gather(*(tokens(llm, f"prompt {i}") for i in range(6))) == expected
+        assert slot.restarts == 1
+    assert "engine 0 said what cannot be handled; it is replaced" in caplog.text
+    assert "what it said cannot be handled: KeyError" in caplog.text
+
+
 async def test_a_remote_engine_that_is_killed_again_and_again_loses_nothing(tiny_chat, expected, secret, tmp_path):
     address = f"unix://{tmp_path}/engine"
     with engine_host(tiny_chat, address, secret) as host:

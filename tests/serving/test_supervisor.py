@@ -22,11 +22,13 @@ def short_pauses(monkeypatch):
 class World:
     """Makes clients as it is told to, and remembers them."""
 
-    def __init__(self, count: int = 1, outage_timeout: float = 60.0) -> None:
+    def __init__(self, count: int = 1, outage_timeout: float = 60.0, first: int = 0) -> None:
+        """`first` is the number of the first engine."""
         self.clients: list[FakeClient] = []
         self.losses: list[tuple[int, str]] = []
         self.errors: list[Exception | None] = []
         self.make_error: Exception | None = None
+        self.first = first
         self.supervisor = Supervisor(
             self.make,
             count,
@@ -38,7 +40,7 @@ class World:
     def make(self, number: int) -> FakeClient:
         if self.make_error is not None:
             raise self.make_error
-        client = FakeClient(number, self.message, self.errors.pop(0) if self.errors else None)
+        client = FakeClient(self.first + number, self.message, self.errors.pop(0) if self.errors else None)
         self.clients.append(client)
         return client
 
@@ -49,6 +51,19 @@ class World:
         async with asyncio.timeout(10):
             while not happened():
                 await asyncio.sleep(0.001)
+
+
+async def test_one_slot_may_hold_an_engine_of_any_number():
+    """As where each engine of a server has a supervisor of its own."""
+    world = World(first=1)
+    await world.supervisor.start()
+    world.clients[0].says()
+    world.clients[0].dies()
+    await world.until(lambda: len(world.clients) == 2)
+    world.clients[1].says()
+    assert world.supervisor.is_ready
+    assert world.supervisor.slots[0].problem is None
+    await world.supervisor.close()
 
 
 async def test_a_lost_engine_is_followed_by_another():

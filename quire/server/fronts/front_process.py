@@ -60,7 +60,8 @@ class FrontProcess(Supervised):
         with theirs:
             settings = msgspec.structs.replace(self._settings, link=theirs.fileno())
             files = (settings.listening, settings.link)
-            await self._process.start(_CHILD, settings, {}, files)
+            # what a front that is killed leaves behind goes with the hub's folder
+            await self._process.start(_CHILD, settings, {"TMPDIR": settings.folder}, files)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self.peer = Peer(Link(reader, writer))
         self.peer.handlers.update(self._handlers, serves=self._serves, failed=self._failed)

@@ -36,9 +36,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     folder = tmp_path_factory.mktemp("fronts")
     write_keys(folder / "keys.yaml", **LIMITED)
     options = ("--api-server-count", str(FRONTS), "--keys", str(folder / "keys.yaml"))
-    with running_server(folder, *options, key=MASTER) as server:
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    with running_server(folder, *options, key=MASTER, variables={"TMPDIR": str(scratch)}) as server:
         assert len(front_pids(server)) == FRONTS
         yield server
+    assert list(scratch.iterdir()) == [], "fronts that were killed left something behind"
 
 
 def front_pids(server: LiveServer) -> list[int]:
