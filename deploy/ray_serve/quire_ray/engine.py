@@ -19,7 +19,9 @@ _LOOK_EVERY = 0.2
 class Engine:
     """What Serve runs a replica of."""
 
-    async def __init__(self, settings: dict[str, Any], role: str, engine_secret: str) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, settings: dict[str, Any], role: str, engine_secret: str
+    ) -> None:
         self._secret_file = write_secret(engine_secret)
         config = EngineConfig.from_flat(**settings, role=role, engine_secret_file=self._secret_file)
         configure_logging(config.observe)

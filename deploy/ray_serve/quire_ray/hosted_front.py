@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from quire.config.engine import EngineConfig
 from quire.server.front import Front, Listening
@@ -55,9 +56,10 @@ class HostedFront:
         async with begun_engines(self._config.server) as begun:
             return await Front(self._config, begun=begun, host=self._heard.set_result).serve()
 
-    async def _or_its_end(self, waited: "asyncio.Future[object]") -> None:
+    async def _or_its_end(self, waited: "asyncio.Future[Any]") -> None:
         assert self._serving is not None
-        await asyncio.wait({waited, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {waited, self._serving}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if self._serving.done():
             waited.cancel()
             self._serving.result()  # raises what it died of

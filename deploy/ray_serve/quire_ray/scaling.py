@@ -39,8 +39,8 @@ def autoscaling(deployment: str, given: Mapping[str, Any]) -> AutoscalingConfig:
             raise ConfigError(f"{where} has an unknown field {name!r}.{did_you_mean(name, _FIELDS)}")
         if name in ("min_replicas", "initial_replicas") and value == 0:
             raise ConfigError(
-                f"{where} has {name} 0, but it must be 1 or more: a request that no replica has is counted by none, and "
-                "would start none."
+                f"{where} has {name} 0, but it must be 1 or more: a request that no replica has is counted by none, "
+                "and would start none."
             )
     try:
         return AutoscalingConfig(

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class Server:
     """What Serve runs a replica of."""
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         settings: dict[str, Any],
         member_key: str,

@@ -1,0 +1,213 @@
+"""quire's application on a real Ray Serve, with the default model: streams, lost replicas, scaling and drains."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.deploy.served import application, holder, members, ray_serve, replicas, until
+from tests.server.load import CHAT, COMPLETIONS, Answer, ask, client_of
+
+pytestmark = pytest.mark.slow
+MODEL = {"model": "smollm2", "gpu_memory_utilization": 0.1}
+TWO = {"server": {"min_replicas": 2, "max_replicas": 2}}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, ray_serve(patch) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("store"))
+
+
+def bodies(count: int, tokens: int) -> list[tuple[str, dict[str, Any]]]:
+    """Greedy and sampled, streamed and whole, chats and completions."""
+    made = []
+    for number in range(count):
+        text = f"Write about the number {number} and the sea."
+        body: dict[str, Any] = {"max_tokens": tokens, "ignore_eos": True, "stream": number % 5 != 4}
+        body |= {"temperature": 0} if number % 2 else {"temperature": 0.9, "seed": number}
+        if number % 3:
+            made.append((CHAT, body | {"messages": [{"role": "user", "content": text}]}))
+        else:
+            made.append((COMPLETIONS, body | {"prompt": text}))
+    return made
+
+
+async def ask_all(url: str, count: int, tokens: int) -> list[Answer]:
+    async with client_of(url) as client:
+        return list(await asyncio.gather(*(ask(client, path, body) for path, body in bodies(count, tokens))))
+
+
+def texts(answers: list[Answer], tokens: int) -> list[Any]:
+    for answer in answers:
+        assert answer.status == 200, answer.error
+        assert answer.error is None, answer.error
+        assert answer.is_done
+        assert answer.tokens == tokens
+    return [answer.texts for answer in answers]
+
+
+def resumed(url: str) -> float:
+    lines = httpx.get(url + "/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("quire_router_resumed_total{"))
+
+
+def test_two_replicas_answer_and_one_may_be_killed(url: str, store: str) -> None:
+    with application({**MODEL, "store": store, "scaling": TWO}):
+        until(lambda: len(members(url)) == 2)
+        check_surface(url)
+
+        quiet = texts(asyncio.run(ask_all(url, 12, 48)), 48)
+        before, restarted = resumed(url), {process.pid for process in replicas("Server")}
+        assert len(restarted) == 2
+
+        async def meanwhile() -> list[Answer]:
+            asking = asyncio.create_task(ask_all(url, 12, 48))
+            await asyncio.to_thread(until, lambda: all(each["requests"] for each in members(url)), 60)
+            await asyncio.sleep(1.0)
+            busiest = max(members(url), key=lambda each: each["requests"])
+            os.kill(holder(busiest["url"]), signal.SIGKILL)
+            print("killed", busiest["url"], "with", busiest["requests"], "requests")
+            return await asking
+
+        began = time.monotonic()
+        assert texts(asyncio.run(meanwhile()), 48) == quiet
+        print(f"{resumed(url) - before:g} went on elsewhere; {time.monotonic() - began:.1f} s in all")
+        assert resumed(url) > before
+        until(lambda: len({process.pid for process in replicas("Server")} | restarted) == 3)
+        until(lambda: len(members(url)) == 2)
+        assert len(texts(asyncio.run(ask_all(url, 2, 8)), 8)) == 2
+
+
+def check_surface(url: str) -> None:
+    """Clients of all kinds, through Serve's proxy."""
+    client = OpenAI(base_url=url + "/v1", api_key="none")
+    asked: Any = {"model": "smollm2", "messages": [{"role": "user", "content": "Name three rivers."}]}
+    whole = client.chat.completions.create(**asked, max_tokens=24, temperature=0).choices[0].message.content
+    pieces, times = [], []
+    for chunk in client.chat.completions.create(**asked, max_tokens=24, temperature=0, stream=True):
+        pieces.append(chunk.choices[0].delta.content or "")
+        times.append(time.monotonic())
+    assert "".join(pieces) == whole
+    assert len({round(each, 2) for each in times}) > 5, "a stream came at once"
+    message = httpx.post(
+        url + "/v1/messages", json={"model": "smollm2", "max_tokens": 8, "messages": asked["messages"]}, timeout=60
+    ).json()
+    assert message["role"] == "assistant"
+    stored = client.files.create(file=("a.jsonl", b'{"custom_id": "1"}\n'), purpose="batch")
+    assert client.files.content(stored.id).read() == b'{"custom_id": "1"}\n'
+    assert stored.id in [each.id for each in client.files.list()]
+    response = client.responses.create(model="smollm2", input="Say hello.", max_output_tokens=8)
+    assert client.responses.retrieve(response.id).output_text == response.output_text
+    assert "<html" in httpx.get(url + "/", timeout=60).text
+    wrong = httpx.post(url + CHAT, json={**asked, "temperature": -1}, timeout=60)
+    assert wrong.status_code == 400
+    assert "temperature" in wrong.json()["error"]["message"]
+    assert asyncio.run(over_a_socket(url, {**asked, "max_tokens": 8})) == "done"
+
+
+async def over_a_socket(url: str, body: dict[str, Any]) -> str:
+    from websockets.asyncio.client import connect
+
+    async with connect("ws" + url.removeprefix("http") + "/v1/stream") as socket:
+        await socket.send(json.dumps({"type": "start", "id": "1", "url": CHAT, "body": body}))
+        async for message in socket:
+            told = json.loads(message)
+            if told["type"] in ("done", "error"):
+                return str(told["type"])
+    return "closed"
+
+
+SCALED = {
+    "min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 2, "upscale_delay_s": 1, "downscale_delay_s": 3,
+    "look_back_period_s": 3,
+}  # fmt: skip
+
+
+def test_replicas_come_under_load_and_go_without_cutting_a_stream(url: str, store: str) -> None:
+    with application({**MODEL, "store": store, "scaling": {"server": SCALED}}):
+        until(lambda: len(members(url)) == 1)
+
+        async def grow() -> list[Answer]:
+            """Load until there are three replicas, and a while after."""
+            answers: list[Answer] = []
+            began, stopped = time.monotonic(), asyncio.Event()
+
+            async def one(number: int) -> None:
+                async with client_of(url) as client:
+                    while not stopped.is_set():
+                        body = {"prompt": f"Once {number}", "max_tokens": 32, "ignore_eos": True, "stream": True}
+                        answers.append(await ask(client, COMPLETIONS, body))
+
+            tasks = [asyncio.create_task(one(number)) for number in range(8)]
+            try:
+                await asyncio.to_thread(until, lambda: len(members(url)) == 3, 120)
+            finally:
+                print(f"{len(members(url))} servers take work {time.monotonic() - began:.1f} s after the load began")
+                stopped.set()
+            await asyncio.gather(*tasks)
+            return answers
+
+        print(len(texts(asyncio.run(grow()), 32)), "answers while replicas came")
+
+        async def shrink() -> tuple[list[Answer], float]:
+            """Long streams in every replica while two of them are to go."""
+            began = time.monotonic()
+            async with client_of(url) as client:
+                body = {"max_tokens": 1500, "ignore_eos": True, "stream": True, "temperature": 0.7}
+                asked = [{**body, "prompt": f"Story {number}. " * 30, "seed": number} for number in range(2)]
+                running = [asyncio.create_task(ask(client, COMPLETIONS, each)) for each in asked]
+                await asyncio.to_thread(until, lambda: len(replicas("Server")) < 3, 120)
+                print(f"the first replica is gone {time.monotonic() - began:.1f} s after the load ended")
+                left = sum(not each.done() for each in running)
+                print(left, "of", len(running), "streams still run")
+                answers = await asyncio.gather(*running)
+            await asyncio.to_thread(until, lambda: len(replicas("Server")) == 1, 120)
+            return list(answers), time.monotonic() - began
+
+        before = resumed(url)
+        answers, seconds = asyncio.run(shrink())
+        assert len(texts(answers, 1500)) == 2
+        print(f"one replica is left after {seconds:.1f} s; {resumed(url) - before:g} streams went on elsewhere")
+        assert resumed(url) == before, "a stream had to move, so its replica did not wait for it"
+
+
+def test_prompts_and_answers_have_replicas_of_their_own(url: str, store: str) -> None:
+    one = {"min_replicas": 1, "max_replicas": 1}
+    roles = {"server": one, "prefill": one, "decode": {"min_replicas": 2, "max_replicas": 2}}
+    with application({**MODEL, "store": store, "scaling": roles}):
+        until(lambda: len(members(url)) == 1)
+        assert (len(replicas("Prefill")), len(replicas("Decode"))) == (1, 2)
+
+        async def ask_long() -> list[Answer]:
+            async with client_of(url) as client:
+                body = {"max_tokens": 48, "ignore_eos": True, "stream": True, "temperature": 0}
+                asked = [{**body, "prompt": f"The tale of number {number}. " * 60} for number in range(4)]
+                return list(await asyncio.gather(*(ask(client, COMPLETIONS, each) for each in asked)))
+
+        quiet = texts(asyncio.run(ask_long()), 48)
+
+        async def meanwhile() -> list[Answer]:
+            asking = asyncio.create_task(ask_long())
+            await asyncio.to_thread(until, lambda: any(each["requests"] for each in members(url)), 60)
+            await asyncio.sleep(1.0)
+            os.kill(replicas("Decode")[0].pid, signal.SIGKILL)
+            return await asking
+
+        first = members(url)[0]["url"]
+        assert texts(asyncio.run(meanwhile()), 48) == quiet
+        until(lambda: len(replicas("Decode")) == 2)
+        until(lambda: [each["url"] for each in members(url)] not in ([], [first]))  # a front that knows the new engine
+        assert texts(asyncio.run(ask_long()), 48) == quiet
