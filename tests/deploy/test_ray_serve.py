@@ -16,8 +16,9 @@ from quire_ray.addresses import ReplicaSource
 from quire_ray.app import build
 from quire_ray.hosted_front import HostedFront
 from quire_ray.hosted_router import HostedRouter
-from quire_ray.scaling import autoscaling, by_requests
+from quire_ray.scaling import autoscaling, by_requests, check_policy
 from quire_ray.settings import read_args
+from ray.serve.config import AutoscalingConfig
 from ray.serve.schema import ServeDeploySchema
 
 from quire.config.engine import EngineConfig
@@ -113,6 +114,13 @@ def test_wrong_scaling_is_told_in_one_line(given: dict[str, Any], told: str) -> 
     with pytest.raises(ConfigError, match=told) as caught:
         autoscaling("server", given)
     assert "\n" not in str(caught.value)
+
+
+def test_another_policy_is_told() -> None:
+    check_policy("Server", None)  # a fixed number
+    check_policy("Server", autoscaling("server", {}))
+    with pytest.raises(ConfigError, match=r"autoscaling_config of Server .* in args as scaling: \{server: \.\.\.\}"):
+        check_policy("Server", AutoscalingConfig(max_replicas=3))
 
 
 # -- the application and its files ----------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from openai import OpenAI
 
 from tests.deploy.served import application, holder, members, ray_serve, replicas, until
+from tests.lora.peft_folders import save_adapter
 from tests.server.load import CHAT, COMPLETIONS, Answer, ask, client_of
 
 pytestmark = pytest.mark.slow
@@ -90,6 +93,27 @@ def test_two_replicas_answer_and_one_may_be_killed(url: str, store: str) -> None
         until(lambda: len(members(url)) == 2)
         assert len(texts(asyncio.run(ask_all(url, 2, 8)), 8)) == 2
 
+        [gateway] = replicas("Gateway")
+        assert "[DONE]" not in read_until_cut(url, gateway)
+        until(lambda: answers(url + "/ready"))
+        assert len(texts(asyncio.run(ask_all(url, 2, 8)), 8)) == 2
+
+
+def read_until_cut(url: str, gateway: psutil.Process) -> str:
+    """What a client gets of a stream whose gateway is killed."""
+    read = ""
+    body = {"prompt": "Once", "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    try:
+        with httpx.stream("POST", url + COMPLETIONS, json=body, timeout=60) as response:
+            for line in response.iter_lines():
+                read += line
+                if gateway.is_running() and read.count("data: ") == 5:
+                    gateway.kill()
+        print("a lost gateway ends its streams early, without an error")
+    except httpx.HTTPError as error:
+        print("a lost gateway's streams end with", type(error).__name__, error)
+    return read
+
 
 def check_surface(url: str) -> None:
     """Clients of all kinds, through Serve's proxy."""
@@ -132,7 +156,7 @@ async def over_a_socket(url: str, body: dict[str, Any]) -> str:
 
 SCALED = {
     "min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 2, "upscale_delay_s": 1, "downscale_delay_s": 3,
-    "look_back_period_s": 3,
+    "look_back_period_s": 3, "metrics_interval_s": 1,
 }  # fmt: skip
 
 
@@ -211,3 +235,40 @@ def test_prompts_and_answers_have_replicas_of_their_own(url: str, store: str) ->
         until(lambda: len(replicas("Decode")) == 2)
         until(lambda: [each["url"] for each in members(url)] not in ([], [first]))  # a front that knows the new engine
         assert texts(asyncio.run(ask_long()), 48) == quiet
+
+
+def test_keys_a_path_and_adapters(url: str, store: str, tiny_chat: Path, tmp_path: Path) -> None:
+    adapters = [save_adapter(tiny_chat, tmp_path / name, seed=number, rank=4) for number, name in enumerate("ab")]
+    key, there = "k" * 32, url + "/llm"
+    tiny = {
+        "model": str(tiny_chat), "served_model_name": "tiny", "num_gpu_blocks_override": 64, "dtype": "float32",
+        "enable_lora": True, "lora_modules": " ".join(f"{path.name}={path}" for path in adapters),
+    }  # fmt: skip
+    with (
+        application({**tiny, "api_key": key, "store": store, "scaling": TWO}, "/llm"),
+        httpx.Client(base_url=there, headers={"authorization": f"Bearer {key}"}, timeout=60) as client,
+    ):
+        until(lambda: client.get("/health").json().get("ready") == 2)
+        assert httpx.get(there + "/v1/models", timeout=60).status_code == 401
+        until(lambda: {each["id"] for each in client.get("/v1/models").json()["data"]} == {"tiny", "a", "b"})
+        for card in client.get("/stats").json()["members"]:
+            assert httpx.get(card["url"] + "/v1/models", timeout=60).status_code == 401
+        until(lambda: all("a" in each["models"] for each in client.get("/stats").json()["members"]))
+
+        had: dict[str, set[str]] = {"a": set(), "b": set()}
+        said: dict[str, str] = {}
+        for number in range(12):
+            for model in ("a", "b", "tiny"):
+                body = {"model": model, "prompt": f"{number} prompt {number}", "max_tokens": 8, "temperature": 0}
+                answer = client.post("/v1/completions", json=body)
+                said[model] = answer.json()["choices"][0]["text"]
+                had.get(model, set()).add(answer.headers["x-quire-member"])
+        assert {model: len(members) for model, members in had.items()} == {"a": 1, "b": 1}
+        assert len(set(said.values())) == 3
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -5,12 +5,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from ray import serve
 from ray.util import get_node_ip_address
 
 from quire.config.engine import EngineConfig
 from quire.observe.logs import configure_logging
 from quire.serving.run_engine import offered_engine
-from quire_ray.scaling import REQUESTS
+from quire_ray.scaling import REQUESTS, check_policy
 from quire_ray.server import write_secret
 
 _LOOK_EVERY = 0.2
@@ -22,6 +23,8 @@ class Engine:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, settings: dict[str, Any], role: str, engine_secret: str
     ) -> None:
+        context = serve.get_replica_context()
+        check_policy(context.deployment, context._deployment_config.autoscaling_config)
         self._secret_file = write_secret(engine_secret)
         config = EngineConfig.from_flat(**settings, role=role, engine_secret_file=self._secret_file)
         configure_logging(config.observe)

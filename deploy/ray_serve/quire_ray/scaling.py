@@ -20,7 +20,8 @@ _TARGET = 16.0
 """Requests for each replica, unless told otherwise: an engine computes many side by side."""
 _FIELDS = (
     "min_replicas", "max_replicas", "initial_replicas", "target_ongoing_requests", "upscale_delay_s",
-    "downscale_delay_s", "upscaling_factor", "downscaling_factor", "look_back_period_s", "aggregation_function",
+    "downscale_delay_s", "upscaling_factor", "downscaling_factor", "look_back_period_s", "metrics_interval_s",
+    "aggregation_function",
 )  # fmt: skip
 
 
@@ -51,3 +52,12 @@ def autoscaling(deployment: str, given: Mapping[str, Any]) -> AutoscalingConfig:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {field + ' ' if field else ''}is wrong: {first['msg']}.") from None
+
+
+def check_policy(deployment: str, config: AutoscalingConfig | None) -> None:
+    """Raise ConfigError for a replica whose deployment Serve's config scales by another policy than this file's."""
+    if config is not None and config.policy.is_default_policy_function():
+        raise ConfigError(
+            f"autoscaling_config of {deployment} in Serve's config replaces quire's policy by Serve's own, which sees "
+            f"none of its requests; give its fields in args as scaling: {{{deployment.lower()}: ...}} instead."
+        )

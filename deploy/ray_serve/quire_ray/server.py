@@ -20,7 +20,7 @@ from quire.observe.logs import configure_logging
 from quire.router.sources.source import SourceFailed
 from quire_ray.addresses import addresses_of
 from quire_ray.hosted_front import HostedFront
-from quire_ray.scaling import REQUESTS
+from quire_ray.scaling import REQUESTS, check_policy
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at which engines there are."""
@@ -39,8 +39,10 @@ class Server:
         decode: DeploymentHandle | None = None,
     ) -> None:
         """`settings` are `quire serve`'s. With `prefill` and `decode` those are its engines."""
+        context = serve.get_replica_context()
+        check_policy(context.deployment, context._deployment_config.autoscaling_config)
         self._settings = settings | {"host": get_node_ip_address(), "port": 0, "api_key": member_key}
-        self._settings["store"] = str(_store_of_replica(settings.get("store")))
+        self._settings["store"] = str(_store_of_replica(settings.get("store"), context.rank.rank))
         self._secret_file: str | None = None
         self._engines: list[str] = []
         self._roles = [handle for handle in (prefill, decode) if handle is not None]
@@ -126,11 +128,10 @@ def write_secret(secret: str) -> str:
     return path
 
 
-def _store_of_replica(asked: Any) -> Path:
+def _store_of_replica(asked: str | None, rank: int) -> Path:
     """A folder for files, batches and stored responses that no other replica of the node has.
 
     Ranks are given again, so a replica that takes another's place on its node has what that one had.
     """
     data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "quire"
-    rank = serve.get_replica_context().rank
-    return Path(asked or data).expanduser() / f"server-{getattr(rank, 'rank', rank)}"
+    return Path(asked or data).expanduser() / f"server-{rank}"
