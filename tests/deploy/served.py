@@ -92,5 +92,5 @@ def holder(url: str) -> int:
     port = int(url.rpartition(":")[2])
     for process in replicas("Server"):
         if any(each.laddr.port == port and each.status == psutil.CONN_LISTEN for each in process.net_connections()):
-            return process.pid
+            return int(process.pid)
     raise AssertionError(f"nobody listens at {url}")

@@ -156,7 +156,7 @@ async def over_a_socket(url: str, body: dict[str, Any]) -> str:
 
 SCALED = {
     "min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 2, "upscale_delay_s": 1, "downscale_delay_s": 3,
-    "look_back_period_s": 3, "metrics_interval_s": 1,
+    "look_back_period_s": 11,
 }  # fmt: skip
 
 

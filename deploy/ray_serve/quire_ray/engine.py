@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from ray import serve
@@ -12,7 +11,7 @@ from quire.config.engine import EngineConfig
 from quire.observe.logs import configure_logging
 from quire.serving.run_engine import offered_engine
 from quire_ray.scaling import REQUESTS, check_policy
-from quire_ray.server import write_secret
+from quire_ray.secret_file import secret_file
 
 _LOOK_EVERY = 0.2
 
@@ -23,14 +22,16 @@ class Engine:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, settings: dict[str, Any], role: str, engine_secret: str
     ) -> None:
+        """`settings` are `quire serve`'s."""
+        self._held = AsyncExitStack()
         context = serve.get_replica_context()
         check_policy(context.deployment, context._deployment_config.autoscaling_config)
-        self._secret_file = write_secret(engine_secret)
-        config = EngineConfig.from_flat(**settings, role=role, engine_secret_file=self._secret_file)
+        file = self._held.enter_context(secret_file(engine_secret))
+        config = EngineConfig.from_flat(**settings, role=role, engine_secret_file=file)
         configure_logging(config.observe)
-        self._held = AsyncExitStack()
         self._server = await self._held.enter_async_context(offered_engine(config, f"tcp://{get_node_ip_address()}:0"))
         await self._server.ready()
+        self._held.push_async_callback(self._left_by_fronts)
 
     async def address(self) -> str:
         """Where servers and other engines reach it."""
@@ -47,8 +48,10 @@ class Engine:
         return {REQUESTS: float(self._server.num_live)}
 
     async def __del__(self) -> None:
-        """Servers learn that it is no longer there, see their answers through, and leave it; then it ends."""
+        """Serve calls this before it ends a replica, and waits as long as its graceful_shutdown_timeout_s says."""
+        await self._held.aclose()
+
+    async def _left_by_fronts(self) -> None:
+        """Servers learn that it is no longer there, see their answers through, and leave it."""
         while self._server.num_fronts:
             await asyncio.sleep(_LOOK_EVERY)
-        await self._held.aclose()
-        Path(self._secret_file).unlink(missing_ok=True)

@@ -20,8 +20,7 @@ _TARGET = 16.0
 """Requests for each replica, unless told otherwise: an engine computes many side by side."""
 _FIELDS = (
     "min_replicas", "max_replicas", "initial_replicas", "target_ongoing_requests", "upscale_delay_s",
-    "downscale_delay_s", "upscaling_factor", "downscaling_factor", "look_back_period_s", "metrics_interval_s",
-    "aggregation_function",
+    "downscale_delay_s", "upscaling_factor", "downscaling_factor", "look_back_period_s", "aggregation_function",
 )  # fmt: skip
 
 

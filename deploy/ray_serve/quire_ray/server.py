@@ -7,7 +7,7 @@ there are, and lets the front before see its answers through: gateways send new 
 import asyncio
 import logging
 import os
-import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from quire.router.sources.source import SourceFailed
 from quire_ray.addresses import addresses_of
 from quire_ray.hosted_front import HostedFront
 from quire_ray.scaling import REQUESTS, check_policy
+from quire_ray.secret_file import secret_file
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at which engines there are."""
@@ -39,21 +40,22 @@ class Server:
         decode: DeploymentHandle | None = None,
     ) -> None:
         """`settings` are `quire serve`'s. With `prefill` and `decode` those are its engines."""
+        self._held = AsyncExitStack()
         context = serve.get_replica_context()
         check_policy(context.deployment, context._deployment_config.autoscaling_config)
         self._settings = settings | {"host": get_node_ip_address(), "port": 0, "api_key": member_key}
         self._settings["store"] = str(_store_of_replica(settings.get("store"), context.rank.rank))
-        self._secret_file: str | None = None
+        self._secret_file = self._held.enter_context(secret_file(engine_secret))
         self._engines: list[str] = []
         self._roles = [handle for handle in (prefill, decode) if handle is not None]
         self._leaving: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         configure_logging(EngineConfig.from_flat(**settings).observe)
         if self._roles:
-            self._secret_file = write_secret(engine_secret)
             self._engines = await self._found_engines()
         self._front = HostedFront(self._config())
         await self._front.start()
+        self._held.push_async_callback(self._drain)
         if self._roles:
             self._following = asyncio.create_task(self._follow_engines())
 
@@ -73,11 +75,13 @@ class Server:
 
     async def __del__(self) -> None:
         """Serve calls this before it ends a replica, and waits as long as its graceful_shutdown_timeout_s says."""
+        await self._held.aclose()
+
+    async def _drain(self) -> None:
+        """Every front takes nothing new and sees its answers through."""
         if self._following is not None:
             self._following.cancel()
         await asyncio.gather(self._front.drain(), *self._leaving)
-        if self._secret_file is not None:
-            Path(self._secret_file).unlink(missing_ok=True)
 
     # -- engines elsewhere -------------------------------------------------------------------------------------
 
@@ -118,14 +122,6 @@ class Server:
             task = asyncio.create_task(leaving.drain())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
-
-
-def write_secret(secret: str) -> str:
-    """A file with it that only this user reads; engines and fronts take it by its path."""
-    handle, path = tempfile.mkstemp(prefix="quire-secret-")
-    with os.fdopen(handle, "w") as file:
-        file.write(secret)
-    return path
 
 
 def _store_of_replica(asked: str | None, rank: int) -> Path:
