@@ -81,10 +81,10 @@ def replicas(deployment: str) -> list[psutil.Process]:
     return found
 
 
-def members(url: str) -> list[dict[str, Any]]:
-    """Servers that a gateway knows and that take work."""
-    cards: list[dict[str, Any]] = json.loads(httpx.get(url + "/stats", timeout=30).text)["members"]
-    return [card for card in cards if card["state"] == "ready"]
+def members(url: str, headers: dict[str, str] | None = None, state: str = "ready") -> list[dict[str, Any]]:
+    """Servers that a gateway knows, of one state: those that take work."""
+    cards: list[dict[str, Any]] = json.loads(httpx.get(url + "/stats", headers=headers, timeout=30).text)["members"]
+    return [card for card in cards if card["state"] == state]
 
 
 def holder(url: str) -> int:

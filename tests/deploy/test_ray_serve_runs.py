@@ -4,22 +4,30 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+import ray
+import yaml
 from openai import OpenAI
+from ray import serve
 
-from tests.deploy.served import application, holder, members, ray_serve, replicas, until
+from tests.deploy.served import PACKAGE, application, holder, members, ray_serve, replicas, until
 from tests.lora.peft_folders import save_adapter
 from tests.server.load import CHAT, COMPLETIONS, Answer, ask, client_of
 
 pytestmark = pytest.mark.slow
 MODEL = {"model": "smollm2", "gpu_memory_utilization": 0.1}
+KEY = "k" * 32
+OPENS = {"authorization": f"Bearer {KEY}"}
 TWO = {"server": {"min_replicas": 2, "max_replicas": 2}}
 
 
@@ -161,51 +169,46 @@ SCALED = {
 
 
 def test_replicas_come_under_load_and_go_without_cutting_a_stream(url: str, store: str) -> None:
-    with application({**MODEL, "store": store, "scaling": {"server": SCALED}}):
-        until(lambda: len(members(url)) == 1)
+    with application({**MODEL, "api_key": KEY, "store": store, "scaling": {"server": SCALED}}):
+        until(lambda: len(members(url, OPENS)) == 1)
+        asyncio.run(grow_and_shrink(url))
+        until(lambda: len(replicas("Server")) == 1)
 
-        async def grow() -> list[Answer]:
-            """Load until there are three replicas, and a while after."""
-            answers: list[Answer] = []
-            began, stopped = time.monotonic(), asyncio.Event()
 
-            async def one(number: int) -> None:
-                async with client_of(url) as client:
-                    while not stopped.is_set():
-                        body = {"prompt": f"Once {number}", "max_tokens": 32, "ignore_eos": True, "stream": True}
-                        answers.append(await ask(client, COMPLETIONS, body))
+async def grow_and_shrink(url: str) -> None:
+    """Eight clients until there are three replicas; then a long stream in each of them, while fewer are needed.
 
-            tasks = [asyncio.create_task(one(number)) for number in range(8)]
-            try:
-                await asyncio.to_thread(until, lambda: len(members(url)) == 3, 120)
-            finally:
-                print(f"{len(members(url))} servers take work {time.monotonic() - began:.1f} s after the load began")
-                stopped.set()
-            await asyncio.gather(*tasks)
-            return answers
+    A stream that is pinned to its member cannot go on elsewhere: it would fail if its replica did not wait for it.
+    """
+    began, stopped = time.monotonic(), asyncio.Event()
+    clients = [asyncio.create_task(ask_until(stopped, url, number)) for number in range(8)]
+    await asyncio.to_thread(until, lambda: len(members(url, OPENS)) == 3)
+    print(f"three servers take work {time.monotonic() - began:.1f} s after the load began")
+    body = {"max_tokens": 300, "ignore_eos": True, "stream": True, "temperature": 0.7, "prompt": "A story"}
+    async with AsyncExitStack() as stack:
+        running = []
+        for member in members(url, OPENS):
+            pinned = await stack.enter_async_context(client_of(url, OPENS | {"x-quire-member": str(member["id"])}))
+            running.append(asyncio.create_task(ask(pinned, COMPLETIONS, body)))
+        began = time.monotonic()
+        stopped.set()
+        answers = [answer for each in await asyncio.gather(*clients) for answer in each]
+        print(len(texts(answers, 32)), "answers while replicas came")
+        [drained, *_] = await asyncio.to_thread(until, lambda: members(url, OPENS, "draining"))
+        print(f"server {drained['id']} drains {time.monotonic() - began:.1f} s after the load ended")
+        assert not any(each.done() for each in running), "the streams were too short to be in the way"
+        assert len(texts(await asyncio.gather(*running), 300)) == 3
+    print(f"the last stream is complete after {time.monotonic() - began:.1f} s")
 
-        print(len(texts(asyncio.run(grow()), 32)), "answers while replicas came")
 
-        async def shrink() -> tuple[list[Answer], float]:
-            """Long streams in every replica while two of them are to go."""
-            began = time.monotonic()
-            async with client_of(url) as client:
-                body = {"max_tokens": 1500, "ignore_eos": True, "stream": True, "temperature": 0.7}
-                asked = [{**body, "prompt": f"Story {number}. " * 30, "seed": number} for number in range(2)]
-                running = [asyncio.create_task(ask(client, COMPLETIONS, each)) for each in asked]
-                await asyncio.to_thread(until, lambda: len(replicas("Server")) < 3, 120)
-                print(f"the first replica is gone {time.monotonic() - began:.1f} s after the load ended")
-                left = sum(not each.done() for each in running)
-                print(left, "of", len(running), "streams still run")
-                answers = await asyncio.gather(*running)
-            await asyncio.to_thread(until, lambda: len(replicas("Server")) == 1, 120)
-            return list(answers), time.monotonic() - began
-
-        before = resumed(url)
-        answers, seconds = asyncio.run(shrink())
-        assert len(texts(answers, 1500)) == 2
-        print(f"one replica is left after {seconds:.1f} s; {resumed(url) - before:g} streams went on elsewhere")
-        assert resumed(url) == before, "a stream had to move, so its replica did not wait for it"
+async def ask_until(stopped: asyncio.Event, url: str, number: int) -> list[Answer]:
+    """One question after the other."""
+    answers = []
+    async with client_of(url, OPENS) as client:
+        while not stopped.is_set():
+            body = {"prompt": f"Once {number}", "max_tokens": 32, "ignore_eos": True, "stream": True}
+            answers.append(await ask(client, COMPLETIONS, body))
+    return answers
 
 
 def test_prompts_and_answers_have_replicas_of_their_own(url: str, store: str) -> None:
@@ -239,14 +242,14 @@ def test_prompts_and_answers_have_replicas_of_their_own(url: str, store: str) ->
 
 def test_keys_a_path_and_adapters(url: str, store: str, tiny_chat: Path, tmp_path: Path) -> None:
     adapters = [save_adapter(tiny_chat, tmp_path / name, seed=number, rank=4) for number, name in enumerate("ab")]
-    key, there = "k" * 32, url + "/llm"
+    there = url + "/llm"
     tiny = {
         "model": str(tiny_chat), "served_model_name": "tiny", "num_gpu_blocks_override": 64, "dtype": "float32",
         "enable_lora": True, "lora_modules": " ".join(f"{path.name}={path}" for path in adapters),
     }  # fmt: skip
     with (
-        application({**tiny, "api_key": key, "store": store, "scaling": TWO}, "/llm"),
-        httpx.Client(base_url=there, headers={"authorization": f"Bearer {key}"}, timeout=60) as client,
+        application({**tiny, "api_key": KEY, "store": store, "scaling": TWO}, "/llm"),
+        httpx.Client(base_url=there, headers=OPENS, timeout=60) as client,
     ):
         until(lambda: client.get("/health").json().get("ready") == 2)
         assert httpx.get(there + "/v1/models", timeout=60).status_code == 401
@@ -272,3 +275,30 @@ def answers(url: str) -> bool:
         return httpx.get(url, timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def test_a_config_file_is_deployed_and_a_wrong_one_told(url: str, store: str, tiny_chat: Path, tmp_path: Path) -> None:
+    config = yaml.safe_load((PACKAGE / "serve.yaml").read_text(encoding="utf-8"))
+    [quire] = config["applications"]
+    quire["args"] |= {"model": str(tiny_chat), "num_gpu_blocks_override": 64, "dtype": "float32", "store": store}
+    try:
+        deploy(config, tmp_path)
+        until(lambda: answers(url + "/ready"))
+        assert len(replicas("Gateway")) == quire["args"]["gateways"]
+        assert httpx.get(url + "/v1/models", headers={"host": "llm.example.org"}, timeout=60).status_code == 200
+        quire["args"]["max_num_seq"] = 8
+        deploy(config, tmp_path)
+        failed = until(lambda: serve.status().applications["quire"].message)
+        assert "ConfigError: args has an unknown key 'max_num_seq'. Did you mean" in failed
+    finally:
+        serve.delete("quire")
+
+
+def deploy(config: dict[str, Any], folder: Path) -> None:
+    """By Serve's own command."""
+    file = folder / "serve.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    address = ray.get_runtime_context().gcs_address
+    command = [str(Path(sys.executable).parent / "serve"), "run", "--non-blocking", "--address", address, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr[-2000:]
