@@ -171,11 +171,19 @@ SCALED = {
 def test_replicas_come_under_load_and_go_without_cutting_a_stream(url: str, store: str) -> None:
     with application({**MODEL, "api_key": KEY, "store": store, "scaling": {"server": SCALED}}):
         until(lambda: len(members(url, OPENS)) == 1)
-        asyncio.run(grow_and_shrink(url))
+        asyncio.run(grow_and_shrink(url, tokens=tokens_of(25.0, url)))
         until(lambda: len(replicas("Server")) == 1)
 
 
-async def grow_and_shrink(url: str) -> None:
+def tokens_of(seconds: float, url: str) -> int:
+    """About how many one stream gets in that time, alone."""
+    began = time.monotonic()
+    body = {"prompt": "Once", "max_tokens": 64, "ignore_eos": True}
+    httpx.post(url + COMPLETIONS, headers=OPENS, json=body, timeout=120).raise_for_status()
+    return min(int(64 * seconds / (time.monotonic() - began)), 4000)
+
+
+async def grow_and_shrink(url: str, tokens: int) -> None:
     """Eight clients until there are three replicas; then a long stream in each of them, while fewer are needed.
 
     A stream that is pinned to its member cannot go on elsewhere: it would fail if its replica did not wait for it.
@@ -184,7 +192,7 @@ async def grow_and_shrink(url: str) -> None:
     clients = [asyncio.create_task(ask_until(stopped, url, number)) for number in range(8)]
     await asyncio.to_thread(until, lambda: len(members(url, OPENS)) == 3)
     print(f"three servers take work {time.monotonic() - began:.1f} s after the load began")
-    body = {"max_tokens": 300, "ignore_eos": True, "stream": True, "temperature": 0.7, "prompt": "A story"}
+    body = {"max_tokens": tokens, "ignore_eos": True, "stream": True, "temperature": 0.7, "prompt": "A story"}
     async with AsyncExitStack() as stack:
         running = []
         for member in members(url, OPENS):
@@ -197,8 +205,8 @@ async def grow_and_shrink(url: str) -> None:
         [drained, *_] = await asyncio.to_thread(until, lambda: members(url, OPENS, "draining"))
         print(f"server {drained['id']} drains {time.monotonic() - began:.1f} s after the load ended")
         assert not any(each.done() for each in running), "the streams were too short to be in the way"
-        assert len(texts(await asyncio.gather(*running), 300)) == 3
-    print(f"the last stream is complete after {time.monotonic() - began:.1f} s")
+        assert len(texts(await asyncio.gather(*running), tokens)) == 3
+    print(f"the last stream, of {tokens} tokens, is complete after {time.monotonic() - began:.1f} s")
 
 
 async def ask_until(stopped: asyncio.Event, url: str, number: int) -> list[Answer]:

@@ -51,6 +51,8 @@ _OF_THE_GATE = ("api_key", "keys", "allowed_origins", "allowed_hosts")
 _OF_ROLES = ("prefill_engines", "decode_engines", "replicas", "data_parallel_size", "kv_transfer")
 """What has no meaning where engines have replicas of their own."""
 _PREFIX = "QUIRE_"
+_FIELDS = field_sections(EngineConfig)
+_ROUTER_FIELDS = {each.name for each in fields(RouterConfig)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,6 @@ def _check(settings: Settings) -> None:
                     f"{_SOURCE}: {name} says how many engines a server has, but {_SCALING} has prefill and decode, "
                     f"whose replicas are the engines; leave {name} out."
                 )
-
-
-_FIELDS = field_sections(EngineConfig)
-_ROUTER_FIELDS = {each.name for each in fields(RouterConfig)}
 
 
 def _hint(name: str) -> Any:
