@@ -292,7 +292,7 @@ def test_a_config_file_is_deployed_and_a_wrong_one_told(url: str, store: str, ti
     try:
         deploy(config, tmp_path)
         until(lambda: answers(url + "/ready"))
-        assert len(replicas("Gateway")) == quire["args"]["gateways"]
+        until(lambda: len(replicas("Gateway")) == quire["args"]["gateways"])
         assert httpx.get(url + "/v1/models", headers={"host": "llm.example.org"}, timeout=60).status_code == 200
         quire["args"]["max_num_seq"] = 8
         deploy(config, tmp_path)
