@@ -180,7 +180,7 @@ def tokens_of(seconds: float, url: str) -> int:
     began = time.monotonic()
     body = {"prompt": "Once", "max_tokens": 64, "ignore_eos": True}
     httpx.post(url + COMPLETIONS, headers=OPENS, json=body, timeout=120).raise_for_status()
-    return min(int(64 * seconds / (time.monotonic() - began)), 4000)
+    return max(300, min(int(64 * seconds / (time.monotonic() - began)), 4000))
 
 
 async def grow_and_shrink(url: str, tokens: int) -> None:
@@ -199,10 +199,11 @@ async def grow_and_shrink(url: str, tokens: int) -> None:
             pinned = await stack.enter_async_context(client_of(url, OPENS | {"x-quire-member": str(member["id"])}))
             running.append(asyncio.create_task(ask(pinned, COMPLETIONS, body)))
         began = time.monotonic()
+        draining = asyncio.create_task(asyncio.to_thread(until, lambda: members(url, OPENS, "draining")))
         stopped.set()
         answers = [answer for each in await asyncio.gather(*clients) for answer in each]
         print(len(texts(answers, 32)), "answers while replicas came")
-        [drained, *_] = await asyncio.to_thread(until, lambda: members(url, OPENS, "draining"))
+        [drained, *_] = await draining
         print(f"server {drained['id']} drains {time.monotonic() - began:.1f} s after the load ended")
         assert not any(each.done() for each in running), "the streams were too short to be in the way"
         assert len(texts(await asyncio.gather(*running), tokens)) == 3

@@ -26,7 +26,7 @@ _DRAIN = 300.0
 _SLOW_READERS = 60.0
 _SPARE = 15.0
 _MOST_REQUESTS = 10_000
-"""At a time, of a gateway; it counts its connections and its servers' queues themselves refuse what is too much."""
+"""At a time, of a replica: servers' own queues refuse what is too much."""
 
 
 def build(args: dict[str, Any]) -> Application:
@@ -62,6 +62,7 @@ def _deployment(kind: type, name: str, settings: Settings, scaled: AutoscalingCo
     return serve.deployment(kind).options(
         name=name,
         autoscaling_config=scaled,
+        max_ongoing_requests=_MOST_REQUESTS,  # Serve warns of a target above it
         graceful_shutdown_timeout_s=_grace(settings),
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
