@@ -31,11 +31,15 @@ class _Loader(yaml.SafeLoader):
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in file `path`, by field name."""
-    document = _load(path)
+    return flat_settings(_load(path), str(path))
+
+
+def flat_settings(document: dict[Any, Any], source: str) -> dict[str, Any]:
+    """The settings of a document like such a file, by field name; `source` is what errors call it."""
     settings: dict[str, Any] = {}
-    for name, value in _flat(document, str(path)):
+    for name, value in _flat(document, source):
         if name in settings:
-            raise ConfigError(f"{path} gives {name} twice, flat and in a section; keep one.")
+            raise ConfigError(f"{source} gives {name} twice, flat and in a section; keep one.")
         settings[name] = value
     return settings
 

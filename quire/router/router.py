@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ _PATIENCE = 10.0
 class Router:
     """Lives on the event loop."""
 
-    def __init__(self, config: RouterConfig, metrics: RouterMetrics) -> None:
-        """Raises ConfigError for members that are none."""
+    def __init__(self, config: RouterConfig, metrics: RouterMetrics, sources: Sequence[Source] = ()) -> None:
+        """`sources` are asked beside those of the settings. Raises ConfigError for members that are none."""
         self.config = config
         self.members = Members(config)
         self.headers: Headers = []
@@ -44,7 +45,7 @@ class Router:
         self.relay = Relay(self.members, metrics, config.outage_timeout, turns)
         for url in config.listed():
             self.members.add(url, "given")
-        self._sources = list(_sources(config))
+        self._sources = [*sources, *_sources(config)]
         if not self._sources and not len(self.members) and config.api_key is None and config.keys is None:
             raise ConfigError(
                 "the router has no members and no way to get any; name some with --member http://host:8000, "

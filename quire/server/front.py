@@ -1,7 +1,7 @@
 """Front: one process that answers clients: reads HTTP, tokenizes, hands requests to engines and streams their answers.
 
 A front alone also starts the engines. One of several has a seat: the hub gives it its socket and its engines, and it
-shares limits, figures and batches with the others.
+shares limits, figures and batches with the others. One that runs inside a program of others has a host, which ends it.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ import gc
 import logging
 import os
 import socket
+from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,16 +36,33 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A front that listens, as its host sees it."""
+
+    url: str
+    llm: AsyncLLM
+    stop: Callable[[], None]
+    """What SIGTERM does: the first time drain, the second time end at once."""
+
+
 class Front:
     """From start to end."""
 
     def __init__(
-        self, config: EngineConfig, seat: "Seat | None" = None, *, begun: list[ChildProcess] | None = None
+        self,
+        config: EngineConfig,
+        seat: "Seat | None" = None,
+        *,
+        begun: list[ChildProcess] | None = None,
+        host: Callable[[Listening], None] | None = None,
     ) -> None:
-        """`begun` are processes for its first engines."""
+        """`begun` are processes for its first engines. A `host` is called once it listens; signals are then the
+        host's."""
         self._config = config
         self._seat = seat
         self._begun = begun
+        self._host = host
         self._board = Board() if seat is None else seat.board
         self._startup = StartUp()
         self._tracer = make_tracer(config.observe)
@@ -92,7 +111,7 @@ class Front:
             serving.drain,
             on_reload=reload,
             count_connections=partial(self._count_connections, llm),
-            takes_signals=seat is None,
+            takes_signals=seat is None and self._host is None,
         )
         self._startup.done("making routes")
         gc.enable()
@@ -101,6 +120,8 @@ class Front:
         told = asyncio.create_task(self._tell_when_ready(llm, url_of(listening, self._config.server)))
         serving_task = asyncio.create_task(listener.run(listening))
         recording = [] if seat is not None else [asyncio.create_task(serving.recorded.keep())]
+        if self._host is not None:
+            self._host(Listening(url_of(listening, self._config.server), llm, listener.stop))
         if seat is not None:
             seat.serve(llm, batches, drain=listener.stop, reload=reload, forget_adapter=serving.forget_adapter)
         try:

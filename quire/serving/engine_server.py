@@ -113,6 +113,16 @@ class EngineServer:
             on_lost=self._lost,
         )
 
+    @property
+    def num_live(self) -> int:
+        """Requests of all fronts that have not ended."""
+        return len(self._live)
+
+    @property
+    def num_fronts(self) -> int:
+        """Fronts that are connected, and may send it more."""
+        return len(self._fronts)
+
     async def start(self) -> None:
         """Listen and start the engine."""
         self._first = asyncio.get_running_loop().create_future()

@@ -4,6 +4,8 @@ import asyncio
 import hmac
 import logging
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
@@ -27,6 +29,23 @@ def run_engine(config: EngineConfig, listen: str) -> int:
 
 
 async def _serve(config: EngineConfig, listen: str) -> int:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with offered_engine(config, listen) as server:
+        _log.info("an engine listens at %s while it loads", server.address)
+        starting, stopping = asyncio.create_task(server.ready()), asyncio.create_task(stopped.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()  # raises where the settings cannot start it
+            _log.info("the engine is ready at %s", server.address)
+        await stopping
+    return 0
+
+
+@asynccontextmanager
+async def offered_engine(config: EngineConfig, listen: str) -> AsyncIterator[EngineServer]:
+    """An engine that listens at an address and begins to load; it ends with the block."""
     address, secret = EngineAddress.read(listen), read_secret(config.server.engine_secret_file)
     tls = tls_context(config.server) if address.scheme == "tls" else None
     if address.scheme == "tls" and tls is None:
@@ -41,24 +60,15 @@ async def _serve(config: EngineConfig, listen: str) -> int:
         step_timeout=config.server.step_timeout,
         tls=tls,
     )
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        await server.start()
-        _log.info("an engine listens at %s while it loads", server.address)
-        starting, stopping = asyncio.create_task(server.ready()), asyncio.create_task(stopped.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()  # raises where the settings cannot start it
-            _log.info("the engine is ready at %s", server.address)
-        await stopping
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {listen}: {error.strerror or error}") from None
+        try:
+            await server.start()
+        except OSError as error:
+            raise ConfigError(f"cannot listen at {listen}: {error.strerror or error}") from None
+        yield server
     finally:
         await server.close()
         engines.close()
-    return 0
 
 
 def engine_seed(secret: bytes) -> int:

@@ -22,3 +22,8 @@ def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if done.returncode:
         pytest.skip(f"npm could not install its packages: {done.stderr[-300:]}")
     return found
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
