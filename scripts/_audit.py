@@ -58,6 +58,8 @@ def verdict(wanted: list[str], answer: list[dict[str, Any]] | str) -> tuple[list
     if isinstance(answer, str):
         return [f"could not reach the database of vulnerabilities: {answer}"], 2
     judged = {entry["name"]: entry["vulns"] for entry in answer if "vulns" in entry}
+    if wanted and not judged:
+        return [f"none of {len(wanted)} packages could be looked up: the database was not reached"], 2
     lines = [
         f"{name}: {each['id']}, mended in {', '.join(each['fix_versions']) or 'no version yet'}"
         for name, found in judged.items()

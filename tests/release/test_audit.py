@@ -16,7 +16,7 @@ UNMENDED = {"name": "jinja2", "version": "3.1.2", "vulns": [{"id": "GHSA-2", "fi
     [
         ([CLEAN], 0, "1 of 1 packages looked up, 0 vulnerabilities"),
         ([CLEAN, SKIPPED], 2, "not looked up: numpy; the database was not reached, or does not know them"),
-        ([SKIPPED], 2, "0 of 1 packages looked up, 0 vulnerabilities"),
+        ([SKIPPED], 2, "none of 1 packages could be looked up: the database was not reached"),
         ([CLEAN, BAD], 1, "jinja2: GHSA-1, mended in 3.1.6"),
         ([SKIPPED, UNMENDED], 1, "jinja2: GHSA-2, mended in no version yet"),
         ([], 0, "0 of 0 packages looked up, 0 vulnerabilities"),
