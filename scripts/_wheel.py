@@ -67,7 +67,8 @@ def main() -> int:
     options = _options()
     try:
         if options.installed:
-            try_installed(Path(sys.executable).parent, _without_python_settings(), ask=not options.no_answer)
+            here = Path(sys.executable).parent
+            try_installed(here, _without_python_settings(), platform.machine(), ask=not options.no_answer)
             return 0
         sdist = build_sdist(options.out)
         check_sdist(sdist)
@@ -135,7 +136,8 @@ def build_wheel(python: str, sdist: Path, out: Path) -> Wheel:
     """The wheel of an interpreter, with the platform tag that its symbols deserve."""
     with tempfile.TemporaryDirectory(dir=out, prefix=".wheel-") as scratch:
         raw, repaired = Path(scratch, "raw"), Path(scratch, "repaired")
-        settings = ("-C", "cmake.define.QUIRE_PORTABLE=ON")
+        # pip's cache knows an sdist by its path, and would hand out the wheel of the last one there
+        settings = ("--no-cache-dir", "--config-settings=cmake.define.QUIRE_PORTABLE=ON")
         _run(python, "-m", "pip", "wheel", "--no-deps", *settings, "--wheel-dir", str(raw), str(sdist))
         built = _only(raw, "*.whl")
         if built.stem.endswith("-any"):
@@ -172,10 +174,10 @@ def try_wheel(python: str, wheel: Wheel, *, ask: bool) -> None:
         print(f"--- {wheel.path.name} in a bare environment of {python}")
         pip = (str(programs / "python"), "-m", "pip", "install", "--quiet", "--only-binary", ":all:")
         _run(*pip, str(wheel.path), env=bare, cwd=folder)
-        try_installed(programs, bare, ask=ask)
+        try_installed(programs, bare, wheel.architecture, ask=ask)
 
 
-def try_installed(programs: Path, env: dict[str, str], *, ask: bool) -> None:
+def try_installed(programs: Path, env: dict[str, str], architecture: str, *, ask: bool) -> None:
     """Raise Unfit unless the quire whose programs these are is this version, has every kernel, and answers."""
     # run elsewhere, or Python would find the package of the tree
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -184,7 +186,7 @@ def try_installed(programs: Path, env: dict[str, str], *, ask: bool) -> None:
             raise Unfit(f"the installed quire calls itself {version}, and the tree {tree_version()}.")
         core = "from quire.ops.cpu import _core; print(*_core.compiled_variants())"
         compiled = set(_run(str(programs / "python"), "-c", core, env=env, cwd=elsewhere).split())
-        missing = sorted(VARIANTS[platform.machine()] - compiled)
+        missing = sorted(VARIANTS[architecture] - compiled)
         if missing:
             raise Unfit(f"the native core lacks kernels for {', '.join(missing)}; build it with a newer compiler.")
         if ask:
@@ -210,7 +212,10 @@ def _minor(python: str) -> int:
 
 def _run(*command: str, env: dict[str, str] | None = None, cwd: str | None = None) -> str:
     """What a command prints, shown as well; Unfit where it fails."""
-    done = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise Unfit(f"`{' '.join(command)}` does not start: {error.strerror}.") from None
     print(done.stdout, end="", flush=True)
     if done.returncode:
         raise Unfit(f"`{' '.join(command)}` failed with exit code {done.returncode}; its output is above.")

@@ -1,5 +1,6 @@
 """What scripts/wheel refuses to publish, and which interpreters one wheel serves."""
 
+import re
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from quire.core.version import QUIRE_VERSION
 from quire.ops.cpu import native
 from tests.release.conftest import SCRIPTS
 
@@ -60,6 +62,43 @@ def test_wheels_of_other_machines_are_refused(wheel_script: ModuleType) -> None:
         wheel_script.Unfit, match="is for manylinux_2_28_riscv64; wheels are built for x86_64 and aarch64"
     ):
         _ = wheel.architecture
+
+
+def installed(folder: Path, version: str, variants: str, answer: str) -> Path:
+    """Programs that say this when asked for their version, for the core's kernels, for planets."""
+    for name, says in (
+        ("quire", f'[ "$1" = --version ] && echo {version} || echo {answer}'),
+        ("python", f"echo {variants}"),
+    ):
+        (folder / name).write_text(f"#!/bin/sh\n{says}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_an_installation_that_answers_is_fit(tmp_path: Path, wheel_script: ModuleType) -> None:
+    programs = installed(tmp_path, QUIRE_VERSION, "portable dotprod i8mm", "Mercury, Venus")
+    wheel_script.try_installed(programs, {}, "aarch64", ask=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "variants", "answer", "expected"),
+    [
+        ("9.9.9", "portable dotprod i8mm", "Venus", rf"calls itself 9\.9\.9, and the tree {re.escape(QUIRE_VERSION)}"),
+        (QUIRE_VERSION, "portable", "Venus", "lacks kernels for dotprod, i8mm; build it with a newer compiler"),
+        (QUIRE_VERSION, "portable dotprod i8mm", "Pluto", "the default model answers 'Pluto'"),
+    ],
+)
+def test_other_installations_are_not(
+    tmp_path: Path, wheel_script: ModuleType, version: str, variants: str, answer: str, expected: str
+) -> None:
+    programs = installed(tmp_path, version, variants, answer)
+    with pytest.raises(wheel_script.Unfit, match=expected):
+        wheel_script.try_installed(programs, {}, "aarch64", ask=True)
+
+
+def test_without_an_installation_there_is_nothing_to_try(tmp_path: Path, wheel_script: ModuleType) -> None:
+    with pytest.raises(wheel_script.Unfit, match="--version` does not start: No such file or directory"):
+        wheel_script.try_installed(tmp_path, {}, "aarch64", ask=False)
 
 
 def test_the_instruction_sets_asked_for_are_those_of_the_build(wheel_script: ModuleType) -> None:
