@@ -70,6 +70,7 @@ def main() -> int:
             here = Path(sys.executable).parent
             try_installed(here, _without_python_settings(), platform.machine(), ask=not options.no_answer)
             return 0
+        options.out.mkdir(parents=True, exist_ok=True)
         sdist = build_sdist(options.out)
         check_sdist(sdist)
         wheels: list[Wheel] = []
@@ -104,7 +105,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--installed", action="store_true", help="build nothing: try the quire of this interpreter")
     options = parser.parse_args()
     options.python = options.python or [sys.executable]
-    options.out.mkdir(parents=True, exist_ok=True)
+    options.out = options.out.resolve()  # what is installed is run elsewhere
     return options
 
 
