@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from quire.core.version import QUIRE_VERSION
+
 if TYPE_CHECKING:
     from quire.config.engine import EngineConfig
     from quire.core.adapter import LoRARequest
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from quire.engine.llm import LLM
     from quire.serving.async_llm import AsyncLLM
 
-__version__ = "0.1.0"
+
+__version__ = QUIRE_VERSION
 
 __all__ = [
     "LLM",
@@ -32,6 +35,7 @@ __all__ = [
     "RequestTooLarge",
     "SamplingParams",
     "StructuredOutput",
+    "__version__",
 ]
 
 _HOMES = {

@@ -53,10 +53,10 @@ core_sources() {
     type -P "${CXX:-c++}" g++ clang++ || true
 }
 
-# An environment is current while neither the dependencies, the native core's sources, the folder it lies in nor its interpreter
+# An environment is current while neither the dependencies, the version, the native core's sources, the folder it lies in nor its interpreter
 # have changed.
 fingerprint() {
-    { cat -- "$root/pyproject.toml"; printf '%s\n' "$root"; cat -- "$venv/pyvenv.cfg"; core_sources; } | cksum
+    { cat -- "$root/pyproject.toml" "$root/quire/core/version.py"; printf '%s\n' "$root"; cat -- "$venv/pyvenv.cfg"; core_sources; } | cksum
 }
 
 is_current() {

@@ -47,7 +47,7 @@ def flat_settings(document: dict[Any, Any], source: str) -> dict[str, Any]:
 def _load(path: Path) -> dict[Any, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=_Loader)
+        document = yaml.load(text, Loader=_Loader)  # nosec B506 # a SafeLoader
     except OSError as error:
         raise ConfigError(f"cannot read --config {path}: {error.strerror or error}.") from None
     except UnicodeDecodeError:

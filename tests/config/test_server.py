@@ -8,6 +8,7 @@ import pytest
 
 from quire.config.engine import EngineConfig
 from quire.config.fields import check_value
+from quire.config.router import RouterConfig
 from quire.config.server import ServerConfig
 from quire.core.errors import ConfigError
 
@@ -21,6 +22,10 @@ def test_lists_are_texts_with_commas() -> None:
     assert ServerConfig(allowed_origins="*").origins() == ("*",)
     assert ServerConfig(allowed_hosts="a.org, b").hosts() == ("a.org", "b")
     assert ServerConfig().hosts() == ServerConfig().names() == ServerConfig().origins() == ()
+
+
+def test_by_default_only_this_machine_reaches_it() -> None:
+    assert ServerConfig().host == RouterConfig().host == "127.0.0.1"
 
 
 def test_the_key_is_never_shown() -> None:

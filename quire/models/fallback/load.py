@@ -92,7 +92,7 @@ def _register(transformers: Any) -> None:
 
 def _read(transformers: Any, path: Path, named: str, dtype: torch.dtype, device: torch.device) -> Any:
     try:
-        causal, report = transformers.AutoModelForCausalLM.from_pretrained(
+        causal, report = transformers.AutoModelForCausalLM.from_pretrained(  # nosec B615 # local files only
             path,
             config=_config(transformers, path),
             dtype=dtype,
@@ -128,7 +128,9 @@ def _make_up(transformers: Any, path: Path, dtype: torch.dtype, device: torch.de
 
 
 def _config(transformers: Any, path: Path) -> Any:
-    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(  # nosec B615 # local files only
+        path, trust_remote_code=False, local_files_only=True
+    )
     # a config could name kernels that transformers would then download, code and all
     config._experts_implementation = None
     return config

@@ -12,7 +12,7 @@ from quire.config.server import ServerConfig
 from quire.server.errors import Misdirected
 from quire.server.gate.credentials import Headers, only
 
-_ALL = ("0.0.0.0", "::")
+_ALL = ("0.0.0.0", "::")  # nosec B104 # compared with, never bound
 """Addresses that stand for all of a machine's."""
 
 

@@ -101,6 +101,12 @@ bool runs(const std::string& name) { return name == "portable"; }
 
 }  // namespace
 
+std::vector<std::string> compiled_variants() {
+#define QUIRE_VARIANT(name) #name,
+    return {QUIRE_VARIANTS};
+#undef QUIRE_VARIANT
+}
+
 std::vector<const Kernels*> runnable_kernels() {
     std::vector<const Kernels*> found;
 #define QUIRE_VARIANT(name) \

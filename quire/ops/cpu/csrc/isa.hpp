@@ -8,6 +8,9 @@
 
 namespace quire {
 
+// What was compiled, the least demanding first; a compiler that does not know an instruction set leaves it out.
+std::vector<std::string> compiled_variants();
+
 // Best first; the last always runs.
 std::vector<const Kernels*> runnable_kernels();
 

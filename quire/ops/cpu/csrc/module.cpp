@@ -186,6 +186,7 @@ void run_program(RecordedProgram& program, Machine& machine, int64_t rows, int64
 NB_MODULE(_core, m) {
     nb::set_leak_warnings(false);  // the process's machine lives as long as the process, and is not missed by anyone
     const auto unlocked = nb::call_guard<nb::gil_scoped_release>();
+    m.def("compiled_variants", compiled_variants, "Instruction sets that this build has kernels for.");
     m.def("variants", variants, "Instruction sets that this machine runs, best first.");
     m.def("matrix_bytes", matrix_bytes, "layout"_a, "rows"_a, "columns"_a);
     m.def("most_row_bytes", most_row_bytes, "columns"_a);
