@@ -26,6 +26,7 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_vl,
     "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl,
 }
 
 

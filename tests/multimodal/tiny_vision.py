@@ -295,18 +295,28 @@ def _idefics3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
 
 
 def _qwen3_vl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    config = transformers.Qwen3VLConfig(**_qwen3_parts(size), tie_word_embeddings=False, **_qwen_ids(ids))
+    return transformers.Qwen3VLForConditionalGeneration(config), *_qwen3_processor()
+
+
+def _qwen3_vl_moe(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    parts = _qwen3_parts(size, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, mlp_only_layers=[1])
+    config = transformers.Qwen3VLMoeConfig(**parts, tie_word_embeddings=False, **_qwen_ids(ids))
+    return transformers.Qwen3VLMoeForConditionalGeneration(config), *_qwen3_processor()
+
+
+def _qwen3_parts(size: int, **more: Any) -> dict[str, Any]:
     tower = {"depth": 4, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 32}
     tower |= {"patch_size": 8, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 2]}  # type: ignore[dict-item]
     rope = {**_MROPE["rope_parameters"], "mrope_section": [2, 1, 1], "mrope_interleaved": True}
-    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8)
-    text["num_hidden_layers"] = 4
-    config = transformers.Qwen3VLConfig(
-        text_config=text, vision_config=tower, tie_word_embeddings=False, **_qwen_ids(ids)
-    )
-    model = transformers.Qwen3VLForConditionalGeneration(config)
+    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8, **more)
+    return {"text_config": text, "vision_config": tower}
+
+
+def _qwen3_processor() -> tuple[Any, str]:
     sides = {"min_pixels": 16 * 16 * 4, "max_pixels": 16 * 16 * 40, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     processor = transformers.Qwen2VLImageProcessor(patch_size=8, **sides)
-    return model, processor, "<|vision_start|><|image_pad|><|vision_end|>"
+    return processor, "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
@@ -320,6 +330,7 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl_moe,
 }
 
 
@@ -393,6 +404,7 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
     "qwen3_vl": _squares,
+    "qwen3_vl_moe": _squares,
 }
 
 
@@ -469,6 +481,7 @@ _VIDEOS: dict[str, Callable[[Any, Sequence[Clip]], dict[str, Any]]] = {
     },
     "qwen2_5_vl": _qwen_videos,
     "qwen3_vl": _qwen3_videos,
+    "qwen3_vl_moe": _qwen3_videos,
     "llava_onevision": _onevision_videos,
 }
 FAMILIES = tuple(_MAKERS)
