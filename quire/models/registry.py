@@ -75,6 +75,7 @@ VISION_ROWS = {
     "llava_next": "llava_next:NEXT",
     "llava_onevision": "llava_next:ONEVISION",
     "gemma3": "gemma3_vision:FAMILY",
+    "llama4": "llama4_vision:FAMILY",
     "internvl": "internvl:FAMILY",
     "idefics3": "idefics3:FAMILY",
     "smolvlm": "idefics3:FAMILY",

@@ -14,6 +14,7 @@ import transformers
 from PIL import Image
 from tokenizers import AddedToken
 
+from tests.multimodal.llama4_pictures import Llama4Pictures
 from tests.text import vocabularies
 
 MARKS = (
@@ -31,6 +32,7 @@ MARKS = (
         "[IMG_BREAK]",
     ),
     *("[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<fake_token_around_image>", "<global-img>"),
+    *("<|image_start|>", "<|image_end|>", "<|image|>", "<|patch|>", "<|tile_x_separator|>", "<|tile_y_separator|>"),
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 )
 TEMPLATE = (
@@ -86,7 +88,7 @@ class TinyVision:
             given["mm_token_type_ids"] = (ids == self.token).int() + 2 * (ids == self.video_token).int()
         if self.name == "gemma3":
             given["token_type_ids"] = (ids == self.tokenizer.token_to_id("<image_soft_token>")).int()
-        for name in ("rows", "cols", "num_patches", "num_crops"):
+        for name in ("rows", "cols", "num_patches", "num_crops", "aspect_ratios"):
             given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
 
@@ -181,6 +183,22 @@ def _gemma3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     )
     processor = transformers.Gemma3ImageProcessor(size={"height": 42, "width": 42})
     return transformers.Gemma3ForConditionalGeneration(config), processor, "<start_of_image>"
+
+
+def _llama4(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tower |= {"image_size": 28, "patch_size": 7, "vision_output_dim": 40}
+    tower |= {"projector_input_dim": 40, "projector_output_dim": 40}
+    text = _text(size, num_hidden_layers=4, head_dim=8, num_local_experts=4, num_experts_per_tok=1)
+    text |= {"intermediate_size_mlp": 40, "interleave_moe_layer_step": 2, "attention_chunk_size": 48}
+    config = transformers.Llama4Config(
+        vision_config={**tower, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        text_config=text,
+        boi_token_index=ids["<|image_start|>"],
+        eoi_token_index=ids["<|image_end|>"],
+        image_token_index=ids["<|patch|>"],
+    )
+    return transformers.Llama4ForConditionalGeneration(config), Llama4Pictures(28, 6), "<|image|>"
 
 
 def _llava_next(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
@@ -324,6 +342,7 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava_next": _llava_next,
     "llava_onevision": _llava_onevision,
     "gemma3": _gemma3,
+    "llama4": _llama4,
     "pixtral": _pixtral,
     "internvl": _internvl,
     "idefics3": _idefics3,
@@ -379,6 +398,16 @@ def _rows(given: dict[str, Any]) -> list[str]:
     return found
 
 
+def _tiles(given: dict[str, Any]) -> list[str]:
+    each = "<|patch|>" * 4
+    found = []
+    for rows, columns in given["aspect_ratios"].tolist():
+        row = "<|tile_x_separator|>".join([each] * columns) + "<|tile_y_separator|>"
+        tiles = row * rows if rows * columns > 1 else ""
+        found.append(f"<|image_start|>{tiles}<|image|>{each}<|image_end|>")
+    return found
+
+
 def _places(given: dict[str, Any]) -> list[str]:
     around, each = "<fake_token_around_image>", "<image>" * 4
     found = []
@@ -398,6 +427,7 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "gemma3": lambda given: (
         [f"\n\n<start_of_image>{'<image_soft_token>' * 9}<end_of_image>\n\n"] * len(given["pixel_values"])
     ),
+    "llama4": _tiles,
     "pixtral": _rows,
     "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
     "idefics3": _places,
