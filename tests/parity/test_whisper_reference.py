@@ -16,7 +16,12 @@ from quire import LLM
 from quire.multimodal.decode_audio import open_sound
 from quire.multimodal.resample import Resampler
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # openai-whisper leaves the file of its vocabulary open
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*tiktoken:pytest.PytestUnraisableExceptionWarning"),
+]
 _SENTENCES = (
     "The library opens at nine in the morning, and closes when the last reader has gone home.",
     "A page of parchment was made from the skin of a calf, and took the better part of a month.",
