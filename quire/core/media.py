@@ -19,6 +19,8 @@ class Pixels(msgspec.Struct, frozen=True, array_like=True):
     """A number x becomes (x * rescale - mean) / std, by channel."""
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    is_rounded: bool = False
+    """Whether each step of that is in bfloat16, as in Llama 4's own processor."""
 
 
 class Sound(msgspec.Struct, frozen=True, array_like=True):

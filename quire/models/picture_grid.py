@@ -90,7 +90,10 @@ def blended_places(grid: PictureGrid, side: int) -> tuple[Tensor, Tensor]:
 def axial_angles(spec: AxialRopeSpec, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin [patches, head_dim / 2], in float32."""
     size = spec.head_dim // 2
-    if spec.order == "halves":
+    rows, columns = rows + spec.first, columns + spec.first
+    if spec.order == "columns first":
+        rows, columns = columns, rows
+    if spec.order != "interleaved":
         frequencies = 1.0 / spec.theta ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
         of_rows, of_columns = frequencies, frequencies
     else:
@@ -98,3 +101,8 @@ def axial_angles(spec: AxialRopeSpec, rows: Tensor, columns: Tensor) -> tuple[Te
         of_rows, of_columns = every[::2], every[1::2]
     angles = torch.cat((rows[:, None] * of_rows, columns[:, None] * of_columns), dim=1)
     return angles.cos(), angles.sin()
+
+
+def with_unturned(angles: Tensor, value: float) -> Tensor:
+    """With a first row for a token that turns by nothing."""
+    return torch.cat((angles.new_full((1, angles.shape[1]), value), angles))

@@ -16,7 +16,14 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.models.layer import make_layer
-from quire.models.picture_grid import PictureGrid, axial_angles, blended_places, grid_of, shared_places
+from quire.models.picture_grid import (
+    PictureGrid,
+    axial_angles,
+    blended_places,
+    grid_of,
+    shared_places,
+    with_unturned,
+)
 from quire.models.tiled_pictures import TiledPictures
 from quire.ops.functional import activate
 from quire.spec.norm import NormSpec
@@ -165,11 +172,14 @@ class VisionTower(nn.Module):
         if self.spec.spread == "blended":
             return x + self._blended(pictures)
         places = torch.cat([self._places(each.grid).repeat(each.count) for each in pictures]).to(self.device)
-        x = x + self._positions(places + int(self._class_token is not None))
+        has_first = self._class_token is not None and not self.spec.class_is_last
+        x = x + self._positions(places + int(has_first))
         if self._class_token is None:
             return x
+        assert self.spec.positions is not None
         first = torch.zeros(1, dtype=torch.int64, device=self.device)
-        class_token = self._class_token(first) + self._positions(first)
+        own = first if has_first else first + self.spec.positions.rows - 1
+        class_token = self._class_token(first) + self._positions(own)
         length = pictures[0].grid.num_patches
         assert all(each.grid.num_patches == length for each in pictures), "a tower with positions has one size"
         by_picture = x.view(-1, length, x.shape[1])
@@ -197,6 +207,8 @@ class VisionTower(nn.Module):
         if self.spec.rope is None:
             return None
         of_each = [axial_angles(self.spec.rope, *each.grid.rows_and_columns()) for each in pictures]
+        if self._class_token is not None:
+            of_each = [(with_unturned(cos, 1.0), with_unturned(sin, 0.0)) for cos, sin in of_each]
         cos, sin = (
             torch.cat([angles[kind].repeat(each.count, 1) for angles, each in zip(of_each, pictures, strict=True)])
             for kind in (0, 1)
@@ -226,6 +238,7 @@ class Projector(nn.Module):
         self._norm = _norm(spec.norm, policy)
         self._up = Linear(spec.up, policy)
         self._down = None if spec.down is None else Linear(spec.down, policy)
+        self._last = None if spec.last is None else Linear(spec.last, policy)
 
     def forward(self, x: Tensor) -> Tensor:
         if self._patch_norm is not None:
@@ -237,7 +250,10 @@ class Projector(nn.Module):
         if self._norm is not None:
             x = self._norm(x)
         projected: Tensor = self._up(x)
-        return projected if self._down is None else self._down(activate(projected, self._spec.activation))
+        for matrix in (self._down, self._last):
+            if matrix is not None:
+                projected = matrix(activate(projected, self._spec.activation))
+        return projected
 
 
 def _between(pixels: Pixels, start: int, end: int) -> Pixels:
@@ -252,8 +268,9 @@ def _between(pixels: Pixels, start: int, end: int) -> Pixels:
 def scaled(pixels: Pixels, device: torch.device) -> Tensor:
     """float32 [pictures, height, width, 3] on the device, as the model's processor would give them."""
     raw = torch.frombuffer(bytearray(pixels.data), dtype=torch.uint8).view(pixels.shape).to(device)
-    mean, std = (torch.tensor(each, dtype=torch.float32, device=device) for each in (pixels.mean, pixels.std))
-    return (raw.float() * pixels.rescale - mean) / std
+    dtype = torch.bfloat16 if pixels.is_rounded else torch.float32
+    mean, std = (torch.tensor(each, dtype=dtype, device=device) for each in (pixels.mean, pixels.std))
+    return ((raw.to(dtype) * pixels.rescale - mean) / std).float()
 
 
 def _in_order(embeddings: Tensor, pictures: _Pictures) -> Tensor:

@@ -17,11 +17,14 @@ from quire.multimodal.recipes import (
     Job,
     Limits,
     Recipe,
+    Sheet,
     Split,
     Square,
     Tiles,
     Whole,
 )
+from quire.multimodal.sheets import best_sheet, size_on_sheet
+from quire.multimodal.torch_resize import resized_as_torch
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Those whose readers take nothing but pixels out of a file."""
@@ -154,6 +157,19 @@ def _anyres(image: Image.Image, recipe: Anyres) -> tuple[Pictures, tuple[int, in
     return np.stack([as_array(resized(image, recipe.tile, recipe.filter)), *tiles]), (rows, columns)
 
 
+def _sheet(image: Image.Image, recipe: Sheet) -> tuple[Pictures, tuple[int, int]]:
+    size, tile = (image.height, image.width), recipe.tile
+    rows, columns = best_sheet(size, tile, recipe.most, enlarges=recipe.enlarges)
+    height, width = size_on_sheet(size, (rows * tile, columns * tile), None if recipe.enlarges else tile)
+    whole = np.zeros((rows * tile, columns * tile, 3), dtype=np.uint8)
+    pixels = as_array(image)
+    whole[:height, :width] = resized_as_torch(pixels, (height, width))
+    tiles = _cut(whole, rows, columns)
+    if len(tiles) > 1:
+        tiles.append(resized_as_torch(pixels, (tile, tile)))
+    return np.stack(tiles), (rows, columns)
+
+
 def _square(image: Image.Image, recipe: Square) -> tuple[Pictures, tuple[int, int]]:
     side = max(image.size)
     whole = Image.new("RGB", (side, side), recipe.color)
@@ -242,5 +258,6 @@ _COOKS: dict[type, Callable[..., tuple[Pictures, tuple[int, int]]]] = {
     Tiles: _tiles,
     Split: _split,
     Anyres: _anyres,
+    Sheet: _sheet,
     Square: _square,
 }

@@ -8,7 +8,7 @@ from typing import Any
 from quire.core.errors import CheckpointError
 from quire.core.media import MediaKind
 from quire.multimodal.recipes import Cooked, Recipe
-from quire.multimodal.settings import Settings, image_settings, video_settings
+from quire.multimodal.settings import Settings, image_settings, read_json, video_settings
 
 Piece = int | str
 """So many placeholder tokens, or a text between them."""
@@ -32,6 +32,8 @@ class MediaProcessor:
     """How a prompt says it in words, for chat templates that know no media."""
     among_others: Recipe | None = None
     """The recipe where a prompt has several of the kind, if that is another."""
+    is_rounded: bool = False
+    """Whether numbers are scaled in bfloat16."""
 
 
 IMAGE_ALONE = 0
@@ -67,3 +69,17 @@ class ProcessorFiles:
             if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
                 return value
         raise CheckpointError(f"the model's config.json does not give {' or '.join(names)}, the token of media.")
+
+    def special_token(self, text: str) -> int:
+        """By what it is called, where the config does not say it."""
+        listed = read_json(self.folder / "tokenizer_config.json").get("added_tokens_decoder")
+        for number, token in (listed if isinstance(listed, dict) else {}).items():
+            if isinstance(token, dict) and token.get("content") == text and number.isdecimal():
+                return int(number)
+        added = read_json(self.folder / "tokenizer.json").get("added_tokens")
+        for token in added if isinstance(added, list) else ():
+            if isinstance(token, dict) and token.get("content") == text and isinstance(token.get("id"), int):
+                return int(token["id"])
+        raise CheckpointError(
+            f"the tokenizer in {self.folder} has no token {text!r}, which marks media; is it complete?"
+        )

@@ -7,6 +7,7 @@ from quire.multimodal.families.clip import clip
 from quire.multimodal.families.gemma3 import gemma3
 from quire.multimodal.families.idefics3 import idefics3
 from quire.multimodal.families.internvl import internvl
+from quire.multimodal.families.llama4 import llama4
 from quire.multimodal.families.llava import llava
 from quire.multimodal.families.llava_next import llava_next, llava_onevision
 from quire.multimodal.families.qwen_vl import qwen2_vl, qwen3_vl
@@ -20,12 +21,14 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "llava_next": llava_next,
     "llava_onevision": llava_onevision,
     "gemma3": gemma3,
+    "llama4": llama4,
     "internvl": internvl,
     "idefics3": idefics3,
     "smolvlm": idefics3,
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_vl,
     "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl,
 }
 
 

@@ -136,7 +136,8 @@ class MediaReader:
 
 
 def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], processor: MediaProcessor) -> MediaItem:
-    pixels = Pixels(cooked.data, cooked.shape, processor.rescale, processor.mean, processor.std)
+    scaling = (processor.rescale, processor.mean, processor.std, processor.is_rounded)
+    pixels = Pixels(cooked.data, cooked.shape, *scaling)
     return MediaItem(runs, _digest(kind, cooked), pixels, cooked.size, cooked.tiles, kind=kind, seconds=cooked.seconds)
 
 

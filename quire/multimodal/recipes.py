@@ -70,6 +70,16 @@ class Anyres(_Recipe, frozen=True):
     filter: Filter
 
 
+class Sheet(_Recipe, frozen=True):
+    """Shrunk as little as may be onto the smallest sheet of tiles that holds it, black to its right and below; where
+    there are several tiles, the whole of it once more: Llama 4's. The filter is bilinear, as torch has it."""
+
+    tile: int
+    most: int
+    enlarges: bool = False
+    """Onto the sheet that it grows most on; otherwise nothing grows beyond one tile."""
+
+
 class Square(_Recipe, frozen=True):
     """Filled up to a square with one color, and resized: what LLaVA-OneVision does with several images."""
 
@@ -107,7 +117,7 @@ class Frames(_Recipe, frozen=True):
     """Pixels of each frame where the bounds are those of all."""
 
 
-Recipe = Fixed | Whole | Bounded | Tiles | Split | Anyres | Square | Frames
+Recipe = Fixed | Whole | Bounded | Tiles | Split | Anyres | Sheet | Square | Frames
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Layouts: how a file lays out a tensor where quire holds it otherwise. Plain numbers; `models/loading` moves them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class StackedRows:
     """Whether a row of the gate and one of the up take turns, instead of all of the gate coming first."""
     transposed: bool = False
     """Whether each expert's matrix is stored as [columns, rows]."""
+    either_way: bool = False
+    """Whether some files have it the other way round, which the tensor's shape then tells."""
 
     def source_rows(self) -> list[int]:
         """For each row that quire holds, the file's, counted over all experts."""
@@ -122,6 +124,17 @@ Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedH
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
 MINUS_ONE = MinusOne()
+
+
+def as_found(shape: tuple[int, ...], layout: Layout, stored: tuple[int, ...]) -> Layout:
+    """The layout of a tensor of `shape` that the file has in the shape `stored`, where files differ in it.
+
+    A matrix of as many rows as columns tells nothing: it counts as [rows, columns], as in transformers.
+    """
+    if not isinstance(layout, StackedRows) or not layout.either_way:
+        return layout
+    upright = replace(layout, transposed=False)
+    return upright if file_shape(shape, upright) == stored else replace(layout, transposed=True)
 
 
 def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:

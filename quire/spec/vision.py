@@ -10,8 +10,9 @@ from quire.spec.mlp import Activation
 from quire.spec.norm import NormSpec
 from quire.spec.tensor import TensorSpec
 
-AxialOrder = Literal["halves", "interleaved"]
-"""Which pairs of a head turn by height and which by width: the first half and the second, or every other one."""
+AxialOrder = Literal["halves", "columns first", "interleaved"]
+"""Which pairs of a head turn by height and which by width: the first half and the second, the second and the first, or
+every other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class AxialRopeSpec:
     head_dim: int
     theta: float
     order: AxialOrder = "halves"
+    first: int = 0
+    """The row and the column that a picture's first patch counts as; a class token turns by nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class ProjectorSpec:
     norm: NormSpec | None = None
     """Of what they are joined to."""
     joined_by: Literal["side by side", "mean"] = "side by side"
+    last: MatrixSpec | None = None
+    """A third matrix, behind the activation once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ class VisionSpec:
     class_token: MatrixSpec | None = None
     """One row, before the patches of every picture; no embedding is made of it."""
     positions: MatrixSpec | None = None
-    """A learned vector for each place of a picture of the usual size, the class token's first."""
+    """A learned vector for each place of a picture of the usual size, the class token's first …"""
+    class_is_last: bool = False
+    """… or behind all others. What stands where among the patches makes no difference."""
     spread: Literal["nearest", "blended"] | None = None
     """How those vectors are spread over a picture of any size: each patch has the one nearest to its share, or what the
     four around it come to; None: the picture has the usual size."""
@@ -112,7 +119,7 @@ class VisionSpec:
     def matrices(self) -> Iterator[MatrixSpec]:
         given = [self.patches, self.class_token, self.positions, None if self.tiling is None else self.tiling.newline]
         for projector in self.projectors:
-            given += (projector.up, projector.down)
+            given += (projector.up, projector.down, projector.last)
         yield from (matrix for matrix in given if matrix is not None)
         for layer in self.layers:
             yield from layer.matrices()

@@ -47,6 +47,7 @@ def hostile_videos() -> dict[str, tuple[str, str]]:
     parts = b"ffconcat version 1.0\nfile /etc/passwd\n"
     files = {
         "an endless video": (tiny, "longer than"),
+        "a GIF of eighty thousand frames": (_long_gif(80_000), "longer than"),
         "a cut video": (good[: len(good) // 2], "cannot be"),
         "a header of a video alone": (good[:40], "cannot be"),
         "a list of addresses": (playlist, "no video"),
@@ -65,6 +66,12 @@ def hostile_videos() -> dict[str, tuple[str, str]]:
         "frames of a hundred million pixels": (_large_avi(), "are the most"),
     }
     return {name: (data_url(data, "video/mp4"), word) for name, (data, word) in files.items()}
+
+
+def _long_gif(frames: int) -> bytes:
+    """One pixel, again and again for a tenth of a second, in 23 bytes each."""
+    frame = b"\x21\xf9\x04\0\x0a\0\0\0" + b"\x2c\0\0\0\0\1\0\1\0\0" + b"\2\2\x44\1\0"
+    return b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff" + frame * frames + b";"
 
 
 def _large_avi() -> bytes:

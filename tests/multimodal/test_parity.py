@@ -55,7 +55,8 @@ def test_pixels_are_those_of_the_checkpoints_own_processor(tiny: TinyVision, nam
     processor = read_processors(tiny.folder)["image"]
     image = _upright(_PICTURES[name])
     pictures, _ = prepare(image, processor.recipe)
-    pixels = Pixels(pictures.tobytes(), pictures.shape, processor.rescale, processor.mean, processor.std)  # type: ignore[arg-type]
+    scaling = (processor.rescale, processor.mean, processor.std, processor.is_rounded)
+    pixels = Pixels(pictures.tobytes(), pictures.shape, *scaling)  # type: ignore[arg-type]
     found = scaled(pixels, torch.device("cpu")).permute(0, 3, 1, 2)
     given = tiny.processor([[image]] if tiny.name in NESTED else [image], return_tensors="pt")
     wanted = given["pixel_values"].float()

@@ -69,6 +69,7 @@ def _onevision_places(total: int, rate: float) -> list[int]:
 _PLACES = {
     "llava_onevision": _onevision_places,
     "qwen3_vl": _qwen3_places,
+    "qwen3_vl_moe": _qwen3_places,
     "qwen2_vl": _qwen2_places,
     "qwen2_5_vl": _qwen2_places,
 }

@@ -14,6 +14,7 @@ import transformers
 from PIL import Image
 from tokenizers import AddedToken
 
+from tests.multimodal.llama4_pictures import Llama4Pictures
 from tests.text import vocabularies
 
 MARKS = (
@@ -31,6 +32,7 @@ MARKS = (
         "[IMG_BREAK]",
     ),
     *("[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<fake_token_around_image>", "<global-img>"),
+    *("<|image_start|>", "<|image_end|>", "<|image|>", "<|patch|>", "<|tile_x_separator|>", "<|tile_y_separator|>"),
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 )
 TEMPLATE = (
@@ -86,7 +88,7 @@ class TinyVision:
             given["mm_token_type_ids"] = (ids == self.token).int() + 2 * (ids == self.video_token).int()
         if self.name == "gemma3":
             given["token_type_ids"] = (ids == self.tokenizer.token_to_id("<image_soft_token>")).int()
-        for name in ("rows", "cols", "num_patches", "num_crops"):
+        for name in ("rows", "cols", "num_patches", "num_crops", "aspect_ratios"):
             given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
 
@@ -181,6 +183,22 @@ def _gemma3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
     )
     processor = transformers.Gemma3ImageProcessor(size={"height": 42, "width": 42})
     return transformers.Gemma3ForConditionalGeneration(config), processor, "<start_of_image>"
+
+
+def _llama4(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    tower = {"hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tower |= {"image_size": 28, "patch_size": 7, "vision_output_dim": 40}
+    tower |= {"projector_input_dim": 40, "projector_output_dim": 40}
+    text = _text(size, num_hidden_layers=4, head_dim=8, num_local_experts=4, num_experts_per_tok=1)
+    text |= {"intermediate_size_mlp": 40, "interleave_moe_layer_step": 2, "attention_chunk_size": 48}
+    config = transformers.Llama4Config(
+        vision_config={**tower, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        text_config=text,
+        boi_token_index=ids["<|image_start|>"],
+        eoi_token_index=ids["<|image_end|>"],
+        image_token_index=ids["<|patch|>"],
+    )
+    return transformers.Llama4ForConditionalGeneration(config), Llama4Pictures(28, 6), "<|image|>"
 
 
 def _llava_next(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
@@ -295,18 +313,28 @@ def _idefics3(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
 
 
 def _qwen3_vl(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    config = transformers.Qwen3VLConfig(**_qwen3_parts(size), tie_word_embeddings=False, **_qwen_ids(ids))
+    return transformers.Qwen3VLForConditionalGeneration(config), *_qwen3_processor()
+
+
+def _qwen3_vl_moe(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    parts = _qwen3_parts(size, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, mlp_only_layers=[1])
+    config = transformers.Qwen3VLMoeConfig(**parts, tie_word_embeddings=False, **_qwen_ids(ids))
+    return transformers.Qwen3VLMoeForConditionalGeneration(config), *_qwen3_processor()
+
+
+def _qwen3_parts(size: int, **more: Any) -> dict[str, Any]:
     tower = {"depth": 4, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 32}
     tower |= {"patch_size": 8, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 2]}  # type: ignore[dict-item]
     rope = {**_MROPE["rope_parameters"], "mrope_section": [2, 1, 1], "mrope_interleaved": True}
-    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8)
-    text["num_hidden_layers"] = 4
-    config = transformers.Qwen3VLConfig(
-        text_config=text, vision_config=tower, tie_word_embeddings=False, **_qwen_ids(ids)
-    )
-    model = transformers.Qwen3VLForConditionalGeneration(config)
+    text = _text(size, rope_parameters=rope, num_hidden_layers=4, head_dim=8, **more)
+    return {"text_config": text, "vision_config": tower}
+
+
+def _qwen3_processor() -> tuple[Any, str]:
     sides = {"min_pixels": 16 * 16 * 4, "max_pixels": 16 * 16 * 40, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     processor = transformers.Qwen2VLImageProcessor(patch_size=8, **sides)
-    return model, processor, "<|vision_start|><|image_pad|><|vision_end|>"
+    return processor, "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
@@ -314,12 +342,14 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava_next": _llava_next,
     "llava_onevision": _llava_onevision,
     "gemma3": _gemma3,
+    "llama4": _llama4,
     "pixtral": _pixtral,
     "internvl": _internvl,
     "idefics3": _idefics3,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl_moe,
 }
 
 
@@ -368,6 +398,16 @@ def _rows(given: dict[str, Any]) -> list[str]:
     return found
 
 
+def _tiles(given: dict[str, Any]) -> list[str]:
+    each = "<|patch|>" * 4
+    found = []
+    for rows, columns in given["aspect_ratios"].tolist():
+        row = "<|tile_x_separator|>".join([each] * columns) + "<|tile_y_separator|>"
+        tiles = row * rows if rows * columns > 1 else ""
+        found.append(f"<|image_start|>{tiles}<|image|>{each}<|image_end|>")
+    return found
+
+
 def _places(given: dict[str, Any]) -> list[str]:
     around, each = "<fake_token_around_image>", "<image>" * 4
     found = []
@@ -387,12 +427,14 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "gemma3": lambda given: (
         [f"\n\n<start_of_image>{'<image_soft_token>' * 9}<end_of_image>\n\n"] * len(given["pixel_values"])
     ),
+    "llama4": _tiles,
     "pixtral": _rows,
     "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
     "idefics3": _places,
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
     "qwen3_vl": _squares,
+    "qwen3_vl_moe": _squares,
 }
 
 
@@ -469,6 +511,7 @@ _VIDEOS: dict[str, Callable[[Any, Sequence[Clip]], dict[str, Any]]] = {
     },
     "qwen2_5_vl": _qwen_videos,
     "qwen3_vl": _qwen3_videos,
+    "qwen3_vl_moe": _qwen3_videos,
     "llava_onevision": _onevision_videos,
 }
 FAMILIES = tuple(_MAKERS)

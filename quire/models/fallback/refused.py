@@ -10,6 +10,8 @@ _WHAT_RUNS = (
 _TYPES = {
     "llama4": "its layers scale attention by the length of transformers' own cache",
     "llama4_text": "its layers scale attention by the length of transformers' own cache",
+    "phi3_v": "its code lies in the checkpoint, which quire never runs, and not in transformers; docs/multimodal.md "
+    "lists the vision models that quire reads",
 }
 _ANGLES = ("dynamic", "longrope", "su")
 
@@ -21,6 +23,9 @@ def refusal(model: str, why: str) -> str:
 
 def problem_of(config: Mapping[str, Any]) -> str | None:
     """Why this model is refused, or None."""
+    by_type = _TYPES.get(str(config.get("model_type")))
+    if by_type is not None:
+        return by_type
     parts = [config, *(value for value in config.values() if isinstance(value, Mapping))]
     for part in parts:
         quantized = part.get("quantization_config")
@@ -34,7 +39,7 @@ def problem_of(config: Mapping[str, Any]) -> str | None:
     kind = next((kind for kind in _rope_kinds(config) if kind in _ANGLES), None)
     if kind is not None:
         return f"its position angles change with the length of a sequence ({kind}), and transformers keeps one set"
-    return _TYPES.get(str(config.get("model_type")))
+    return None
 
 
 def _rope_kinds(values: Mapping[str, Any]) -> Iterator[str]:

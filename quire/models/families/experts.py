@@ -60,6 +60,7 @@ def fused_experts(
     size: int,
     names: tuple[str, str, str],
     transposed: bool = False,
+    either_way: bool = False,
     interleaved: bool = False,
     bias: bool = False,
     activated: Activation | None = None,
@@ -67,7 +68,8 @@ def fused_experts(
     shared: MlpSpec | None = None,
 ) -> ExpertsSpec:
     """`names` are those of the router, of all experts' gates and ups in one tensor, and of their downs in another;
-    `transposed` and `interleaved` are as `StackedRows` has them. GGUF's gates and ups are tensors of their own.
+    `transposed`, `either_way` and `interleaved` are as `StackedRows` has them. GGUF's gates and ups are tensors of
+    their own.
     """
     router, up, down = (name.format(layer) for name in names)
     count, hidden = num_experts(dims), dims.hidden_size
@@ -78,9 +80,9 @@ def fused_experts(
             Part(f"{up}.{role}", f"expert_{role}", count * size, AS_STORED, stacked) for role in ("gate", "up")
         )
     else:
-        both = StackedRows(count, size, 2, interleaved, transposed)
+        both = StackedRows(count, size, 2, interleaved, transposed, either_way)
         above = (Part(up, "expert_gate_up", 2 * count * size, both),)
-    downs = StackedRows(count, hidden, transposed=transposed)
+    downs = StackedRows(count, hidden, transposed=transposed, either_way=either_way)
     below = Part(down, "expert_down", count * hidden, downs, StackedRows(count, hidden))
     return ExpertsSpec(
         router=_whole(router, "router", count, hidden, layer, bias=bias),

@@ -17,7 +17,7 @@ from quire.spec.model import ModelSpec, TemperatureSpec
 
 _MLP = "model.layers.{}.feed_forward."
 _RENAMED = tuple((f".experts.{name}", f".experts.{name}.weight") for name in ("gate_up_proj", "down_proj"))
-_VISION = (r"(vision_model|multi_modal_projector)\..*", "quire runs the text of Llama 4 alone, and reads no images")
+_VISION = (r"(vision_model|multi_modal_projector)\..*", "the config has no vision_config, so the model reads no images")
 _KINDS = ("chunked_attention", "full_attention")
 _UNNORMED = 128
 """Experts of Maverick, whose queries and keys are not normed; GGUF does not say so."""

@@ -73,3 +73,4 @@ def _deep_layers(fields: HFFields, num_layers: int) -> list[int]:
 
 
 FAMILY = VisionFamily(attach, "qwen3")
+WITH_EXPERTS = VisionFamily(attach, "qwen3_vl_moe_text")

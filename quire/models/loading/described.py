@@ -1,7 +1,7 @@
 """DescribedModel: a model on this machine as its headers tell it, each tensor matched with the spec. Torch-free."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,4 +84,12 @@ def _of_gguf(path: Path) -> DescribedModel:
                 )
             files[span.name] = header.path
             spans.append(span)
-    return DescribedModel(path, config, match(spec, spans, gguf_names(spec), str(path)), files, (), is_gguf=True)
+    matched = replace(match(spec, spans, gguf_names(spec), str(path)), left_out=_towers_beside(path))
+    return DescribedModel(path, config, matched, files, (), is_gguf=True)
+
+
+def _towers_beside(path: Path) -> tuple[str, ...]:
+    """Files that would let the model see, if quire read them."""
+    towers = sorted(file.name for file in path.parent.glob("*.gguf") if file.name.lower().startswith("mmproj"))
+    reason = "quire reads no mmproj files yet, so the model reads texts alone; its safetensors folder reads images"
+    return (f"{', '.join(towers)}: {reason}",) if towers else ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.core.errors import CheckpointError
+from quire.models.loading.gguf_choice import is_beside
 from quire.models.loading.gguf_header import GGUFHeader, read_gguf_header
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_header import read_safetensors_header
@@ -94,7 +95,8 @@ def _safetensors_files(folder: Path) -> list[Path]:
 
 def _only_gguf(folder: Path) -> Path | None:
     """The one GGUF model of a folder, by its first part; several models are an error, none is None."""
-    firsts = [file for file in sorted(folder.glob("*.gguf")) if not _is_later_part(file)]
+    files = (file for file in sorted(folder.glob("*.gguf")) if not is_beside(file.name))
+    firsts = [file for file in files if not _is_later_part(file)]
     if len(firsts) > 1:
         names = ", ".join(file.name for file in firsts[:5])
         raise CheckpointError(f"{folder} holds several GGUF models ({names}); name the file you want.")

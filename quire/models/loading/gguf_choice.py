@@ -48,12 +48,17 @@ class SeveralModels(CheckpointError):
         self.models = tuple(models)
 
 
+def is_beside(name: str) -> bool:
+    """Whether a GGUF file goes with a model and is none."""
+    return name.lower().startswith(_BESIDE)
+
+
 def gguf_models(sizes: Mapping[str, int]) -> list[GGUFModel]:
     """The models among files of these sizes, by their paths in the repository; the smallest first."""
     parts: dict[str, dict[str, int]] = {}
     totals: dict[str, int] = {}
     for file in sorted(sizes):
-        if not file.lower().endswith(".gguf") or PurePosixPath(file).name.lower().startswith(_BESIDE):
+        if not file.lower().endswith(".gguf") or is_beside(PurePosixPath(file).name):
             continue
         match = _PART.fullmatch(file)
         stem = file[: -len(".gguf")] if match is None else match["stem"]

@@ -14,7 +14,7 @@ from quire.models.loading.kv_scales import KVScaleName, kv_scale_name
 from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import FileNames
-from quire.spec.layout import Layout, file_shape
+from quire.spec.layout import Layout, as_found, file_shape
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import ANY
 from quire.spec.tensor import TensorSpec
@@ -102,6 +102,7 @@ def _checked(found: Found, source: str) -> Found:
     if span.dtype not in PLAIN_FLOATS and not (span.dtype in PACKED and tensor.use == "matrix"):
         allowed = "a plain floating-point type" if tensor.use == "vector" else FORMATS
         raise CheckpointError(f"{where} is stored as {span.dtype}, which quire does not run there; it runs {allowed}.")
+    found = replace(found, layout=as_found(tensor.shape, found.layout, span.shape))
     shape = file_shape(tensor.shape, found.layout)
     if span.shape != shape:
         raise CheckpointError(

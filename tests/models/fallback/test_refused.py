@@ -18,6 +18,7 @@ from quire.models.fallback.refused import problem_of
         ({"rope_parameters": {"full_attention": {"rope_type": "longrope"}}}, "length of a sequence (longrope)"),
         ({"text_config": {"rope_parameters": {"rope_type": "longrope"}}}, "length of a sequence (longrope)"),
         ({"model_type": "llama4_text"}, "the length of transformers' own cache"),
+        ({"model_type": "phi3_v", "rope_scaling": {"type": "su"}}, "its code lies in the checkpoint"),
     ],
 )
 def test_refused(config: dict[str, Any], message: str) -> None:

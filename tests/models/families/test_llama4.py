@@ -1,6 +1,8 @@
 """Llama 4 as a part of a model that reads images too, and what its config may say."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ TEXT: dict[str, Any] = {
 }
 VISION: dict[str, Any] = {
     "hidden_size": 32,
-    "intermediate_size": 64,
+    "intermediate_size": 128,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "image_size": 28,
@@ -78,13 +80,25 @@ def test_the_text_of_a_model_that_reads_images(both: tuple[Path, Any]) -> None:
     torch.testing.assert_close(found, model(torch.tensor([IDS])).logits[0], atol=1e-4, rtol=1e-4)
 
 
-def test_what_is_left_out_is_named(both: tuple[Path, Any]) -> None:
-    facts = read_model_facts(str(both[0]))
+def test_a_tower_that_no_config_describes_is_left_out_by_name(both: tuple[Path, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "text"
+    shutil.copytree(both[0], folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["vision_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    facts = read_model_facts(str(folder))
     (reason,) = facts.left_out
     assert re.fullmatch(r"\d+ tensors of multi_modal_projector and vision_model: .* reads no images", reason)
-    resolved = resolve(EngineConfig.from_flat(model=str(both[0])), facts, DEVICES["l4"])
+    resolved = resolve(EngineConfig.from_flat(model=str(folder)), facts, DEVICES["l4"])
     assert any(reason in choice.reason for choice in resolved.choices)
-    assert not any("vision" in name for name in open_checkpoint(both[0]).names())
+    assert not any("vision" in name for name in open_checkpoint(folder).names())
+    assert any("vision" in name for name in open_checkpoint(both[0]).names())
+
+
+def test_matrices_behind_the_tower_must_fit_together() -> None:
+    config = {"model_type": "llama4", "text_config": TEXT, "vision_config": VISION | {"projector_input_dim": 24}}
+    with pytest.raises(CheckpointError, match=r"\(128, 24, 32\).*fit together where they are \(128, 32, 32\)"):
+        describe(config, "config.json")
 
 
 def test_layers_by_their_kind() -> None:

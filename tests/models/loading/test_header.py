@@ -142,6 +142,14 @@ def test_several_ggufs_must_be_told_apart(tmp_path: Path) -> None:
         read_model_facts(folder_with(tmp_path, a__gguf="x", b__gguf="x"))
 
 
+def test_a_vision_tower_beside_a_gguf_is_no_second_model(tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(gguf_bytes(WHOLE_METADATA, whole_gguf_tensors()))
+    (tmp_path / "mmproj-tiny-F16.gguf").write_bytes(b"GGUF")
+    (reason,) = read_model_facts(str(tmp_path)).left_out
+    assert reason.startswith("mmproj-tiny-F16.gguf: quire reads no mmproj files yet")
+    assert read_model_facts(str(tmp_path / "tiny.gguf")).left_out == (reason,)
+
+
 def test_pickles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"pickled weights \(pytorch_model.bin\), which quire never loads"):
         read_model_facts(folder_with(tmp_path, config__json=json.dumps(TINY), pytorch_model__bin="x"))
