@@ -1,12 +1,12 @@
 """FastChat: a worker that registers with its controller and hands requests on to quire, which batches them.
 
-pip install fschat 'pydantic<2' 'fastapi<0.120'                  # with pydantic 2, FastChat's OpenAI server cannot stream
-python -m fastchat.serve.controller                              # port 21001
-python examples/ecosystem/fastchat_worker.py                     # port 21002; the server: QUIRE_BASE_URL, see endpoint.py
-python -m fastchat.serve.openai_api_server --port 8080           # or fastchat.serve.gradio_web_server
+pip install fschat 'pydantic<2' 'fastapi<0.120'           # with pydantic 2, FastChat's OpenAI server cannot stream
+python -m fastchat.serve.controller                       # port 21001
+python examples/ecosystem/fastchat_worker.py              # port 21002; the server: QUIRE_BASE_URL, see endpoint.py
+python -m fastchat.serve.openai_api_server --port 8080    # or fastchat.serve.gradio_web_server
 
 FastChat writes prompts itself, by templates that it knows by name. The one here is ChatML, which the default model,
-Qwen and many others speak; --conv-template names another, say llama-3 or mistral.
+Qwen and many others speak; --conv-template names another, say llama-2 or mistral.
 """
 
 import argparse

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Ticket(BaseModel):
-    """What a message to the support is about, and nothing beside it: a schema leaves objects open unless it closes them."""
+    """What a message to the support is about; a schema leaves objects open unless it closes them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +29,7 @@ def main() -> None:
 
     with OpenAI(base_url=f"{URL}/v1", api_key=API_KEY) as openai_client:
         client = instructor.from_openai(openai_client, mode=instructor.Mode.JSON_SCHEMA)
-        asked = {"model": MODEL, "messages": messages, "response_model": Ticket, "max_tokens": 60, "temperature": 0}
+        asked = {"model": MODEL, "messages": messages, "response_model": Ticket, "max_tokens": 40, "temperature": 0}
         print("schema:", repr(client.create(**asked)))
         for part in client.create_partial(**asked):
             print("part:", part.model_dump(exclude_none=True))

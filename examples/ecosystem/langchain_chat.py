@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, ConfigDict, Field
 
-chat = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=API_KEY, temperature=0, max_tokens=60)
+chat = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=API_KEY, temperature=0, max_tokens=40)
 
 
 @tool

@@ -20,7 +20,7 @@ llm = OpenAILike(
     is_chat_model=True,
     is_function_calling_model=True,
     temperature=0,
-    max_tokens=60,
+    max_tokens=40,
 )
 
 

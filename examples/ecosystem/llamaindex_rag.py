@@ -61,7 +61,7 @@ def main() -> None:
     )
     reranker = Reranker(url=rerank_url, model=first_model(rerank_url, API_KEY), top_n=2)
     llm = OpenAILike(
-        model=MODEL, api_base=f"{URL}/v1", api_key=API_KEY, is_chat_model=True, temperature=0, max_tokens=60
+        model=MODEL, api_base=f"{URL}/v1", api_key=API_KEY, is_chat_model=True, temperature=0, max_tokens=40
     )
 
     index = VectorStoreIndex.from_documents([Document(text=text) for text in TEXTS], embed_model=embedder)

@@ -4,8 +4,9 @@ pip install anthropic
 python examples/ecosystem/messages_agent.py          # the server: QUIRE_BASE_URL, see endpoint.py
 
 Each turn sends the whole conversation. A small model seldom calls of its own accord, so its first turns must call
-certain tools, and its last must not call; between them it is free. With a capable model, "auto" throughout is enough. Claude Code itself works
-with ANTHROPIC_BASE_URL and a model whose context holds its prompts: see "Names of the model" in docs/server.md.
+certain tools, and its last must not call; between them it is free. With a capable model, "auto" throughout is enough.
+Claude Code itself works with ANTHROPIC_BASE_URL and a model whose context holds its prompts: see "Names of the model"
+in docs/server.md.
 """
 
 import tempfile
@@ -40,7 +41,7 @@ def run_agent(client: Anthropic, workspace: Workspace) -> str:
             messages=history,
             tools=tools,
             tool_choice=choice_of(turn),
-            max_tokens=80,
+            max_tokens=64,
         ) as stream:
             for text in stream.text_stream:
                 print(text, end="", flush=True)

@@ -43,7 +43,7 @@ def run_agent(client: OpenAI, workspace: Workspace) -> str:
             parallel_tool_calls=False,
             store=False,
             temperature=0,
-            max_output_tokens=80,
+            max_output_tokens=64,
         ) as stream:
             for event in stream:
                 if event.type == "response.output_text.delta":

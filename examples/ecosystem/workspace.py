@@ -47,7 +47,7 @@ def filled_workspace(folder: Path) -> Workspace:
 def schemas(workspace: Workspace) -> dict[str, dict[str, object]]:
     """What the arguments of each tool are; a grammar holds the model to them, also to the names of files that exist."""
     name = {"type": "string", "enum": workspace.names()}
-    text = {"type": "string", "maxLength": 60}
+    text = {"type": "string", "maxLength": 40}
     return {
         "read": {
             "type": "object",

@@ -106,7 +106,7 @@ class Tools:
         return tuple(function for function in self.functions if self.named in (None, function.name))
 
     def schema_of(self, function: Function) -> Mapping[str, Any]:
-        """What a grammar holds the arguments to: where a schema lists arguments and says nothing of others, to those."""
+        """What a grammar holds the arguments to: those that are listed, where a schema says nothing of others."""
         if not (function.strict or self.must_be_called):
             return {"type": "object"}
         schema = {"type": "object", **function.schema()}

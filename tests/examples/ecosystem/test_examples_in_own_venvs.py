@@ -121,38 +121,32 @@ def test_litellm_proxy(server: LiveServer, tmp_path: Path) -> None:
     port, key = free_port(), f"sk-{secrets.token_hex(24)}"
     given = {"QUIRE_BASE_URL": f"{server.url}/v1", "QUIRE_API_KEY": "none", "LITELLM_MASTER_KEY": key}
     command = [str(programs / "litellm"), "--config", str(ECOSYSTEM / "litellm_proxy.yaml"), "--host", "127.0.0.1"]
-    with started(
-        [*command, "--port", str(port)],
-        variables(server, **given),
-        tmp_path,
-        f"http://127.0.0.1:{port}/health/liveliness",
+    address, allowed = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {key}"}
+    with (
+        started([*command, "--port", str(port)], variables(server, **given), tmp_path, f"{address}/health/liveliness"),
+        httpx.Client(base_url=address, headers=allowed, timeout=300) as client,
     ):
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=300
-        ) as client:
 
-            def ask(path: str, body: dict[str, Any]) -> Any:
-                return client.post(path, json={"model": "quire", **body}).raise_for_status().json()
+        def ask(path: str, body: dict[str, Any]) -> Any:
+            return client.post(path, json={"model": "quire", **body}).raise_for_status().json()
 
-            said = ask("/v1/chat/completions", QUESTION)["choices"][0]["message"]["content"]
-            assert said == direct(server, "/v1/chat/completions", QUESTION)["choices"][0]["message"]["content"]
-            assert streamed_text(client, {"model": "quire", **QUESTION}) == said
-            choice = {"type": "function", "function": {"name": "get_weather"}}
-            forced = {**QUESTION, "max_tokens": 80, "tools": [WEATHER], "tool_choice": choice}
-            [call] = ask("/v1/chat/completions", forced)["choices"][0]["message"]["tool_calls"]
-            assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Oslo")
-            texts = {"input": ["a dog", "soup"]}
-            vectors = [one["embedding"] for one in ask("/v1/embeddings", texts)["data"]]
-            assert vectors[0] == pytest.approx(
-                direct(server, "/v1/embeddings", texts)["data"][0]["embedding"], abs=1e-5
-            )
-            ranked = ask("/v1/rerank", {"query": "a dog", "documents": ["soup", "a dog"]})["results"]
-            assert [one["index"] for one in ranked] == [1, 0]
-            message = ask("/v1/messages", QUESTION)
-            assert message["content"][0]["text"] == said
-            assert ask("/v1/responses", {"input": "Hello", "max_output_tokens": 8})["output"]
-            stranger = client.get("/v1/models", headers={"Authorization": "Bearer sk-other"})
-            assert stranger.status_code in (400, 401)
+        said = ask("/v1/chat/completions", QUESTION)["choices"][0]["message"]["content"]
+        assert said == direct(server, "/v1/chat/completions", QUESTION)["choices"][0]["message"]["content"]
+        assert streamed_text(client, {"model": "quire", **QUESTION}) == said
+        choice = {"type": "function", "function": {"name": "get_weather"}}
+        forced = {**QUESTION, "max_tokens": 80, "tools": [WEATHER], "tool_choice": choice}
+        [call] = ask("/v1/chat/completions", forced)["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Oslo")
+        texts = {"input": ["a dog", "soup"]}
+        vectors = [one["embedding"] for one in ask("/v1/embeddings", texts)["data"]]
+        assert vectors[0] == pytest.approx(direct(server, "/v1/embeddings", texts)["data"][0]["embedding"], abs=1e-5)
+        ranked = ask("/v1/rerank", {"query": "a dog", "documents": ["soup", "a dog"]})["results"]
+        assert [one["index"] for one in ranked] == [1, 0]
+        message = ask("/v1/messages", QUESTION)
+        assert message["content"][0]["text"] == said
+        assert ask("/v1/responses", {"input": "Hello", "max_output_tokens": 8})["output"]
+        stranger = client.get("/v1/models", headers={"Authorization": "Bearer sk-other"})
+        assert stranger.status_code in (400, 401)
     assert refused(server) == []
 
 

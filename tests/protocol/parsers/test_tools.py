@@ -16,7 +16,7 @@ def held_to(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("more", [{}, {"strict": True}], ids=["required", "strict"])
 def test_a_call_has_the_arguments_that_are_listed_and_no_others(more: dict[str, Any]) -> None:
-    """Haystack's and LangChain's schemas leave objects open, and their functions take no argument that is not listed."""
+    """Haystack's and LangChain's schemas leave objects open, for functions that take no other arguments."""
     assert held_to(CITY, **more) == {**CITY, "additionalProperties": False}
 
 
