@@ -6,8 +6,10 @@ The environment gets what the example's first lines say, so that these are true 
 import json
 import re
 import secrets
+import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -246,32 +248,27 @@ def test_retrieval_with_a_model_that_is_made_for_it(server: LiveServer, tmp_path
     assert refused(server) == []
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Open WebUI wants Python 3.11 or 3.12")
-def test_open_webui(server: LiveServer, tmp_path: Path) -> None:
-    """Started with the variables of the compose file: its own API lists quire's model, and chats with it."""
-    programs = own_venv(tmp_path / "venv", "open_webui.compose.yml")
-    assert requirements("open_webui.compose.yml") == ["open-webui"]
+def test_open_webui_reads_the_variables_of_the_compose_file(server: LiveServer, tmp_path: Path) -> None:
+    """In the package of the image's version. It is not started: what it depends on is several gigabytes."""
     service = yaml.safe_load((ECOSYSTEM / "open_webui.compose.yml").read_text(encoding="utf-8"))["services"][
         "open-webui"
     ]
-    given = {
-        name: re.sub(r"\$\{\w+:-(\w+)\}", r"\1", value).replace("http://quire:8000", server.url)
-        for name, value in service["environment"].items()
-    }
-    port = free_port()
-    more = {"DATA_DIR": str(tmp_path / "data"), "WEBUI_SECRET_KEY": secrets.token_hex(16), "OFFLINE_MODE": "true"}
-    command = [str(programs / "open-webui"), "serve", "--host", "127.0.0.1", "--port", str(port)]
-    with (
-        started(command, variables(server, **given, **more), tmp_path, f"http://127.0.0.1:{port}/health"),
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client,
-    ):
-        account = {"name": "A", "email": "a@example.org", "password": secrets.token_hex(12)}
-        token = client.post("/api/v1/auths/signup", json=account).raise_for_status().json()["token"]
-        client.headers["Authorization"] = f"Bearer {token}"
-        models = client.get("/api/models").raise_for_status().json()["data"]
-        assert server.model in {model["id"] for model in models}
-        body = {"model": server.model, "stream": False, **QUESTION}
-        answer = client.post("/api/chat/completions", json=body).raise_for_status().json()
-        expected = direct(server, "/v1/chat/completions", QUESTION)["choices"][0]["message"]["content"]
-        assert answer["choices"][0]["message"]["content"] == expected
-    assert refused(server) == []
+    [version] = re.findall(r":v([\d.]+)\}", service["image"])
+    [package] = requirements("open_webui.compose.yml")
+    wheel = f"{package}=={version}"
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--python-version", "3.12", "--dest", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, wheel], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"{wheel} cannot be fetched: {done.stderr.strip()[-300:]}")
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as files:
+        read = "".join(files.read(f"open_webui/{name}.py").decode() for name in ("config", "env"))
+        ranks = files.read("open_webui/retrieval/models/external.py").decode()
+    for name in service["environment"]:
+        assert re.search(rf"""['"]{name}['"]""", read), name
+    sent = re.findall(r"^ +'(\w+)': ", ranks.partition("payload = {")[2].partition("}")[0], re.MULTILINE)
+    values: dict[str, Any] = {"model": server.model, "query": "a dog", "documents": ["soup", "a dog"], "top_n": 2}
+    assert set(sent) == set(values)
+    ranked = direct(server, "/v1/rerank", {name: values[name] for name in sent})["results"]
+    assert {(one["index"], one["relevance_score"] > 0.9) for one in ranked} == {(0, False), (1, True)}
