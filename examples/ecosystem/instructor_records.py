@@ -29,7 +29,7 @@ def main() -> None:
 
     with OpenAI(base_url=f"{URL}/v1", api_key=API_KEY) as openai_client:
         client = instructor.from_openai(openai_client, mode=instructor.Mode.JSON_SCHEMA)
-        asked = {"model": MODEL, "messages": messages, "response_model": Ticket, "max_tokens": 40, "temperature": 0}
+        asked = {"model": MODEL, "messages": messages, "response_model": Ticket, "max_tokens": 80, "temperature": 0}
         print("schema:", repr(client.create(**asked)))
         for part in client.create_partial(**asked):
             print("part:", part.model_dump(exclude_none=True))
@@ -38,7 +38,7 @@ def main() -> None:
 
     with Anthropic(base_url=URL, api_key=API_KEY) as anthropic_client:
         client = instructor.from_anthropic(anthropic_client, mode=instructor.Mode.TOOLS)
-        print("message:", repr(client.create(model=MODEL, messages=messages, response_model=Ticket, max_tokens=60)))
+        print("message:", repr(client.create(model=MODEL, messages=messages, response_model=Ticket, max_tokens=80)))
 
 
 if __name__ == "__main__":

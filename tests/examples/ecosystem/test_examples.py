@@ -75,6 +75,7 @@ def test_langchain(run: Run) -> None:
     assert re.fullmatch(r"Review\(verdict='(good|bad)', stars=[1-5]\)", line(said, "structured"))
 
 
+@pytest.mark.slow  # the normal suite has the same package in tests/server/clients
 def test_llamaindex(run: Run) -> None:
     said = run("llamaindex_chat.py")
     assert "Paris" in line(said, "chat")
