@@ -28,6 +28,8 @@ NEEDS: dict[str, str] = {
     "messages_agent.py": "anthropic",
 }
 Run = Callable[[str], str]
+covered_by_clients = pytest.mark.slow
+"""Of packages that tests/server/clients uses in the normal suite, which has no time for both."""
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,7 @@ def line(said: str, name: str) -> str:
     return str(found)
 
 
+@covered_by_clients
 def test_langchain(run: Run) -> None:
     said = run("langchain_chat.py")
     assert "Paris" in line(said, "chat")
@@ -75,7 +78,7 @@ def test_langchain(run: Run) -> None:
     assert re.fullmatch(r"Review\(verdict='(good|bad)', stars=[1-5]\)", line(said, "structured"))
 
 
-@pytest.mark.slow  # the normal suite has the same package in tests/server/clients
+@covered_by_clients
 def test_llamaindex(run: Run) -> None:
     said = run("llamaindex_chat.py")
     assert "Paris" in line(said, "chat")
@@ -99,6 +102,7 @@ def test_llamaindex_retrieval(run: Run) -> None:
     assert line(said, "answer")
 
 
+@covered_by_clients
 def test_instructor(run: Run) -> None:
     said = run("instructor_records.py")
     whole = r"Ticket\(topic='(billing|delivery|damage)', is_angry=(True|False), priority=[1-3]\)"
