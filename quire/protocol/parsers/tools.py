@@ -15,6 +15,14 @@ TEXT_PARAMETERS: dict[str, Any] = {
 }
 """Of a function that takes free text: models write calls with named arguments, so it has one."""
 
+_MORE_ARGUMENTS = frozenset(
+    [
+        *("additionalProperties", "unevaluatedProperties", "patternProperties", "dependencies", "dependentSchemas"),
+        *("allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef"),
+    ]
+)
+"""Where a schema may speak of arguments that its `properties` do not list."""
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -98,9 +106,20 @@ class Tools:
         return tuple(function for function in self.functions if self.named in (None, function.name))
 
     def schema_of(self, function: Function) -> Mapping[str, Any]:
-        """What a grammar holds the arguments to."""
-        bound = function.strict or self.must_be_called
-        return {"type": "object", **function.schema()} if bound else {"type": "object"}
+        """What a grammar holds the arguments to: those that are listed, where a schema says nothing of others."""
+        if not (function.strict or self.must_be_called):
+            return {"type": "object"}
+        schema = {"type": "object", **function.schema()}
+        listed = schema.get("properties")
+        if not isinstance(listed, Mapping) or schema.keys() & _MORE_ARGUMENTS or not listed.keys() >= _required(schema):
+            return schema
+        return schema | {"additionalProperties": False}
 
     def for_template(self) -> list[dict[str, Any]] | None:
         return [function.for_template() for function in self.functions] if self.are_offered else None
+
+
+def _required(schema: Mapping[str, Any]) -> set[str]:
+    """The arguments that a call must have, whether or not the schema lists them."""
+    names = schema.get("required")
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

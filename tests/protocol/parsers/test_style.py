@@ -108,9 +108,9 @@ def test_thinking_is_free_of_grammars_and_has_a_budget() -> None:
 @pytest.mark.parametrize(
     ("function", "choice", "checked"),
     [
-        (Function("f", None, {"properties": {}}), "required", '{"type": "object", "properties": {}}'),
-        (Function("f", None, {"properties": {}}, strict=True), "auto", '{"type": "object", "properties": {}}'),
-        (Function("f", None, {"properties": {}}), "auto", None),
+        (Function("f", None, {"maxProperties": 2}), "required", '{"type": "object", "maxProperties": 2}'),
+        (Function("f", None, {"maxProperties": 2}, strict=True), "auto", '{"type": "object", "maxProperties": 2}'),
+        (Function("f", None, {"maxProperties": 2}), "auto", None),
     ],
 )
 def test_schemas_are_checked_where_they_bind(function: Function, choice: Choice, checked: str | None) -> None:
