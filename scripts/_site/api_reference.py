@@ -24,7 +24,8 @@ def api_reference() -> str:
 def public_homes() -> dict[str, str]:
     """Public name → path of the file that defines it, as `quire/__init__.py` imports them for type checkers."""
     tree = ast.parse((ROOT / "quire" / "__init__.py").read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    [for_checkers] = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in for_checkers.body if isinstance(node, ast.ImportFrom)]
     modules = {alias.name: node.module or "" for node in imports for alias in node.names}
     return {name: f"{home.replace('.', '/')}.py" for name, home in modules.items() if home.startswith("quire.")}
 
