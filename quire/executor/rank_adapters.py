@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from quire.core.adapter import AdapterRef
 from quire.executor.base import HostedAdapter
-from quire.executor.inline import InlineExecutor
 from quire.executor.rank_messages import AdapterDone, FetchAdapter, PlaceAdapter, frame
 
 if TYPE_CHECKING:
+    from quire.executor.inline import InlineExecutor
     from quire.executor.other_rank import OtherRank
     from quire.worker.adapter_store import AdapterStore
 
@@ -38,7 +38,7 @@ class RankAdapters:
     """Seen from the first rank."""
 
     def __init__(
-        self, first: InlineExecutor, others: Sequence["OtherRank"], tell_others: Callable[[bytes], None]
+        self, first: "InlineExecutor", others: Sequence["OtherRank"], tell_others: Callable[[bytes], None]
     ) -> None:
         self._first = first
         self._others = others
