@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MOST_CHARACTERS = 2000
 _BEAT_SECONDS = 1.0
+_meetings: list[Path] = []
+"""Files in folders of their own, which a first rank that was killed had no time to remove."""
 
 
 def main() -> int:
@@ -79,6 +81,8 @@ def serve(
     if data is None:
         return 0
     settings = decode_settings(data)
+    if "://" not in settings.meeting:
+        _meetings.append(Path(settings.meeting))
     configure_logging(settings.asked.observe, mark=f"rank {settings.rank}")
     voice = _Voice(connection)
     voice.beat(every=min(_BEAT_SECONDS, settings.asked.parallel.rank_timeout / 4))
@@ -173,6 +177,10 @@ def end_with_the_first() -> None:
     """To be run beside everything else."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
+    for meeting in _meetings:
+        with suppress(OSError):  # the first rank, or another one, has removed it
+            meeting.unlink(missing_ok=True)
+            meeting.parent.rmdir()
     os._exit(0)
 
 

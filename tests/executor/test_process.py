@@ -16,7 +16,9 @@ from quire.config.resolve import resolve
 from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
-from quire.executor.process import ProcessExecutor, RankLost, start_processes
+from quire.core.rank_place import RankPlace
+from quire.executor.process import ProcessExecutor, RankLost, RankProcess, start_processes
+from quire.executor.rank_messages import RankSettings
 from quire.models.loading.header import read_model_facts
 from quire.worker.device import cpu_facts
 from quire.worker.dummy import dummy_sequence
@@ -223,6 +225,22 @@ def test_ranks_end_with_the_engine(tiny: Tiny) -> None:
     if gone is not None:
         assert select.select([gone], [], [], 60)[0]
         os.close(gone)
+
+
+def test_a_rank_removes_the_meeting_of_a_killed_engine(tiny: Tiny, tmp_path: Path) -> None:
+    """It has arrived, and waits there for a first rank that is gone."""
+    folder = tmp_path / "quire-ranks-x"
+    folder.mkdir()
+    asked = EngineConfig.from_flat(model=str(tiny.path), tensor_parallel_size=2)
+    meeting = str(folder / "meeting")
+    rank = RankProcess(RankSettings(1, str(tiny.path), asked, cpu_facts(), meeting, 0, RankPlace(1, 2)))
+    rank.wait_until_arrived()
+    process = rank._process
+    assert process.stdin is not None
+    process.stdin.close()  # what a killed process's pipes are
+    assert process.wait(timeout=60) == 0
+    assert not folder.exists()
+    rank.close()
 
 
 def test_settings_that_do_not_go_with_ranks_are_refused(tiny: Tiny) -> None:
