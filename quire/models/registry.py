@@ -106,6 +106,12 @@ TOLD_APART = ("mixtral", "deepseek_v3")
 """Types that GGUF files call by the name of another, `llama` and `deepseek2`; that one's family tells them apart."""
 
 
+def _known_types() -> list[str]:
+    """Each once; of a model with eyes or ears its own, not that of its language part."""
+    parts = {f"{name}{part}" for name in VISION_FAMILIES for part in ("_text", "_text_model")}
+    return [name for name in dict.fromkeys((*FAMILIES, *VISION_FAMILIES)) if name not in parts]
+
+
 def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") -> ModelSpec:
     """The model of a parsed config.json; `source` names it in errors.
 
@@ -123,7 +129,7 @@ def describe(config: Mapping[str, Any], source: str, impl: ModelImpl = "quire") 
     if not is_known and impl != "transformers":
         _refuse_what_is_kept_out(model_type, source)
     if not is_known and impl == "quire":
-        known = (*FAMILIES, *VISION_FAMILIES)
+        known = _known_types()
         raise CheckpointError(
             f"{source} is of type {model_type!r}; quire runs {', '.join(known)}.{did_you_mean(model_type, known)}"
         )

@@ -79,6 +79,7 @@ def test_every_family_is_here() -> None:
     described = {fields["model_type"] for fields in (*CASES.values(), *ENCODERS.values())}
     described.add("whisper")  # tests/parity/test_whisper.py
     described |= {"clip_text_model", "siglip_text_model"}  # tests/multimodal/test_joint_embeddings.py
+    described.add("qwen3_vl_moe_text")  # tests/multimodal/test_qwen3_vl_moe.py
     again = {"smollm2": "llama", "gemma3": "gemma3_text", "llama4": "llama4_text", "camembert": "roberta"}
     assert {again.get(name, name) for name in FAMILIES} == described
 
