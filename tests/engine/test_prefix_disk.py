@@ -61,7 +61,7 @@ def run(engine: Engine, prompts: list[list[int]], params: SamplingParams = GREED
         ("llama", {"cpu_compute": "exact", "swap_space": 0.001}),
         ("gemma3", {}),
         ("deepseek_v2", {}),
-        ("llama", {"cpu_compute": "exact", "tensor_parallel_size": 2}),
+        pytest.param("llama", {"cpu_compute": "exact", "tensor_parallel_size": 2}, marks=pytest.mark.slow),
         pytest.param("deepseek_v2", {"cpu_compute": "exact", "tensor_parallel_size": 2}, marks=pytest.mark.slow),
     ],
 )

@@ -11,6 +11,7 @@ from quire.config.parallel import ParallelConfig
 from tests.executor.ranks import OtherRanks, RankRunner, running
 from tests.parity.test_families import prompt_of
 from tests.parity.tiny import CASES, make_tiny
+from tests.rarely import rarely
 
 COUNT = 16
 PROMPTS = [prompt_of(length, seed=length) for length in (1, 23, 70)]
@@ -33,7 +34,7 @@ def check_planned(runner: RankRunner) -> None:
     assert sum(runner.weight_bytes) / ranks == pytest.approx(planned, rel=0.05)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", rarely(CASES, every=3))
 def test_two_ranks_are_one(name: str, others: OtherRanks, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path)
     with running(tiny.path) as one:

@@ -82,6 +82,7 @@ def test_after_a_larger_batch_a_smaller_step_finds_nothing(tiles: TilesOnDevice)
 
 
 @needs_triton
+@pytest.mark.slow
 def test_a_worker_with_tiles_answers_as_one_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps at once, captured and repeated, of batches that change, by the GPU's kernel."""
     from quire.ops.triton.shared_prefix_attention import shared_prefix_attention  # after the mark has skipped

@@ -1,6 +1,7 @@
 """Answers with drafts are those without, token by token, whatever requests ask for."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from quire.worker import cpu_core
 from quire.worker.core_worker import CoreWorker
 from tests.ops.cpu.machines import needs_core
 from tests.parity.tiny import make_tiny
+from tests.rarely import rarely
 from tests.tiny_model import make_text_model
 from tests.worker.speculation import NGRAM, SUFFIX, as_on_a_gpu, requests, run, start
 
@@ -70,8 +72,12 @@ def test_every_kind_of_request_is_answered_as_without(path: Path, compute: str, 
     assert scheduler.drafts.tokens > scheduler.drafts.accepted
 
 
-@pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
-@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma3", "llama-rope-dynamic", "deepseek_v2"])
+@pytest.mark.parametrize(
+    ("name", "prepare"),
+    rarely(
+        product(["mistral", "gpt2", "gemma3", "llama-rope-dynamic", "deepseek_v2"], [as_it_is, as_on_a_gpu]), every=3
+    ),
+)
 def test_windows_learned_positions_and_angles_that_change(name: str, prepare: Prepare, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path / name)
     asked = requests([{"temperature": 0.0}, {"temperature": 0.4}] * 3, length=90)

@@ -9,6 +9,7 @@ from torch import Tensor
 from quire.ops.reference.paged_attention import paged_attention as reference
 from tests.ops.triton.device import DEVICE, TOLERANCES, needs_triton
 from tests.ops.triton.test_paged_attention import DECODES, MIXED, Sequences, Step, make_step
+from tests.rarely import rarely
 
 pytestmark = needs_triton
 
@@ -22,10 +23,19 @@ def attend(step: Step, window: int | None = None, softcap: float | None = None) 
     return batch_invariant_attention(*step.arguments(), 0.3, window, softcap)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("sequences", [MIXED, DECODES], ids=["mixed", "decodes"])
-@pytest.mark.parametrize("heads", [(2, 4, 64), (1, 7, 80), (3, 1, 128)], ids=str)
-@pytest.mark.parametrize(("window", "softcap"), [(None, None), (24, None), (None, 20.0)])
+@pytest.mark.parametrize(
+    ("dtype", "sequences", "heads", "window", "softcap"),
+    rarely(
+        (
+            (dtype, sequences, heads, *limits)
+            for dtype in (torch.float16, torch.bfloat16)
+            for sequences in (MIXED, DECODES)
+            for heads in ((2, 4, 64), (1, 7, 80), (3, 1, 128))
+            for limits in ((None, None), (24, None), (None, 20.0))
+        ),
+        every=5,
+    ),
+)
 def test_equals_the_reference(
     dtype: torch.dtype, sequences: Sequences, heads: tuple[int, int, int], window: int | None, softcap: float | None
 ) -> None:

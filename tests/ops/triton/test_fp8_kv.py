@@ -12,6 +12,7 @@ from tests.ops.triton.device import DEVICE, needs_triton
 from tests.ops.triton.test_paged_attention import Sequences, both_kernels, make_step
 from tests.ops.triton.test_prepare_heads import BLOCK_SIZE, angles_of
 from tests.ops.triton.test_shared_prefix_attention import make_tiles, share
+from tests.rarely import rarely
 
 pytestmark = needs_triton
 
@@ -115,8 +116,10 @@ def test_what_is_out_of_range_is_the_largest_and_nan_stays(stored: torch.dtype) 
 @pytest.mark.sanitize
 @both_kernels
 @both_formats
-@pytest.mark.parametrize("head_dim", [8, 80, 128, 256])
-@pytest.mark.parametrize("scales", [None, SCALES])
+@pytest.mark.parametrize(
+    ("head_dim", "scales"),
+    rarely([(8, SCALES), (80, None), (8, None), (80, SCALES), (128, SCALES), (256, None)], every=4),
+)
 def test_attention_over_what_the_cache_stands_for(
     sequences: Sequences, stored: torch.dtype, head_dim: int, scales: tuple[float, float] | None
 ) -> None:

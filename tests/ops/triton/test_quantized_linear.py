@@ -15,6 +15,7 @@ from quire.ops.reference.gguf.planes import KINDS, as_matrix
 from tests.ops.triton.cards import H200, OTHERS
 from tests.ops.triton.device import DEVICE, needs_triton
 from tests.ops.triton.quantized import random_matrix
+from tests.rarely import rarely
 
 if TYPE_CHECKING:
     from quire.ops.triton.card import Card
@@ -84,7 +85,10 @@ def assert_close(got: Tensor, wanted: Tensor, farthest: float = 5e-3) -> None:
 
 @pytest.mark.parametrize(
     ("way", "case"),
-    [(way, case) for way in WAYS for case in (CASES if "split" not in way else ("fp8_e4m3", "int4", "Q6_K"))],
+    rarely(
+        [(way, case) for way in WAYS for case in (CASES if "split" not in way else ("fp8_e4m3", "int4", "Q6_K"))],
+        every=3,
+    ),
 )
 def test_every_way_multiplies_by_every_kind_of_codes(way: str, case: str) -> None:
     from quire.ops.triton.quantized_skinny import multiply_by

@@ -1,6 +1,7 @@
 """The kernels' draw against the reference: the same noise, the same filters, for rows of every kind at once."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from quire.ops.adjustments import Adjusted
 from quire.ops.reference.sample_tokens import sample_tokens as reference
 from quire.ops.reference.top_k_top_p_min_p import top_k_top_p_min_p
 from tests.ops.triton.device import DEVICE, needs_triton
+from tests.rarely import rarely
 
 # The interpreter computes with numpy, which warns where kernels mean to reach infinity.
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -86,10 +88,10 @@ def peaks_and_masses(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tenso
     return peaks, masses
 
 
-@pytest.mark.parametrize("names", ["k", "p", "kpm"])
-@pytest.mark.parametrize("spread", [0.01, 4.0, 40.0])
-@pytest.mark.parametrize("on_a_grid", [False, True])
-@pytest.mark.parametrize("sample", [16, 2048])
+@pytest.mark.parametrize(
+    ("names", "spread", "on_a_grid", "sample"),
+    rarely(product(["k", "p", "kpm"], [0.01, 4.0, 40.0], [False, True], [16, 2048]), every=5),
+)
 def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties; and
     whatever a sample says of the row, or misses, changes nothing."""

@@ -150,6 +150,7 @@ def test_a_killed_front_takes_only_its_connections(server: LiveServer) -> None:
     assert_nothing_is_left(server)  # what the dead front had asked for is aborted
 
 
+@pytest.mark.slow
 def test_a_stopped_front_is_replaced(server: LiveServer) -> None:
     victim = front_pids(server)[0]  # also the one that runs batches
     os.kill(victim, signal.SIGSTOP)
