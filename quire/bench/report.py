@@ -116,4 +116,4 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return names[0] if names else platform.processor() or platform.machine()  # ARM's cores tell no name
