@@ -139,7 +139,7 @@ class AdapterStore:
             if self._is_part and any(each.magnitude is not None for each in described.placed):
                 raise CheckpointError(
                     "it is DoRA, whose factors need whole matrices, and the model is spread over several ranks; merge "
-                    "it into a LoRA adapter, or use --tensor-parallel-size 1."
+                    "it into the model, or serve it on one device."
                 )
             with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
                 image = fill_pages(described, self._page, self._dtype, self._row_norms, pinned=self._stream is not None)

@@ -108,7 +108,7 @@ class StageWorker:
         )
         positions, batch = inputs.positions, inputs.batch
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
-            batch, _ = self._row_adapters.given_to(batch, inputs.rows, inputs.sampled_tokens)
+            batch, _ = self._row_adapters.given_to(batch, inputs.rows, None)  # nothing is sampled
         if self._pipeline.is_first:
             x = self._model(inputs.input_ids, positions, batch)
         else:
