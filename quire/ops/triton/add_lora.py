@@ -9,20 +9,30 @@ from torch import Tensor
 
 from quire.ops.lora_tensors import PAGE_RANK, AdapterRows, LoraMatrix
 from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.split_sums import add_splits
 
 _CHUNK = 512
 """Inputs that are added up before they join the rest. A program takes one chunk where rows are few, and all of them
 where tiles alone keep the device busy; the order of sums is the same."""
 _BLOCK_IN = 128
-_BLOCK_OUT = 128
+"""Of them at a time, where a program takes all."""
+BLOCK_OUT = {16: 256, 64: 128}
+"""By the rows of a tile: the sums of more would not stay in registers."""
 _MOST_SPLIT_ROWS = 1024
+_MOST_ROWS_ADDED_ON_READING = 16
+"""Up to here every program of the second kernel adds up the chunks it reads. Of more rows that would be more to read
+than B, so a kernel between the two does it once."""
 
 
 def add_lora(y: Tensor, x: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias: Tensor | None) -> Tensor:
     """y: [rows, out], x: [rows, in], both with contiguous rows."""
     if not len(y):
         return y
-    return expand(y, _shrink(x, matrix, rows), matrix, rows, bias)
+    inner = _shrink(x, matrix, rows)
+    splits, num_rows, parts, ranks = inner.shape
+    if splits > 1 and num_rows > _MOST_ROWS_ADDED_ON_READING:
+        inner = add_splits(inner.view(splits, num_rows, parts * ranks), None, x.dtype).view(1, num_rows, parts, ranks)
+    return expand(y, inner, matrix, rows, bias)
 
 
 def _shrink(x: Tensor, matrix: LoraMatrix, rows: AdapterRows) -> Tensor:
@@ -63,7 +73,8 @@ def expand(y: Tensor, inner: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias
     assert rows.tiles is not None, "rows are grouped first"
     assert len(matrix.parts) <= 3, "a matrix has at most q, k and v"
     first, second, third = (*matrix.parts, 0, 0)[:3]
-    blocks = sum(triton.cdiv(size, _BLOCK_OUT) for size in matrix.parts)
+    block_out = BLOCK_OUT[rows.block_rows]
+    blocks = sum(triton.cdiv(size, block_out) for size in matrix.parts)
     tiles = rows.tiles.numel() // rows.block_rows
     _expand_tile[(tiles * blocks,)](
         y,
@@ -84,7 +95,7 @@ def expand(y: Tensor, inner: Tensor, matrix: LoraMatrix, rows: AdapterRows, bias
         most_pages=matrix.pages.shape[1],
         has_experts=rows.experts is not None,
         block_rows=rows.block_rows,
-        block_out=_BLOCK_OUT,
+        block_out=block_out,
         page_rank=PAGE_RANK,
         widen=not y.is_cuda,
         num_warps=4,

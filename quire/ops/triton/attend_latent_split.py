@@ -21,6 +21,10 @@ POSITIONS = 64
 """Of a tile: a warpgroup multiplies no fewer at once. Two tiles are 144 KiB."""
 WARPS = 8
 """One program fills a multiprocessor's shared memory, and with 4 warps it needs more registers than there are."""
+_FEW_HEADS = 16
+"""Up to here a program's sums leave room for a second one on its multiprocessor, which computes while the other reads."""
+_FEW_SEQUENCES = 16
+"""Up to here multiprocessors have one program each anyway."""
 _MOST_PARTS = 32
 """Merging reads all parts of a head at once, into registers."""
 
@@ -104,6 +108,13 @@ def attend_latent_part_kernel(
         tl.store(weights_at + results, shift + tl.log2(weight), mask=is_head)
 
 
+def _choose(num_rows: int, programs: int) -> tuple[int, int, int]:
+    """The positions of a tile, the warps that multiply it and the tiles under way, as measured on an H200."""
+    if num_rows > _FEW_HEADS:
+        return POSITIONS, WARPS, 2
+    return (POSITIONS, WARPS // 2, 2) if programs <= _FEW_SEQUENCES else (POSITIONS // 2, WARPS // 2, 3)
+
+
 def attend_latent_split(
     absorbed: Tensor,
     query: Tensor,
@@ -120,10 +131,10 @@ def attend_latent_split(
     num_rows, padded_latent = min(padded(num_heads), MOST_HEADS), padded(latent_dim)
     head_tiles = triton.cdiv(num_heads, num_rows)
     is_exact = cache.element_size() == 4  # no tensor cores; it is here to be right
-    stages = 1 if is_exact else 2
+    positions, warps, stages = (16, 4, 1) if is_exact else _choose(num_rows, num_sequences * head_tiles)
     position_bytes = (latent_dim + rope_dim) * cache.element_size()
     query_bytes = num_rows * position_bytes
-    tile = fitting_positions(card_of(query.device), 16 if is_exact else POSITIONS, position_bytes, stages, query_bytes)
+    tile = fitting_positions(card_of(query.device), positions, position_bytes, stages, query_bytes)
     most_tiles = min(-(-tables.shape[1] * block_size // tile), _MOST_PARTS)
     num_parts = choose_parts(query.device, 2, num_sequences * head_tiles, most_tiles)
     output = torch.empty_like(absorbed)
@@ -145,7 +156,7 @@ def attend_latent_split(
         "padded_rope": padded(rope_dim),
         "num_rows": num_rows,
         "tile_size": tile,
-        "num_warps": 4 if is_exact else WARPS,
+        "num_warps": warps,
         "num_stages": stages,
         **overlap(query),
     }

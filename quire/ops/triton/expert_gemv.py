@@ -5,15 +5,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quire.ops.triton.expert_stack import GROUP, ExpertStack, expanded, first_column
+from quire.ops.triton.expert_stack import GROUP, ExpertStack, first_column, numbers_of
 from quire.ops.triton.gated_activation import _gated
 from quire.ops.triton.overlap import overlap, wait_for_inputs
 
-_NUMBERS = 8192
-"""Weights that a program has under way at a time; fewer would not keep the memory busy."""
+_NUMBERS = 4096
+"""Weights that a program reads at a time."""
 _OUTPUTS = 8
 """Of a program, of one expert. Sums over several experts have half as many, for there would be too few programs."""
-_STAGES = 3
+_STAGES = 4
+"""Of them under way; fewer would not keep the memory busy."""
 
 
 def _inputs(rows: int, in_size: int) -> int:
@@ -84,7 +85,7 @@ def down_pairs(
         block_out=block_out,
         block_in=_inputs(places * block_out, size),
         stages=_STAGES,
-        num_warps=4,
+        num_warps=2,
         **overlap(inner),
     )
     return y
@@ -92,38 +93,47 @@ def down_pairs(
 
 @triton.jit
 def _products(
-    x_at, weight_at, scales_at, row, is_row, in_size: tl.constexpr, block_in: tl.constexpr, stages: tl.constexpr
+    x_at, weight_at, scales_at, row, is_x, in_size: tl.constexpr, block_in: tl.constexpr, stages: tl.constexpr
 ):  # fmt: skip
-    """Of each row with its x, in float32. row: int64 [rows], x_at: pointers [rows], or [1] where all have the same.
+    """Of rows with the x that they share, in float32. row: int64 [xs, rows of each], x_at: pointers [xs], is_x: [xs].
 
-    All rows are read in one loop: one that ends after a few turns would leave the memory idle before the next.
+    All rows are read in one loop: one that ends after a few turns would leave the memory idle before the next. A thread
+    sums 8 neighbouring products by itself, so that sums take few registers, and each x is read once for its rows.
     """
+    neighbours: tl.constexpr = 8
+    xs: tl.constexpr = row.shape[0]
+    of_each: tl.constexpr = row.shape[1]
+    x_rows = x_at[:, None, None]
     if scales_at is None:
-        rows_at = weight_at + row[:, None] * in_size
-        total = tl.zeros([row.shape[0], block_in], tl.float32)
+        rows_at = weight_at + row[:, :, None] * in_size
+        total = tl.zeros([xs, of_each, block_in // neighbours], tl.float32)
         for start in tl.range(0, in_size, block_in, num_stages=stages):
-            inputs = (start + tl.arange(0, block_in))[None, :]
-            within = inputs < in_size
-            x = tl.load(x_at[:, None] + inputs, mask=within, other=0.0).to(tl.float32)
-            rows = tl.load(rows_at + inputs, mask=is_row[:, None] & within, other=0.0, eviction_policy="evict_first")
-            total += rows.to(tl.float32) * x
+            inputs = (start + tl.arange(0, block_in))[None, None, :]
+            within = (inputs < in_size) & is_x[:, None, None]
+            x = tl.load(x_rows + inputs, mask=within, other=0.0).to(tl.float32)
+            rows = tl.load(rows_at + inputs, mask=within, other=0.0, eviction_policy="evict_first")
+            products = rows.to(tl.float32) * x
+            total += tl.sum(tl.reshape(products, [xs, of_each, block_in // neighbours, neighbours]), axis=3)
     else:
         half: tl.constexpr = GROUP // 2
-        rows_at = weight_at + row[:, None] * (in_size // 2)
-        scale_rows = scales_at + row[:, None] * (in_size // GROUP)
-        total = tl.zeros([row.shape[0], block_in // 2], tl.float32)
+        parts: tl.constexpr = block_in // 2 // neighbours  # of which each has one scale
+        rows_at = weight_at + row[:, :, None] * (in_size // 2)
+        scale_rows = scales_at + row[:, :, None] * (in_size // GROUP)
+        total = tl.zeros([xs, of_each, parts], tl.float32)
         for start in tl.range(0, in_size // 2, block_in // 2, num_stages=stages):
-            place = (start + tl.arange(0, block_in // 2))[None, :]
-            within = place < in_size // 2
+            place = (start + tl.arange(0, block_in // 2))[None, None, :]
+            within = (place < in_size // 2) & is_x[:, None, None]
             column = first_column(place)
-            x = tl.load(x_at[:, None] + column, mask=within, other=0.0).to(tl.float32)
-            x_later = tl.load(x_at[:, None] + column + half, mask=within, other=0.0).to(tl.float32)
-            mask = is_row[:, None] & within
-            codes = tl.load(rows_at + place, mask=mask, other=0, eviction_policy="evict_first")
-            scales = tl.load(scale_rows + place // half, mask=mask, other=0.0)
-            total += expanded(codes & 15, scales, tl.float32) * x
-            total += expanded(codes >> 4, scales, tl.float32) * x_later
-    return tl.sum(total, axis=1)
+            x = tl.load(x_rows + column, mask=within, other=0.0).to(tl.float32)
+            x_later = tl.load(x_rows + column + half, mask=within, other=0.0).to(tl.float32)
+            codes = tl.load(rows_at + place, mask=within, other=0, eviction_policy="evict_first")
+            part = (start + tl.arange(0, parts) * neighbours)[None, None, :]
+            is_part = (part < in_size // 2) & is_x[:, None, None]
+            scales = tl.load(scale_rows + part // half, mask=is_part, other=0.0)
+            products = numbers_of(codes) * x + numbers_of(codes >> 4) * x_later
+            sums = tl.sum(tl.reshape(products, [xs, of_each, parts, neighbours]), axis=3)
+            total += sums * scales.to(tl.float32)
+    return tl.sum(total, axis=2)
 
 
 @triton.jit
@@ -158,7 +168,8 @@ def _up(
     # past the last output its weights are read again, and no store takes the result
     row = expert * size + tl.minimum(output, size - 1) + index // block_out * first_up
     x_at += (pair // top_k) * hidden + tl.arange(0, 1)
-    both = _products(x_at, up_at, scales_at, row, index >= 0, hidden, block_in, stages)
+    both = _products(x_at, up_at, scales_at, row[None, :], tl.arange(0, 1) == 0, hidden, block_in, stages)
+    both = tl.reshape(both, [2 * block_out])
     if weights_at is not None:
         both *= tl.load(weights_at + pair)
     if bias_at is not None:
@@ -195,29 +206,25 @@ def _down(
     """y[token, out] = Σ weight * (down · inner) over the token's experts, each rounded first."""
     wait_for_inputs(overlapped, early=False)
     token = tl.program_id(1)
-    index = tl.arange(0, places * block_out)  # outputs of the first expert, of the next …
-    rank = index // block_out
-    is_row = rank < top_k
+    rank = tl.arange(0, places)
+    is_pair = rank < top_k
     pair = token * top_k + tl.minimum(rank, top_k - 1)
-    output = tl.program_id(0) * block_out + index % block_out
+    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
     expert = tl.load(ids_at + pair)
     if some_elsewhere:
-        is_row = is_row & (expert >= 0)
+        is_pair = is_pair & (expert >= 0)
         expert = tl.maximum(expert, 0)
-    row = expert * hidden + tl.minimum(output, hidden - 1)
-    product = _products(inner_at + pair * size, down_at, scales_at, row, is_row, size, block_in, stages)
+    row = expert[:, None] * hidden + tl.minimum(output, hidden - 1)[None, :]
+    product = _products(inner_at + pair * size, down_at, scales_at, row, is_pair, size, block_in, stages)
     if bias_at is not None:
         product += tl.load(bias_at + row).to(tl.float32)
     kind: tl.constexpr = y_at.dtype.element_ty
     product = product.to(kind).to(tl.float32)
     if weights_at is not None:
-        product *= tl.load(weights_at + pair)
+        product *= tl.load(weights_at + pair)[:, None]
     if some_elsewhere:
-        product = tl.where(is_row, product, 0.0)
-    product = tl.reshape(product, [places, block_out])
-    ranks = tl.arange(0, places)[:, None]
+        product = tl.where(is_pair[:, None], product, 0.0)
     total = tl.zeros([block_out], tl.float32)
     for each in tl.static_range(top_k):  # in the order of the token's experts
-        total += tl.sum(tl.where(ranks == each, product, 0.0), axis=0)
-    output = tl.program_id(0) * block_out + tl.arange(0, block_out)
+        total += tl.sum(tl.where(rank[:, None] == each, product, 0.0), axis=0)
     tl.store(y_at + token * hidden + output, total.to(kind), mask=output < hidden)

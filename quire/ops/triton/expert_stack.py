@@ -69,11 +69,15 @@ def first_column(place):
 
 
 @triton.jit
-def expanded(codes, scales, kind: tl.constexpr):
-    """The numbers of `kind` that codes of four bits stand for: sign, two bits of exponent and one of mantissa."""
+def numbers_of(codes):
+    """What codes of four bits stand for, in float32: sign, two bits of exponent and one of mantissa."""
     codes = codes.to(tl.int32)
-    size = codes & 7
-    # bits of a float with an exponent that is 126 larger; the two smallest sizes have none
-    large = ((size << 22) + (126 << 23)).to(tl.float32, bitcast=True)
-    number = tl.where(size < 2, size.to(tl.float32) * 0.5, large)
-    return (tl.where(codes > 7, -number, number) * scales.to(tl.float32)).to(kind)
+    # where a float has these bits, its exponent is 126 smaller; the codes without an exponent are floats without one
+    bits = ((codes & 7) << 22) | ((codes & 8) << 28)
+    return bits.to(tl.float32, bitcast=True) * 8.507059173023462e37  # 2 ** 126
+
+
+@triton.jit
+def expanded(codes, scales, kind: tl.constexpr):
+    """The numbers of `kind` that codes stand for, times their scales."""
+    return (numbers_of(codes) * scales.to(tl.float32)).to(kind)

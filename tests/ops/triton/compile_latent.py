@@ -56,6 +56,9 @@ def cases() -> dict[str, tuple[Any, dict[str, Any], int, int, str, str]]:
         found[f"mixtures of {heads} heads"] = attend_latent_tiles_kernel, tiles | PLAIN, WARPS, 2, "bf16", ""
         found[f"mixtures of {heads} heads, fp8"] = attend_latent_tiles_kernel, tiles | IN_FP8, WARPS, 2, "bf16", "fp8e5"
         if heads == 16:
+            few, many = (part | PLAIN | {"tile_size": size} for size in (64, 32))
+            found["few decodes"] = attend_latent_part_kernel, few, 4, 2, "bf16", ""
+            found["many decodes"] = attend_latent_part_kernel, many, 4, 3, "bf16", ""
             exact = part | IN_32_BITS
             found["decodes in 32 bits"] = attend_latent_part_kernel, exact, 4, 1, "fp32", ""
     prompts = {"num_heads": 16, "nope_dim": 128, "rope_dim": 64, "value_dim": 128, "latent_dim": 512, "tile_size": 64}

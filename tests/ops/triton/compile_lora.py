@@ -6,7 +6,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from quire.ops.triton.add_lora import _BLOCK_IN, _BLOCK_OUT, _CHUNK, _expand_tile, _shrink_tile
+from quire.ops.triton.add_lora import _BLOCK_IN, _CHUNK, BLOCK_OUT, _expand_tile, _shrink_tile
 
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {"inner_at": "*fp32", "experts_at": "*i64", "page_stride": "i64", "expert_stride": "i64"} | dict.fromkeys(
@@ -42,7 +42,7 @@ def main() -> None:
                     shrink = common | {"block_in": _BLOCK_IN, "chunk": _CHUNK, "chunks": chunks}
                     found[f"{told}, A by {chunks}"] = shared_memory(_shrink_tile, shrink, dtype)
                 for splits in (1, 8):
-                    expand = common | {"block_out": _BLOCK_OUT, "splits": splits, "bias_at": None}
+                    expand = common | {"block_out": BLOCK_OUT[block_rows], "splits": splits, "bias_at": None}
                     found[f"{told}, B of {splits}"] = shared_memory(_expand_tile, expand, dtype)
     print(json.dumps(found))
 
