@@ -22,7 +22,7 @@ POSITIONS = 64
 WARPS = 8
 """One program fills a multiprocessor's shared memory, and with 4 warps it needs more registers than there are."""
 _FEW_HEADS = 16
-"""Up to here a program's sums leave room for a second one on its multiprocessor, which computes while the other reads."""
+"""Up to here a program leaves room for a second one on its multiprocessor, which computes while the first reads."""
 _FEW_SEQUENCES = 16
 """Up to here multiprocessors have one program each anyway."""
 _MOST_PARTS = 32

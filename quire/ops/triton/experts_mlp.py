@@ -24,7 +24,7 @@ from quire.ops.triton.packed_expert_gemv import packed_down_pairs, packed_up_pai
 AnyStack = ExpertStack | PackedStack
 
 MOST_TOKENS_BY_PAIRS = 4
-"""Up to here few tokens share an expert, and a product of one row with CUDA cores reads as fast as memory gives."""
+"""Up to here a product of one row with CUDA cores reads as fast as memory gives."""
 
 
 def experts_mlp(
@@ -51,7 +51,8 @@ def experts_mlp(
     # what multiplies inputs multiplies products with them as well, before a bias is added
     on_inputs, on_outputs = (weights, None) if weighs_input else (None, weights)
     experts = below.rows // hidden
-    if lora is None and tokens <= MOST_TOKENS_BY_PAIRS:
+    few_share_an_expert = tokens == 1 or 2 * ids.numel() <= experts  # else some are read again and again
+    if lora is None and tokens <= MOST_TOKENS_BY_PAIRS and few_share_an_expert:
         inner = _up_pairs(x, ids, on_inputs, above, experts, activation, some_elsewhere=some_elsewhere)
         return _down_pairs(inner, ids, on_outputs, below, hidden, some_elsewhere=some_elsewhere)
     tile = choose_tile(card_of(x.device), ids.numel(), experts, x.itemsize)
