@@ -1,4 +1,6 @@
-"""How a section says that one of its fields is out of bounds: the flag, what was given, what is allowed, a way out."""
+"""How settings are refused: the flag, what was given, what is allowed or what stands in its way, and a way out."""
+
+from collections.abc import Mapping
 
 from quire.core.errors import ConfigError
 
@@ -12,3 +14,10 @@ def check(ok: bool, name: str, given: object, allowed: str, fix: str) -> None:
     """Raise a ConfigError that names field `name` unless `ok`."""
     if not ok:
         raise ConfigError(f"{flag(name)} is {given!r}, but it must be {allowed}; {fix}.")
+
+
+def check_obstacles(name: str, obstacles: Mapping[str, bool]) -> None:
+    """Raise a ConfigError that names the first of what is there and in the way of what field `name` asks for."""
+    found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)
+    if found is not None:
+        raise ConfigError(f"{flag(name)} cannot be kept here: {found}. Change that or leave {flag(name)} out.")
