@@ -1,5 +1,4 @@
-"""Decisions of `resolve` about room: what a step, its weights, adapters and media take of a device, and the blocks for
-KV that are left."""
+"""Decisions of `resolve` about room: what everything takes of a device's memory, and how many blocks of KV are left."""
 
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,6 @@
-"""HttpConnection: the client's end of HTTP/1.1, asked one thing at a time. Knows when an answer begins, ends or breaks
-off, and not what becomes of it: its subclasses do.
+"""HttpConnection: the client's end of HTTP/1.1, which is asked one thing at a time.
+
+It knows when an answer begins, ends or breaks off; what becomes of the answer is its subclasses' business.
 """
 
 import asyncio
