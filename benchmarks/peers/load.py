@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from quire.bench.endpoint import Endpoint
-from quire.bench.http.address import Address
 from quire.bench.http.client import Client
 from quire.bench.load_run import run_load as send_all
 from quire.bench.planned import PlannedRequest
 from quire.bench.record import RequestRecord
 from quire.bench.sender import Sender
 from quire.bench.vocabulary import Vocabulary
+from quire.core.http_address import HttpAddress
 
 _LONGEST_ANSWER = 3600.0
 
@@ -53,7 +53,7 @@ async def _ask(
     port: int, model: str, prompts: list[list[int]], output: int, tenth: Mapping[str, object]
 ) -> list[RequestRecord]:
     clock = time.perf_counter_ns
-    client = Client(Address("127.0.0.1", port, False, ""), {}, clock)
+    client = Client(HttpAddress("127.0.0.1", port, False, ""), {}, clock)
     requests = [PlannedRequest(n, ids=tuple(prompt), output_tokens=output) for n, prompt in enumerate(prompts)]
 
     async def send(some: list[PlannedRequest], fields: Mapping[str, object]) -> list[RequestRecord]:

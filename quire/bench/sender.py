@@ -5,10 +5,11 @@ import asyncio
 from quire.bench.answer import AnswerReader
 from quire.bench.endpoint import Endpoint
 from quire.bench.http.client import Client
-from quire.bench.http.connection import BrokenAnswer, Clock
+from quire.bench.http.connection import BrokenAnswer
 from quire.bench.planned import PlannedRequest
 from quire.bench.record import RequestRecord
 from quire.bench.vocabulary import Vocabulary
+from quire.core.http_connection import Clock
 
 NANO = 1e-9
 

@@ -20,7 +20,6 @@ from quire.bench.first_model import first_model
 from quire.bench.gauges import GaugePoint, watch_gauges
 from quire.bench.http.address import parse_address
 from quire.bench.http.client import Client
-from quire.bench.http.connection import Clock
 from quire.bench.load_config import LoadConfig
 from quire.bench.load_run import Interrupted, OnRecord, run_load
 from quire.bench.objectives import Objectives
@@ -32,6 +31,7 @@ from quire.bench.sender import Sender
 from quire.bench.server_target import TargetConfig
 from quire.bench.vocabulary import Vocabulary
 from quire.core.errors import ConfigError
+from quire.core.http_connection import Clock
 
 T = TypeVar("T")
 Watch = Callable[[str, int], OnRecord]

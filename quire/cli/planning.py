@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 
 from quire.config.decide_compute import decide_dtype
-from quire.config.decide_cpu import decide_cpu_core
-from quire.config.decide_memory import decide_packed, memory_budget
+from quire.config.decide_memory import memory_budget
+from quire.config.decide_numbers import decide_numbers
 from quire.config.decide_offload import decide_offload
-from quire.config.decide_quantization import decide_quantization
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.holding import Holding
@@ -91,16 +90,13 @@ def plan_memory(asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq
     if model.spec.is_encoder:
         raise ConfigError(_weights_alone(asked, model, device))
     _check_seq_len(seq_len, asked, model)
-    core = decide_cpu_core(asked, model, device, [])
-    held, _ = decide_quantization(asked, model, [], cpu_core=core)
     boundless = resolve(asked, model, replace(device, memory_bytes=_BOUNDLESS, host_memory_bytes=_BOUNDLESS))
     resolved, problem = fit(asked, model, device, seq_len)
     limits = boundless.limits
     step = (limits.max_num_seqs, limits.max_num_batched_tokens)
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
-    dtype = boundless.dtype
-    packed = decide_packed(asked, held, device, dtype, [], cpu_core=core)
-    holding = Holding(dtype, packed, core, on_gpu=device.kind == "cuda")
+    numbers = decide_numbers(asked, model, device, [])
+    held, holding = numbers.model, numbers.holding
     offload = decide_offload(asked, held, device, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(

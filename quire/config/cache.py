@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from quire.config.bounds import check
+from quire.config.bounds import check, check_path
 from quire.core.errors import ConfigError
 
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"]
@@ -56,8 +56,7 @@ class CacheConfig:
 
     def _check_disk(self) -> None:
         path, size = self.kv_disk_path, self.kv_disk_gb
-        if path is not None:
-            check(bool(path.strip()) and "\0" not in path, "kv_disk_path", path, "a path", "leave it out to do without")
+        check_path("kv_disk_path", path)
         if size is not None:
             ok = math.isfinite(size) and size > 0
             check(ok, "kv_disk_gb", size, "more than 0 GiB", "leave out --kv-disk-path to keep nothing on disk")

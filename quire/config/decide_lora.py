@@ -1,9 +1,11 @@
 """The decision of `resolve` about LoRA adapters: what room is kept for them."""
 
+from quire.config.bounds import check_obstacles
 from quire.config.cutting import fullest_place
 from quire.config.decide_compute import spread_by
+from quire.config.decide_numbers import Numbers
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import ModelFacts
 from quire.config.memory import stages_of
 from quire.config.resolved import Choice, LoraRoom
 from quire.config.sizes import decimal_size
@@ -18,32 +20,22 @@ _MOST_PARTS = 3
 
 
 def decide_lora(
-    asked: EngineConfig,
-    model: ModelFacts,
-    device: DeviceFacts,
-    dtype: str,
-    choices: list[Choice],
-    *,
-    cpu_core: bool,
-    uses_transformers: bool,
-    batch_invariant: bool,
+    asked: EngineConfig, numbers: Numbers, choices: list[Choice], *, batch_invariant: bool
 ) -> LoraRoom | None:
     """None: there are no adapters, and nothing is kept for them."""
     lora = asked.lora
     if not lora.enable_lora:
         return None
     obstacles = {
-        "transformers' modules compute this model": uses_transformers,
+        "transformers' modules compute this model": numbers.uses_transformers,
         "--compile is on, and leaves no place for adapters between its pieces": asked.model.compile,
         "--batch-invariant is on, and tiles of adapters follow the batch": batch_invariant,
     }
-    found = next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)
-    if found is not None:
-        raise ConfigError(f"--enable-lora cannot be kept here: {found}. Change that or leave --enable-lora out.")
-    held = _held_dtype(model, dtype, cpu_core=cpu_core)
+    check_obstacles("enable_lora", obstacles)
+    held = _held_dtype(numbers)
     targets = tuple(lora.targets or (LAYERS,))
     _check_targets(asked, targets)
-    page = _largest_page(asked, model, frozenset(targets))
+    page = _largest_page(asked, numbers.model, frozenset(targets))
     pages = lora.in_one_step * -(-lora.max_lora_rank // PAGE_RANK)
     room = LoraRoom(lora.in_one_step, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
     size = decimal_size(room.num_bytes)
@@ -73,10 +65,11 @@ def _largest_page(asked: EngineConfig, model: ModelFacts, targets: frozenset[str
     return max((page_layout(rank_spec(part, place), targets) for part in parts), key=lambda page: page.elements)
 
 
-def _held_dtype(model: ModelFacts, dtype: str, *, cpu_core: bool) -> str:
+def _held_dtype(numbers: Numbers) -> str:
     """What adapters are computed in; on the native core of a CPU, 16 bits where the model itself has no more."""
+    model, holding = numbers.model, numbers.holding
     kinds = {model.kind(matrix.weight(part).name) for matrix in model.spec.matrices() for part in matrix.parts}
-    return dtype if not cpu_core or "float32" in kinds else "bfloat16"
+    return holding.dtype if not holding.cpu_core or "float32" in kinds else "bfloat16"
 
 
 def lora_step_bytes(room: LoraRoom | None, num_tokens: int) -> int:

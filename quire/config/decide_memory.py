@@ -182,9 +182,12 @@ def _too_large(device: DeviceFacts, budget: MemoryBudget) -> str:
 
 
 def decide_max_model_len(
-    asked: EngineConfig, model: ModelFacts, shape: KVShape, num_blocks: int, chunk: int, choices: list[Choice]
+    asked: EngineConfig, model: ModelFacts, kv: KVLayout, chunk: int, choices: list[Choice]
 ) -> int:
-    """The longest sequence allowed: what was asked, or the checkpoint's, or what the KV cache holds."""
+    """The longest sequence allowed: what was asked, or the checkpoint's, or what the KV cache holds.
+
+    `chunk` is by how many tokens a sequence may grow in one step.
+    """
     wanted, lookahead = asked.model.max_model_len, asked.scheduler.num_lookahead_tokens
     longest = model.spec.max_position
     if wanted is not None and wanted > longest:
@@ -192,18 +195,18 @@ def decide_max_model_len(
             f"--max-model-len is {wanted}, but {model.spec.max_position_source} gives {model.name} {longest} tokens; "
             f"use at most {longest}."
         )
-    holds = longest_sequence(shape.groups, shape.block_size, num_blocks, longest + lookahead, chunk) - lookahead
+    holds = longest_sequence(kv.groups, kv.block_size, kv.num_blocks, longest + lookahead, chunk) - lookahead
     if wanted is not None and wanted > holds:
-        needed = most_blocks(shape.groups, shape.block_size, wanted + lookahead, chunk)
+        needed = most_blocks(kv.groups, kv.block_size, wanted + lookahead, chunk)
         raise DoesNotFit(
-            f"--max-model-len is {wanted}, which needs {_blocks(needed, shape)} of KV, but there are "
-            f"{_blocks(num_blocks, shape)}, enough for {max(holds, 0)} tokens; lower it, or free memory "
+            f"--max-model-len is {wanted}, which needs {_blocks(needed, kv)} of KV, but there are "
+            f"{_blocks(kv.num_blocks, kv)}, enough for {max(holds, 0)} tokens; lower it, or free memory "
             "(`quire plan` tries out what fits)."
         )
     enough = 2 if asked.cache.num_gpu_blocks_override else min(_SHORTEST_USEFUL, longest)
     if holds < enough:
         raise DoesNotFit(
-            f"the model does not fit: KV has {_blocks(num_blocks, shape)}, enough for a sequence of "
+            f"the model does not fit: KV has {_blocks(kv.num_blocks, kv)}, enough for a sequence of "
             f"{max(holds, 0)} tokens; use a larger device or a smaller model (`quire plan` tries out what fits)."
         )
     value, reason = _longest_allowed(wanted, longest, holds, model.spec.max_position_source)
@@ -211,8 +214,8 @@ def decide_max_model_len(
     return value
 
 
-def _blocks(count: int, shape: KVShape) -> str:
-    return f"{count:,} block{'s' * (count != 1)} ({decimal_size(count * shape.block_bytes)})"
+def _blocks(count: int, kv: KVLayout) -> str:
+    return f"{count:,} block{'s' * (count != 1)} ({decimal_size(count * kv.block_bytes)})"
 
 
 def _longest_allowed(wanted: int | None, longest: int, holds: int, source: str) -> tuple[int, str]:

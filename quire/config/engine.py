@@ -43,15 +43,11 @@ class EngineConfig:
     """Images, video and sound."""
 
     def __post_init__(self) -> None:
-        permit(self.model.plugins)  # in every process that these settings come to, before anything goes by them
+        # The one effect that settings have by being there. A process goes by them in many places, and one that forgot
+        # the operator's word would run code that is to stay out; no process can forget to build what it goes by.
+        permit(self.model.plugins)
         self._take_copies()
-        names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])
-        for base in self.lora.base_models:
-            if base not in names and ANY_NAME not in names:
-                raise ConfigError(
-                    f"--lora-modules has an adapter for {base!r}, but the model is {names[0]!r}; "
-                    "leave base_model_name out, or serve that model."
-                )
+        self._check_base_models()
 
     def _take_copies(self) -> None:
         """One number under two names: --data-parallel-size and --replicas."""
@@ -64,6 +60,16 @@ class EngineConfig:
                 "out."
             )
         object.__setattr__(self, "server", replace(self.server, replicas=copies))
+
+    def _check_base_models(self) -> None:
+        """Adapters may name the model that they are for, by any name that clients have for it."""
+        names = self.server.names() or (self.model.model, self.model.model.rstrip("/").rpartition("/")[2])
+        for base in self.lora.base_models:
+            if base not in names and ANY_NAME not in names:
+                raise ConfigError(
+                    f"--lora-modules has an adapter for {base!r}, but the model is {names[0]!r}; "
+                    "leave base_model_name out, or serve that model."
+                )
 
     @classmethod
     def from_flat(cls, **settings: object) -> Self:

@@ -1,54 +1,20 @@
 """From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
 
-from dataclasses import replace
-
 from quire.config.cutting import column_grain
-from quire.config.decide_compute import (
-    check_parallel,
-    decide_compile,
-    decide_dtype,
-    decide_stages,
-    decide_step_size,
-)
-from quire.config.decide_cpu import decide_cpu_core
+from quire.config.decide_compute import check_parallel, decide_compile, decide_stages
 from quire.config.decide_disk import decide_disk
-from quire.config.decide_encoder import check_encoder, most_sequences
-from quire.config.decide_impl import decide_impl
+from quire.config.decide_encoder import check_encoder
 from quire.config.decide_invariance import decide_batch_invariance
-from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
-from quire.config.decide_lora import decide_lora, lora_bytes
-from quire.config.decide_memory import (
-    decide_cpu_blocks,
-    decide_max_model_len,
-    decide_num_blocks,
-    decide_packed,
-    memory_budget,
-)
-from quire.config.decide_offload import check_offload, decide_offload
+from quire.config.decide_memory import decide_max_model_len
+from quire.config.decide_numbers import decide_numbers
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
-from quire.config.decide_quantization import decide_quantization
-from quire.config.decide_speculation import (
-    decide_speculation,
-    head_in_blocks_of,
-    in_blocks_of,
-    with_drafter,
-    without_drafter,
-)
-from quire.config.decide_vision import decide_vision
+from quire.config.decide_preemption import decide_preemption, preemption_costs
+from quire.config.decide_room import DeviceRoom, decide_room
+from quire.config.decide_speculation import decide_speculation, head_in_blocks_of, in_blocks_of, without_drafter
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
-from quire.config.holding import Holding
-from quire.config.kv_layout import KVShape
 from quire.config.memory import ENCODED_AT_ONCE
-from quire.config.resolved import (
-    Choice,
-    DraftPlan,
-    KVLayout,
-    PreemptionCosts,
-    PreemptionMode,
-    Resolved,
-    StepLimits,
-)
+from quire.config.resolved import Choice, DraftPlan, Resolved, StepLimits
 from quire.config.scheduler import SchedulerConfig
 
 
@@ -64,75 +30,22 @@ def resolve(
         device = without_drafter(device, drafter)
     check_parallel(asked, model)
     check_encoder(asked, model)
-    uses_transformers = decide_impl(asked, model, choices)
-    core = decide_cpu_core(asked, model, device, choices)
-    choices.extend(Choice("weights", "in part", f"left out are {reason}") for reason in model.left_out)
-    if asked.model.load_format == "dummy":
-        choices.append(Choice("load_format", "dummy", "asked for: weights are random and answers mean nothing"))
-    model, quantization = decide_quantization(asked, model, choices, cpu_core=core)
-    dtype = decide_dtype(asked.model.dtype, model, device, choices, cpu_core=core)
-    kv_dtype = decide_kv_dtype(asked, dtype, model, device, choices, cpu_core=core)
-    most = most_sequences(asked, model, device, dtype)
-    seqs, tokens = decide_step_size(asked.scheduler, model, device, choices, most)
-    shape = decide_kv_shape(asked, model, kv_dtype, choices)
-    if drafter is not None:
-        shape = with_drafter(shape, drafter, dtype, kv_dtype)
-    cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
-    keep_packed = decide_packed(asked, model, device, dtype, choices, cpu_core=core)
-    batch_invariant = decide_batch_invariance(
-        asked,
-        model,
-        device,
-        dtype,
-        kv_dtype,
-        choices,
-        cpu_core=core,
-        keep_packed=keep_packed,
-        uses_transformers=uses_transformers,
-    )
-    holding = Holding(dtype, keep_packed, core, on_gpu=device.kind == "cuda")
-    offload = decide_offload(asked, model, device, holding, choices)
-    lora = decide_lora(
-        *(asked, model, device, dtype, choices),
-        cpu_core=core,
-        uses_transformers=uses_transformers,
-        batch_invariant=batch_invariant,
-    )
-    check_offload(offload, lora)
-    budget = memory_budget(asked, model, device, holding, (seqs, tokens), shape, cpu_blocks, offload.away)
-    vision = decide_vision(asked, model, dtype, choices, tokens)
-    budget = replace(budget, adapters=lora_bytes(lora, tokens), images=vision.num_bytes)
-    blocks = decide_num_blocks(asked.cache, device, budget, shape, choices)
-    threshold = asked.scheduler.long_prefill_token_threshold
-    lookahead = asked.scheduler.num_lookahead_tokens
+    numbers = decide_numbers(asked, model, device, choices)
+    model, holding = numbers.model, numbers.holding
+    batch_invariant = decide_batch_invariance(asked, numbers, choices)
+    room = decide_room(asked, numbers, device, drafter, choices, batch_invariant=batch_invariant)
     speculation = decide_speculation(asked.scheduler, choices, drafter)
-    max_model_len = decide_max_model_len(asked, model, shape, blocks, tokens + lookahead, choices)
-    outgrown = None if model.spec.angles_follow_length else model.spec.angles_change_at
-    encoded = 0 if model.spec.encoder is None else ENCODED_AT_ONCE[device.kind]
-    limits = StepLimits(
-        seqs,
-        tokens,
-        max_model_len,
-        threshold,
-        lookahead,
-        asked.scheduler.num_drafts,
-        recompute_beyond=outgrown,
-        max_encoded=encoded,
-        whole_images=model.spec.vision is not None and model.spec.vision.seen_whole > 0,
-        num_stages=asked.parallel.pipeline_parallel_size,
-    )
-    compiled = decide_compile(
-        asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
-    )
-    layout = _layout(shape, blocks, cpu_blocks, kv_dtype)
+    limits = _step_limits(asked, model, device, room, choices)
+    quantized = bool(model.schemes) and holding.keep_packed
+    compiled = decide_compile(asked, model, limits, choices, cpu_core=holding.cpu_core, quantized=quantized)
     return Resolved(
-        dtype=dtype,
-        kv=layout,
-        draft=in_blocks_of(layout, drafter) if isinstance(drafter, DraftPlan) else None,
-        head=head_in_blocks_of(layout, drafter, dtype) if isinstance(drafter, HeadFacts) else None,
+        dtype=holding.dtype,
+        kv=room.kv,
+        draft=in_blocks_of(room.kv, drafter) if isinstance(drafter, DraftPlan) else None,
+        head=head_in_blocks_of(room.kv, drafter, holding.dtype) if isinstance(drafter, HeadFacts) else None,
         limits=limits,
-        preemption=_preemption(asked.scheduler, cpu_blocks, choices),
-        preemption_costs=_preemption_costs(model, device, shape, asked.parallel.num_ranks),
+        preemption=decide_preemption(asked.scheduler, room.kv, choices),
+        preemption_costs=preemption_costs(model, device, room.kv, asked.parallel.num_ranks),
         policy=decide_policy(asked.scheduler, choices),
         policy_settings=policy_settings(asked.scheduler),
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
@@ -141,58 +54,46 @@ def resolve(
         speculation=speculation,
         device_plugin=asked.model.device_plugin,
         logits_processors=asked.model.processor_names,
-        weight_bytes=budget.weights,
-        tensor_share=budget.of_tensors,
-        keep_packed=keep_packed,
-        quantization=quantization,
+        weight_bytes=room.budget.weights,
+        tensor_share=room.budget.of_tensors,
+        keep_packed=holding.keep_packed,
+        quantization=numbers.quantization,
         random_weights=asked.model.load_format == "dummy",
-        cpu_core=core,
-        uses_transformers=uses_transformers,
+        cpu_core=holding.cpu_core,
+        uses_transformers=numbers.uses_transformers,
         cpu_threads=asked.model.cpu_threads,
         cpu_sharers=asked.server.num_local_engines,
         compile=compiled,
         batch_invariant=batch_invariant,
-        offloaded_layers=offload.layers,
-        expert_slots=offload.expert_slots,
+        offloaded_layers=room.offload.layers,
+        expert_slots=room.offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         expert_parallel=asked.parallel.enable_expert_parallel,
         stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
-        lora=lora,
-        disk=decide_disk(asked, layout, speculation, choices),
-        encoder_cache_tokens=(vision.device_tokens, vision.host_tokens),
+        lora=room.lora,
+        disk=decide_disk(asked, room.kv, speculation, choices),
+        encoder_cache_tokens=(room.vision.device_tokens, room.vision.host_tokens),
         choices=tuple(choices),
     )
 
 
-def _layout(shape: KVShape, num_blocks: int, num_cpu_blocks: int, dtype: str) -> KVLayout:
-    return KVLayout(
-        block_size=shape.block_size,
-        num_blocks=num_blocks,
-        num_cpu_blocks=num_cpu_blocks,
-        groups=shape.groups,
-        block_bytes=shape.block_bytes,
-        bytes_per_token=shape.bytes_per_token,
-        dtype=dtype,
-    )
-
-
-def _preemption(asked: SchedulerConfig, cpu_blocks: int, choices: list[Choice]) -> PreemptionMode:
-    mode: PreemptionMode = asked.preemption_mode
-    reason = "asked for"
-    if mode == "auto" and cpu_blocks == 0:
-        mode, reason = "recompute", "there is no swap space"
-    elif mode == "auto":
-        reason = "recompute or swap, whichever costs a sequence less"
-    choices.append(Choice("preemption_mode", mode, reason))
-    return mode
-
-
-def _preemption_costs(model: ModelFacts, device: DeviceFacts, shape: KVShape, num_ranks: int) -> PreemptionCosts:
-    operations = 2 * model.num_active_parameters / num_ranks
-    return PreemptionCosts(
-        seconds_per_token=operations / device.flops,
-        seconds_per_block=2 * shape.block_bytes / device.host_bandwidth,
+def _step_limits(
+    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, room: DeviceRoom, choices: list[Choice]
+) -> StepLimits:
+    seqs, tokens = room.step
+    spec, lookahead = model.spec, asked.scheduler.num_lookahead_tokens
+    return StepLimits(
+        seqs,
+        tokens,
+        decide_max_model_len(asked, model, room.kv, tokens + lookahead, choices),
+        asked.scheduler.long_prefill_token_threshold,
+        lookahead,
+        asked.scheduler.num_drafts,
+        recompute_beyond=None if spec.angles_follow_length else spec.angles_change_at,
+        max_encoded=0 if spec.encoder is None else ENCODED_AT_ONCE[device.kind],
+        whole_images=spec.vision is not None and spec.vision.seen_whole > 0,
+        num_stages=asked.parallel.pipeline_parallel_size,
     )
 
 

@@ -1,17 +1,14 @@
 """Which instances a router stands in front of, how it chooses between them, and where it listens."""
 
-import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
-from quire.config.bounds import check
-from quire.config.server import RoutingStrategy, ServerConfig
-from quire.core.errors import ConfigError
-
-_LONGEST_WAIT = 24 * 3600.0
+from quire.config.bounds import check, check_key, check_path, check_seconds
+from quire.config.listening import ListenConfig
+from quire.config.server import RoutingStrategy
 
 
 @dataclass(frozen=True, slots=True)
-class RouterConfig:
+class RouterConfig(ListenConfig):
     """Which instances a router stands in front of, how it chooses between them, and where it listens."""
 
     members: str | None = None
@@ -44,56 +41,21 @@ class RouterConfig:
     """Seconds a connection to an instance may take."""
     outage_timeout: float = 60.0
     """Seconds that requests wait while no instance takes work; after that they end with 503."""
-    host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 opens the router to the network."""
     port: int = 8080
     """TCP port to listen on; 0 picks a free one."""
-    uds: str | None = None
-    """Path of a unix socket to listen on instead of an address and a port; only its owner may connect."""
-    ssl_certfile: str | None = None
-    """PEM file of the TLS certificate, with its chain. Unset: plain HTTP."""
-    ssl_keyfile: str | None = None
-    """PEM file of the certificate's private key. Unset: it is in --ssl-certfile."""
-    api_key: str | None = field(default=None, repr=False, metadata={"secret": True})
-    """One key that opens everything; set as QUIRE_API_KEY it stays out of the list of processes."""
-    keys: str | None = None
-    """YAML file of named keys with limits of their own; `quire key` writes it, SIGHUP reads it again."""
-    allowed_origins: str | None = None
-    """Origins whose web pages may call the router, separated by commas; * is any. Unset: none."""
-    allowed_hosts: str | None = None
-    """Host names the router answers for beside its own, separated by commas; * is any. Unset: any where it has keys."""
-    max_body_mb: float = 32.0
-    """MiB of a request's body at most; files that are uploaded count as bodies."""
-    max_header_kb: float = 64.0
-    """KiB of a request's headers at most."""
-    max_connections: int = 10_000
-    """Connections at once; more are answered with 503."""
-    keep_alive: float = 75.0
-    """Seconds an idle connection stays open."""
     slow_reader_timeout: float = 60.0
     """Seconds that the end of an answer may wait for its client while the router shuts down."""
-    drain_timeout: float | None = None
-    """Seconds that running work may continue after SIGTERM. Unset: as long as it takes."""
 
     def __post_init__(self) -> None:
-        self.listening()  # checks what the two have in common
-        for name in ("health_interval", "health_timeout", "connect_timeout"):
-            value = getattr(self, name)
-            ok = math.isfinite(value) and 0 < value <= _LONGEST_WAIT
-            check(ok, name, value, "more than 0 and at most 86400 seconds", "leave it out for the default")
+        ListenConfig.__post_init__(self)  # super() finds no class that slots=True has made anew
+        for name in ("health_interval", "health_timeout", "connect_timeout", "outage_timeout"):
+            check_seconds(name, getattr(self, name))
         for name in ("members_file", "member_ca_file"):
-            value = getattr(self, name)
-            if value is not None:
-                check(bool(value.strip()) and "\0" not in value, name, value, "a path", "leave it out to do without")
+            check_path(name, getattr(self, name))
+        check_key("member_key", self.member_key)
         self._check_dns()
         self._check_kubernetes()
         self._check_devices()
-        key = self.member_key
-        if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
-            raise ConfigError(
-                f"--member-key has {len(key)} characters that a header cannot all carry, but it must be printable "
-                "ASCII without spaces; `quire key NAME` makes one."
-            )
 
     def listed(self) -> tuple[str, ...]:
         """The addresses of --members."""
@@ -103,11 +65,6 @@ class RouterConfig:
         """The addresses of the instances of each of --shared-devices."""
         groups = () if self.shared_devices is None else self.shared_devices.split(",")
         return tuple(tuple(each.strip() for each in group.split("+")) for group in groups)
-
-    def listening(self) -> ServerConfig:
-        """Where and how to listen, as servers do."""
-        shared = {each.name for each in fields(ServerConfig)} & {each.name for each in fields(self)}
-        return ServerConfig(**{name: getattr(self, name) for name in shared})
 
     def _check_dns(self) -> None:
         if self.members_dns is not None:

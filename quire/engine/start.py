@@ -19,6 +19,7 @@ from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.plugin_clashes import check_clashes
 from quire.engine.progress import LoadingBar
+from quire.executor.base import Executor
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.start_ranks import start_ranks
 from quire.lora.registry import with_targets
@@ -60,13 +61,7 @@ def start_loop(
     _refuse_what_is_not_built(asked)
     check_clashes()
     facts = read_model_facts(str(path), impl=asked.model.model_impl)
-    if not facts.spec.is_described and asked.model.model_impl == "auto":
-        _log.warning(
-            "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "
-            "--model-impl quire refuses such models",
-            facts.name,
-            facts.spec.architecture,
-        )
+    _warn_of_transformers(asked, facts)
     if only_pools(facts):
         return _start_reading(asked, path, facts, tenant_weights, clock)
     if not facts.spec.generates:
@@ -82,6 +77,56 @@ def start_loop(
         resolved = resolve(asked, facts, device, plan_drafter(asked, path, facts, device))
     except DoesNotFit as error:
         raise advised(error, asked, facts, device) from None
+    _warn_of_torch(asked, facts, device)
+    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
+    grammars = GrammarCache(lambda: _grammar_vocabulary(path, facts))
+    executor = _start_executor(asked, path, facts, resolved, device, seed=seed, grammars=grammars, clock=clock)
+    scheduler = make_scheduler(resolved, tenant_weights)
+    disk = open_disk(path, resolved, facts.spec.caches, scheduler.kv, executor)
+    if disk is not None:
+        clock.done("prefixes on disk")
+    return StartedLoop(EngineLoop(scheduler, executor, grammars, disk), resolved, facts)
+
+
+def _start_executor(
+    asked: EngineConfig,
+    path: Path,
+    facts: ModelFacts,
+    resolved: Resolved,
+    device: DeviceFacts,
+    *,
+    seed: int,
+    grammars: GrammarCache,
+    clock: StartClock,
+) -> Executor:
+    """Load the weights, in this process or over the ranks that share the model."""
+    lazy, size = asked.model.lazy_loading, facts.total_weight_bytes
+    with LoadingBar(size, enabled=not lazy) as bar:
+        if resolved.num_ranks == 1:
+            return start_inline(
+                path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammars, clock=clock
+            )
+        return start_ranks(
+            *(path, resolved, asked, device),
+            file_bytes=size,
+            seed=seed,
+            progress=bar.loaded,
+            grammars=grammars,
+            clock=clock,
+        )
+
+
+def _warn_of_transformers(asked: EngineConfig, facts: ModelFacts) -> None:
+    if not facts.spec.is_described and asked.model.model_impl == "auto":
+        _log.warning(
+            "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "
+            "--model-impl quire refuses such models",
+            facts.name,
+            facts.spec.architecture,
+        )
+
+
+def _warn_of_torch(asked: EngineConfig, facts: ModelFacts, device: DeviceFacts) -> None:
     lacking = slow_for_lack_of(asked, facts, device)
     if lacking is not None:
         _log.warning(
@@ -90,32 +135,6 @@ def start_loop(
             lacking,
             facts.name,
         )
-    _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
-    lazy = asked.model.lazy_loading
-    with LoadingBar(facts.total_weight_bytes, enabled=not lazy) as bar:
-        grammar_cache = GrammarCache(lambda: _grammar_vocabulary(path, facts))
-        executor = (
-            start_inline(
-                path, resolved, seed=seed, in_background=lazy, progress=bar.loaded, grammars=grammar_cache, clock=clock
-            )
-            if resolved.num_ranks == 1
-            else start_ranks(
-                path,
-                resolved,
-                asked,
-                device,
-                file_bytes=facts.total_weight_bytes,
-                seed=seed,
-                progress=bar.loaded,
-                grammars=grammar_cache,
-                clock=clock,
-            )
-        )
-    scheduler = make_scheduler(resolved, tenant_weights)
-    disk = open_disk(path, resolved, facts.spec.caches, scheduler.kv, executor)
-    if disk is not None:
-        clock.done("prefixes on disk")
-    return StartedLoop(EngineLoop(scheduler, executor, grammar_cache, disk), resolved, facts)
 
 
 def _device_of_a_rank(asked: EngineConfig, memory_share: float) -> DeviceFacts:

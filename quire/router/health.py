@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from quire.core.errors import QuireError
+from quire.core.http_connection import Headers
 from quire.protocol.journal import JOURNAL_HEADER, JOURNAL_VERSION
-from quire.router.http.connection import Answer, Headers, MemberLost
+from quire.router.http.answer import Answer, MemberLost
 from quire.router.member import Member
 from quire.router.members import Members
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from quire.core.http_address import HttpAddress
 from quire.router.breaker import Breaker
 from quire.router.choice import rendezvous_weight
-from quire.router.http.address import MemberAddress
 from quire.router.http.client import MemberClient
 
 MemberState = Literal["unknown", "ready", "busy", "lost"]
@@ -34,7 +34,7 @@ class Member:
     """Lives on the event loop."""
 
     number: int
-    address: MemberAddress
+    address: HttpAddress
     client: MemberClient
     source: str = "given"
     """Who named it: an option, a file, DNS, Kubernetes, or the admin API."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from quire.config.router import RouterConfig
 from quire.core.errors import ConfigError, Unavailable
 from quire.router.choice import MemberChoice
-from quire.router.http.address import MemberAddress
+from quire.router.http.address import member_address
 from quire.router.http.client import MemberClient
 from quire.router.member import Member, Role
 from quire.router.prefix import Prefix
@@ -38,7 +38,7 @@ class Members:
         if name.isdecimal():
             return next((each for each in self._members.values() if each.number == int(name)), None)
         try:
-            return self._members.get(MemberAddress.read(name).url)
+            return self._members.get(member_address(name).url)
         except ConfigError:
             return None
 
@@ -46,7 +46,7 @@ class Members:
 
     def add(self, url: str, source: str, role: Role = "both") -> Member:
         """A member that is known already stays as it is, but for its role, and drains no more."""
-        address = MemberAddress.read(url)
+        address = member_address(url)
         member = self._members.get(address.url)
         if member is None:
             if len(self._members) >= MOST_MEMBERS:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from quire.core.errors import RequestFailed
+from quire.core.http_connection import Headers
 from quire.protocol.journal import (
     JOURNAL_HEADER,
     JOURNAL_VERSION,
@@ -24,7 +25,7 @@ from quire.protocol.journal import (
     encode_resumption,
 )
 from quire.router.answer_so_far import AnswerSoFar
-from quire.router.http.connection import Answer, Headers, MemberLost
+from quire.router.http.answer import Answer, MemberLost
 from quire.router.member import Member, Work
 from quire.router.members import Members
 from quire.router.prefix import Prefix

@@ -10,10 +10,11 @@ import msgspec
 
 from quire.config.router import RouterConfig
 from quire.core.errors import ConfigError
+from quire.core.http_connection import Headers
 from quire.observe.router_metrics import RouterMetrics
 from quire.router.health import Health
-from quire.router.http.address import MemberAddress
-from quire.router.http.connection import Headers, MemberLost
+from quire.router.http.address import member_address
+from quire.router.http.answer import MemberLost
 from quire.router.member import Member
 from quire.router.members import Members
 from quire.router.relay import Relay
@@ -40,7 +41,7 @@ class Router:
         """What every request to a member carries."""
         if config.member_key is not None:
             self.headers.append((b"authorization", b"Bearer " + config.member_key.encode()))
-        devices = [[MemberAddress.read(url).url for url in group] for group in config.devices()]
+        devices = [[member_address(url).url for url in group] for group in config.devices()]
         turns = Turns(devices, self.members, self.headers, config.shared_sleep_level)
         self.relay = Relay(self.members, metrics, config.outage_timeout, turns)
         for url in config.listed():

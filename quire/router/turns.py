@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from itertools import count
 
 from quire.core.errors import Unavailable
-from quire.router.http.connection import Headers, MemberLost
+from quire.core.http_connection import Headers
+from quire.router.http.answer import MemberLost
 from quire.router.member import Member
 from quire.router.members import Members
 

@@ -123,7 +123,7 @@ class Front:
         if self._host is not None:
             self._host(Listening(url_of(listening, self._config.server), llm, listener.stop))
         if seat is not None:
-            seat.serve(llm, batches, drain=listener.stop, reload=reload, forget_adapter=serving.forget_adapter)
+            seat.serve(llm, batches, drain=listener.stop, reload=reload, forget_adapter=serving.loras.forget)
         try:
             await asyncio.wait({told, serving_task}, return_when=asyncio.FIRST_COMPLETED)
             if told.done():

@@ -1,10 +1,9 @@
 """Serving: what every route needs: the model, its names, its texts, and the way from a Call to an answer."""
 
-import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
-from types import NoneType
 from typing import Any
 
 import msgspec
@@ -12,17 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from quire.config.engine import EngineConfig
-from quire.config.server import ANY_NAME
 from quire.core.adapter import AdapterRef
-from quire.core.encoder_input import EncoderInput
-from quire.core.errors import CheckpointError, InvalidRequest, Overloaded
+from quire.core.errors import InvalidRequest, Overloaded
 from quire.core.media import MediaItem
-from quire.core.outputs import CompletionOutput, RequestOutput
+from quire.core.outputs import RequestOutput
 from quire.core.pooling import Pooling, Readout, Rows
-from quire.core.pooling_params import PoolingParams
 from quire.core.request import NO_ANSWER
-from quire.core.sampling_params import MAX_PRIORITY, SamplingParams
-from quire.lora.registry import AdapterRegistry
+from quire.core.sampling_params import SamplingParams
 from quire.multimodal.processor import IMAGE_ALONE
 from quire.multimodal.reader import open_reader
 from quire.observe.metrics import Metrics
@@ -38,12 +33,13 @@ from quire.server.block_map import BlockMap
 from quire.server.call import Call, check_logprobs
 from quire.server.caller import Caller
 from quire.server.drain import Drain
-from quire.server.errors import UnknownModel
 from quire.server.expert_map import ExpertMap
+from quire.server.front_adapters import FrontAdapters
 from quire.server.fronts.peer import Peer
 from quire.server.history import History, Sample, load_of, sample_of
 from quire.server.journaled import Frames, check_can_resume, journaled_of
 from quire.server.media_desk import EncodedPrompt, MediaDesk
+from quire.server.model_names import ModelNames
 from quire.server.openai.json_response import json_response
 from quire.server.orca import load_header
 from quire.server.overview import Overview, overview_of
@@ -57,8 +53,6 @@ from quire.text.labels import Labels
 from quire.text.pairs import PairFrame
 from quire.text.tokenizer import Tokenizer
 
-_NAMES_TOLD = 20
-"""Names of adapters that an error lists."""
 _ROUTES: dict[Readout, str] = {
     "embed": "/v1/embeddings",
     "token_embed": "/pooling",
@@ -83,8 +77,8 @@ class Serving:
         """`names` are what clients may call the model, * among them any; the first is the model's own. `start_seconds`
         may still grow. `hub` is where this front asks about the others, if there are any."""
         self.llm = llm
-        self.names = tuple(name for name in names if name != ANY_NAME)
-        self._any_name = ANY_NAME in names
+        self._names = ModelNames(names, llm.adapters)
+        self.loras = FrontAdapters(llm, hub)
         self._ignored_log = IgnoredLog()
         self.store = store
         self.drain = drain
@@ -105,6 +99,11 @@ class Serving:
     def audio(self) -> AudioDesk:
         """Where files of sound are read."""
         return AudioDesk(self.config.server.max_audio_seconds)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The model's; the first is its own."""
+        return self._names.own
 
     @property
     def config(self) -> EngineConfig:
@@ -158,65 +157,12 @@ class Serving:
         return int(time.time())
 
     def check_model(self, name: str | None, caller: Caller, *, takes_adapters: bool = True) -> str:
-        """What the answer calls the model: as the client did. Raises UnknownModel unless it may; None is the one there
-        is. Without `takes_adapters` the route answers by the model alone.
-        """
-        adapter = None if name is None else self.adapter(name)
-        if name is not None and name not in self.names and adapter is None and not self._any_name:
-            raise UnknownModel(f"the model {name[:200]!r} does not exist here; {self._told_names()}.")
-        if adapter is not None and not takes_adapters:
-            raise InvalidRequest(
-                f"{adapter.name!r} is an adapter, and this route answers by the model; ask for {self.names[0]!r}",
-                field="model",
-            )
-        wanted = set(self.names) if adapter is None else {adapter.name}
-        if caller.models is not None and not caller.models & wanted:
-            refused = self.names[0] if adapter is None else adapter.name
-            raise UnknownModel(f"this key may not use the model {refused!r}; ask for a key that may.")
-        return self.names[0] if name is None else name
+        """What the answer calls the model: as the client did. Raises UnknownModel unless it may."""
+        return self._names.check(name, caller, takes_adapters=takes_adapters)
 
     def adapter(self, name: str | None) -> AdapterRef | None:
         """The LoRA adapter of that name; None where the name is the model's, or nobody's."""
-        registry = self.llm.adapters
-        if registry is None or name is None or name in self.names:
-            return None
-        try:
-            return registry.find(name)
-        except CheckpointError as error:
-            raise InvalidRequest(str(error), field="model") from None
-
-    def loras(self) -> AdapterRegistry:
-        """Raises an InvalidRequest where the server has no adapters."""
-        if self.llm.adapters is None:
-            raise InvalidRequest("the server was started without --enable-lora, and has no room for adapters")
-        return self.llm.adapters
-
-    async def adapter_loaded(self, ref: AdapterRef) -> None:
-        """Let all fronts know an adapter."""
-        if self._hub is not None:
-            await self._hub.ask("adapter_loaded", NoneType, ref)
-
-    async def adapter_unloaded(self, name: str) -> None:
-        """Until no front takes requests for an adapter, and none has any left."""
-        if self._hub is None:
-            await self.forget_adapter(name)
-        else:
-            await self._hub.ask("adapter_unloaded", NoneType, name)
-
-    async def forget_adapter(self, name: str) -> None:
-        """This front's part of that."""
-        ref = self.loras().unload(name)
-        if ref is not None:
-            await self.llm.unused(ref)
-
-    def _told_names(self) -> str:
-        registry = self.llm.adapters
-        if registry is None:
-            return f"{self.names[0]!r} does"
-        names = registry.names()
-        told = ", ".join(map(repr, names[:_NAMES_TOLD]))
-        more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-        return f"{self.names[0]!r} does, and the adapters {told}{more}" if names else f"{self.names[0]!r} does"
+        return self._names.adapter(name)
 
     def new_ignored(self) -> Ignored:
         """For one body: takes what changes no answer, or refuses it where the server is strict."""
@@ -261,7 +207,7 @@ class Serving:
     async def check_tools(self, tools: Tools) -> None:
         """Raises an InvalidRequest for tools that the chat template does not show, or that no grammar can hold."""
         check_tools(tools, self.accepts)
-        await self.llm.check_tools(tools)
+        await self.llm.grammars.check_tools(tools)
 
     async def style(self) -> AnswerStyle:
         """How the model writes calls and thinking."""
@@ -332,7 +278,7 @@ class Serving:
         if structured is None or structured.strict or structured.json is None:
             return params, None
         try:
-            found = await self.llm.loosened(structured)
+            found = await self.llm.grammars.loosened(structured)
         except InvalidRequest as error:
             error.field = field
             raise
@@ -396,31 +342,38 @@ class Serving:
         check_logprobs(call, self.config.server.max_logprobs)
         tokens = sum(len(prompt) for prompt in call.prompts)
         caller.account.check_tokens(tokens)
-        params = _as_the_caller_may(call.params, caller)
+        params = caller.applied_to(call.params)
         self.note_ignored(call.ignored)
+        start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
+        if caller.answer is not None and call.beams is None:
+            start = partial(self.llm.open, seed=caller.answer.seed, resumed=resumed)
         try:
-            await self.llm.check(params)
-            start = self.llm.open if call.beams is None else partial(self.llm.search_beams, options=call.beams)
-            if caller.answer is not None and call.beams is None:
-                start = partial(self.llm.open, seed=caller.answer.seed, resumed=resumed)
-            running = start(
-                caller.request_id,
-                list(zip(call.prompts, call.texts, strict=True)),
-                params,
-                tenant=caller.tenant,
-                endpoint=call.endpoint,
-                charge=caller.account.charge,
-                traceparent=traceparent,
-                adapter=self.adapter(call.model),
-                media=call.media,
-            )
-            return running if call.schema is None else Validated(running, call.schema, self.llm.validate)
-        except Overloaded:
-            self.metrics.refused("overloaded")
-            raise
+            with self.counted_refusals():
+                await self.llm.grammars.check(params)
+                running = start(
+                    caller.request_id,
+                    list(zip(call.prompts, call.texts, strict=True)),
+                    params,
+                    tenant=caller.tenant,
+                    endpoint=call.endpoint,
+                    charge=caller.account.charge,
+                    traceparent=traceparent,
+                    adapter=self.adapter(call.model),
+                    media=call.media,
+                )
+            return running if call.schema is None else Validated(running, call.schema, self.llm.grammars.validate)
         except InvalidRequest as error:
             if error.field == "structured":  # the engine's word
                 error.field = call.structured_field
+            raise
+
+    @contextmanager
+    def counted_refusals(self) -> Iterator[None]:
+        """Around what takes requests in: metrics tell how many were refused."""
+        try:
+            yield
+        except Overloaded:
+            self.metrics.refused("overloaded")
             raise
 
     def _with_load(self, request: Request, response: Response) -> Response:
@@ -443,64 +396,6 @@ class Serving:
         rows = await self.pool(prompts, caller, "embed", pooling=pooling, normalize=normalize, model=model, media=media)
         return [row for [row] in rows]
 
-    async def write_window(
-        self,
-        prompt: list[int],
-        params: SamplingParams,
-        source: EncoderInput,
-        caller: Caller,
-        endpoint: str,
-        number: int,
-    ) -> CompletionOutput:
-        """What the model writes of a window of sound, the `number`th of a request; whoever stops waiting ends it."""
-        caller.account.check_tokens(len(prompt))
-        try:
-            generation = self.llm.open(
-                f"{caller.request_id}-{number}",
-                [(prompt, None)],
-                _as_the_caller_may(params, caller),
-                tenant=caller.tenant,
-                endpoint=endpoint,
-                charge=caller.account.charge,
-                source=source,
-            )
-        except Overloaded:
-            self.metrics.refused("overloaded")
-            raise
-        try:
-            [output] = await generation.wait()
-        finally:
-            generation.cancel()
-        return output.outputs[0]
-
-    async def align_window(
-        self,
-        prompt: list[int],
-        params: PoolingParams,
-        source: EncoderInput,
-        caller: Caller,
-        endpoint: str,
-        number: int,
-    ) -> Rows:
-        """How much each token of what was written of a window stands out at each of its positions."""
-        caller.account.check_tokens(len(prompt))
-        generation = self.llm.open(
-            f"{caller.request_id}-{number}-words",
-            [(prompt, None)],
-            _as_the_caller_may(NO_ANSWER, caller),
-            pooling=[params],
-            tenant=caller.tenant,
-            endpoint=endpoint,
-            charge=caller.account.charge,
-            source=source,
-        )
-        try:
-            await generation.wait()
-            [rows] = generation.pooled()
-        finally:
-            generation.cancel()
-        return rows
-
     async def classify(
         self, prompts: list[list[int]], caller: Caller, types: list[list[int]] | None = None
     ) -> list[list[float]]:
@@ -521,7 +416,7 @@ class Serving:
     ) -> list[Rows]:
         """What is read off every prompt."""
         caller.account.check_tokens(sum(len(prompt) for prompt in prompts))
-        try:
+        with self.counted_refusals():
             return await self.llm.pool(
                 caller.request_id,
                 prompts,
@@ -529,33 +424,16 @@ class Serving:
                 pooling=pooling,
                 normalize=normalize,
                 types=types,
-                params=_as_the_caller_may(NO_ANSWER, caller),
+                params=caller.applied_to(NO_ANSWER),
                 tenant=caller.tenant,
                 endpoint=_ROUTES[readout],
                 charge=caller.account.charge,
                 adapter=self.adapter(model),
                 media=media,
             )
-        except Overloaded:
-            self.metrics.refused("overloaded")
-            raise
 
 
 def wants_text(accept: str) -> bool:
     """Whether a client asks for plain text rather than events: `curl -H 'Accept: text/plain'`."""
     kinds = [part.split(";", maxsplit=1)[0].strip() for part in accept.split(",")]
     return "text/plain" in kinds and "text/event-stream" not in kinds
-
-
-def _as_the_caller_may(params: SamplingParams, caller: Caller) -> SamplingParams:
-    """What the caller's key and headers say of a request, on top of what its body says."""
-    changes: dict[str, Any] = {}
-    if caller.deadline is not None:
-        changes["deadline"] = min(caller.deadline, params.deadline or caller.deadline)
-    if caller.priority is not None:
-        # counted from its key's: a body may make itself less urgent than that, never more
-        changes["priority"] = min(caller.priority + max(0, params.priority), MAX_PRIORITY)
-    if caller.cache_salt is not None:
-        both = f"{caller.cache_salt}\0{params.cache_salt or ''}"
-        changes["cache_salt"] = hashlib.sha256(both.encode()).hexdigest()
-    return msgspec.structs.replace(params, **changes) if changes else params

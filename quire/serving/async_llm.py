@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from quire.core.request import DEFAULT_TENANT, NO_ANSWER
 from quire.core.sampling_params import SamplingParams
 from quire.core.speech import SpeechVocabulary
 from quire.core.stats import EngineStats, FinishedRequest
-from quire.core.structured import Loosened, StructuredOutput
 from quire.lora.registry import open_registry
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
@@ -47,9 +45,9 @@ if TYPE_CHECKING:
     from quire.engine.prompt_media import PromptMedia
     from quire.engine.requests import RequestMaker
     from quire.protocol.journal import Progress
-    from quire.protocol.parsers.tools import Tools
     from quire.serving.beam_generation import BeamGeneration
     from quire.serving.generation import Generation
+    from quire.serving.grammar_checks import GrammarChecks
     from quire.serving.reader import RequestReader
     from quire.serving.tokenizer_service import TokenizerService
 
@@ -104,6 +102,7 @@ class AsyncLLM:
         self.admission = Admission(self.fleet.dispatcher.journal, most, config.server.max_predicted_wait)
         self._texts: TokenizerService | None = None
         self._requests: RequestMaker | None = None
+        self._grammars: GrammarChecks | None = None
         self._started: Started | None = None
         self._generations: dict[str, Generation] = {}
         self._media: PromptMedia | None = None
@@ -123,7 +122,7 @@ class AsyncLLM:
     async def start(self) -> None:
         """Start the engines, and read the tokenizer while they load."""
         await self.fleet.start()
-        self._texts, self._requests = await asyncio.to_thread(self._read_texts)
+        self._texts, self._requests, self._grammars = await asyncio.to_thread(self._read_texts)
 
     async def ready(self) -> Started:
         """Wait for the first engine; raises ConfigError where none can be started."""
@@ -135,6 +134,12 @@ class AsyncLLM:
         """The model's tokenizer and chat templates."""
         assert self._texts is not None, "start() comes first"
         return self._texts
+
+    @property
+    def grammars(self) -> "GrammarChecks":
+        """What looks at grammars before requests are made of them."""
+        assert self._grammars is not None, "start() comes first"
+        return self._grammars
 
     @property
     def path(self) -> Path:
@@ -177,7 +182,7 @@ class AsyncLLM:
         tokens, text, media = await self._prompt_of(prompt)
         identity = request_id or secrets.token_hex(12)
         params = sampling_params or SamplingParams()
-        await self.check(params)
+        await self.grammars.check(params)
         adapter = None if lora_request is None else await asyncio.to_thread(self._adapter, lora_request)
         generation = self.open(identity, [(tokens, text)], params, adapter=adapter, media=[media] if media else ())
         self._generations[identity] = generation
@@ -208,37 +213,6 @@ class AsyncLLM:
             self._media = PromptMedia(self._path, self.config.multimodal, encode)
         tokens, media = await asyncio.to_thread(self._media.read, tokens, data)
         return tokens, text, media
-
-    async def check_tools(self, tools: "Tools") -> None:
-        """Look at the schemas of tools whose calls are bound by them. Raises an InvalidRequest that names the tool."""
-        from quire.protocol.parsers.tool_schemas import check_schemas
-
-        assert self._requests is not None, "start() comes first"
-        checker = self._requests.grammars
-        if tools.are_constrained and checker is not None:
-            await self.texts.in_turn(partial(check_schemas, tools, checker.check))
-
-    async def loosened(self, structured: StructuredOutput) -> Loosened:
-        """A schema that is not strict as engines take it, and what was left out. Raises InvalidRequest."""
-        assert self._requests is not None, "start() comes first"
-        checker = self._requests.grammars
-        assert checker is not None, "a server has a tokenizer"
-        if checker.is_known(structured):
-            return checker.check(structured)
-        return await self.texts.in_turn(partial(checker.check, structured))
-
-    async def validate(self, schema: str, text: str) -> str | None:
-        """What is wrong with a finished text by a JSON schema, if anything."""
-        assert self._requests is not None, "start() comes first"
-        assert self._requests.grammars is not None, "a server has a tokenizer"
-        return await self.texts.in_turn(partial(self._requests.grammars.validate, schema, text))
-
-    async def check(self, params: SamplingParams) -> None:
-        """Look at what takes too long to look at in `open`: grammars. Raises InvalidRequest."""
-        assert self._requests is not None, "start() comes first"
-        checker = self._requests.grammars
-        if params.structured is not None and checker is not None and not checker.is_known(params.structured):
-            await self.texts.in_turn(partial(checker.check, params.structured))
 
     async def abort(self, request_id: str) -> None:
         """End a request of `generate`; one that has ended, or never was, is left as it is."""
@@ -271,18 +245,17 @@ class AsyncLLM:
         encoder reads, where it has one. `seed` is for parameters without one, so that any server draws the same;
         `resumed` is what another server had made of them.
         """
+        from quire.serving.finished import finished_request
         from quire.serving.generation import Generation
         from quire.serving.resumed import check_resumed
 
-        assert self._requests is not None, "start() comes first"
-        if pooling is None and only_pools(self.facts):
-            kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
-            raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
+        if pooling is None:
+            self._check_generates()
         ids = [f"{request_id}-{place}" for place in range(len(prompts))] if len(prompts) > 1 else [request_id]
         readouts: Sequence[PoolingParams | None] = [None] * len(prompts) if pooling is None else pooling
         items = media or [()] * len(prompts)
         params_of = [params if seed is None else _seeded(params, seed, place) for place in range(len(prompts))]
-        make = partial(self._requests.make, tenant=tenant, adapter=adapter, source=source)
+        make = partial(self._maker.make, tenant=tenant, adapter=adapter, source=source)
         requests = [
             (make(each, tokens, own, pooling=readout, media=seen), text)
             for each, (tokens, text), own, readout, seen in zip(ids, prompts, params_of, readouts, items, strict=True)
@@ -293,7 +266,8 @@ class AsyncLLM:
         self.admission.check(sum(len(tokens) for tokens, _ in prompts), params.deadline)
 
         def finished(reader: "RequestReader", entry: Entry) -> None:
-            record = self._record(reader, entry, endpoint, traceparent)
+            model = self.config.model.model
+            record = finished_request(reader, entry, model=model, endpoint=endpoint, traceparent=traceparent)
             if charge is not None:
                 charge(record.prompt_tokens + record.output_tokens)
             self._count(record)
@@ -463,15 +437,28 @@ class AsyncLLM:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _read_texts(self) -> "tuple[TokenizerService, RequestMaker]":
+    @property
+    def _maker(self) -> "RequestMaker":
+        assert self._requests is not None, "start() comes first"
+        return self._requests
+
+    def _check_generates(self) -> None:
+        if only_pools(self.facts):
+            kind = "a classifier: it sorts" if self.facts.labels else "an encoder: it embeds"
+            raise InvalidRequest(f"{self.facts.name} is {kind} texts and generates none", field="model")
+
+    def _read_texts(self) -> "tuple[TokenizerService, RequestMaker, GrammarChecks]":
         from quire.engine.requests import RequestMaker
+        from quire.serving.grammar_checks import GrammarChecks
         from quire.serving.tokenizer_service import TokenizerService
 
         template = self.config.server.chat_template
         texts = TokenizerService(self._path, None if template is None else Path(template), self.config.parsers)
         if not only_pools(self.facts):
             texts.begin_template()  # it loads while the server makes its routes
-        return texts, RequestMaker(texts.tokenizer, self.facts, self.config.model.processor_names)
+        requests = RequestMaker(texts.tokenizer, self.facts, self.config.model.processor_names)
+        assert requests.grammars is not None, "there is a tokenizer"
+        return texts, requests, GrammarChecks(texts, requests.grammars)
 
     def _reported(self, replica: int, stats: EngineStats) -> None:
         self.admission.stepped(replica, stats)
@@ -479,28 +466,6 @@ class AsyncLLM:
     def _engine_lost(self, replica: int) -> None:
         self.admission.lost(replica)
         self.engine_calls.lost(replica)
-
-    def _record(self, reader: "RequestReader", entry: Entry, endpoint: str, traceparent: str | None) -> FinishedRequest:
-        request, metrics = reader.request, reader.metrics
-        return FinishedRequest(
-            id=request.id,
-            endpoint=endpoint,
-            tenant=request.tenant,
-            model=self.config.model.model,
-            replica=max(0, entry.replica),
-            reason=reader.finish_reason,
-            prompt_tokens=len(request.prompt.tokens),
-            cached_tokens=metrics.cached_tokens,
-            output_tokens=reader.num_output,
-            n=request.params.n,
-            max_tokens=None if request.pooling is not None else request.params.max_tokens,
-            arrival=request.arrival,
-            first_scheduled=metrics.first_scheduled_time,
-            first_token=metrics.first_token_time,
-            finished=metrics.finished_time or time.monotonic(),
-            moves=entry.moves,
-            traceparent=traceparent,
-        )
 
     def _count(self, record: FinishedRequest) -> None:
         if record.output_tokens:

@@ -2,11 +2,11 @@
 
 import ssl
 
-from quire.config.server import ServerConfig
+from quire.config.listening import ListenConfig
 from quire.core.errors import ConfigError
 
 
-def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
+def tls_context(config: ListenConfig) -> ssl.SSLContext | None:
     """What encrypts the connections that a server accepts; None where it has no certificate."""
     if config.ssl_certfile is None:
         return None

@@ -30,7 +30,9 @@ def _section(title: str, section: type) -> str:
     from quire.config.bounds import flag
     from quire.config.fields import describe
 
-    texts = {each.name: each.text for each in read_class(Path(inspect.getfile(section)), section.__name__).fields}
+    texts: dict[str, str] = {}
+    for part in reversed(section.__mro__[:-1]):  # settings that several sections share stand in a base of theirs
+        texts |= {each.name: each.text for each in read_class(Path(inspect.getfile(part)), part.__name__).fields}
     hints = get_type_hints(section)
     rows = []
     for field in fields(section):

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from quire.bench.endpoint import Endpoint
-from quire.bench.http.address import Address
 from quire.bench.http.client import Client
 from quire.bench.load_run import Interrupted, run_load
 from quire.bench.planned import PlannedRequest
 from quire.bench.record import RequestRecord
 from quire.bench.sender import Sender
 from quire.bench.vocabulary import Vocabulary
+from quire.core.http_address import HttpAddress
 from tests.bench.scripted import DONE, MS, Script, ScriptedServer, event, piece, scripted_server, usage
 from tests.bench.words import WORDS, WordTokens
 
@@ -28,7 +28,7 @@ async def load(
     server: ScriptedServer, number: int, vocabulary: Vocabulary = PLAIN, timeout: float = 30.0
 ) -> list[RequestRecord]:
     """So many requests, one after the other."""
-    client = Client(Address("127.0.0.1", server.port, False, ""), {"Authorization": "Bearer x"}, server.clock)
+    client = Client(HttpAddress("127.0.0.1", server.port, False, ""), {"Authorization": "Bearer x"}, server.clock)
     sender = Sender(client, Endpoint("completions", "m", 0.0, {}), vocabulary, timeout, server.clock)
     requests = [PlannedRequest(each, text=WORDS[1], output_tokens=9) for each in range(number)]
     try:
@@ -179,7 +179,7 @@ def test_what_had_ended_is_kept_when_someone_stops_the_run() -> None:
 
     async def measure() -> list[RequestRecord]:
         async with scripted_server(whole, whole, whole) as server:  # the third may be on its way
-            client = Client(Address("127.0.0.1", server.port, False, ""), {}, server.clock)
+            client = Client(HttpAddress("127.0.0.1", server.port, False, ""), {}, server.clock)
             sender = Sender(client, Endpoint("completions", "m", 0.0, {}), PLAIN, 30.0, server.clock)
             requests = [PlannedRequest(each, text="a", output_tokens=1) for each in range(5)]
             ended: list[RequestRecord] = []

@@ -28,9 +28,10 @@ class FakeLLM:
         self.metrics = Metrics("m")
         self.adapters = None
         self.config = SimpleNamespace(server=ServerConfig())
+        self.grammars = self
 
     async def check(self, params: SamplingParams) -> None:
-        pass
+        """Nothing is wrong with grammars."""
 
     def open(self, request_id: str, prompts: Any, params: SamplingParams, **options: Any) -> object:
         self.opened.append(params)

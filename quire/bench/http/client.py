@@ -5,8 +5,9 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 
-from quire.bench.http.address import Address
-from quire.bench.http.connection import AnswerSink, Clock, Connection, NoAnswer
+from quire.bench.http.connection import AnswerSink, Connection, NoAnswer
+from quire.core.http_address import HttpAddress
+from quire.core.http_connection import Clock
 
 _USER_AGENT = "quire-bench"
 
@@ -14,7 +15,7 @@ _USER_AGENT = "quire-bench"
 class Client:
     """Sends requests; the order of answers is nobody's business here."""
 
-    def __init__(self, address: Address, headers: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, address: HttpAddress, headers: Mapping[str, str], clock: Clock) -> None:
         self._address = address
         self._clock = clock
         self._idle: list[Connection] = []
@@ -32,11 +33,11 @@ class Client:
 
     def close(self) -> None:
         for connection in self._idle:
-            connection.close()
+            connection.drop()
         self._idle.clear()
 
     def _request(self, method: str, route: str, about: str) -> bytes:
-        return f"{method} {self._address.path(route)} HTTP/1.1\r\n{self._head}{about}\r\n".encode("latin-1")
+        return f"{method} {self._address.path}{route} HTTP/1.1\r\n{self._head}{about}\r\n".encode("latin-1")
 
     async def _exchange(self, request: bytes, sink: AnswerSink) -> None:
         kept = self._kept()
@@ -55,7 +56,7 @@ class Client:
             if can_go_on and connection.is_open:
                 self._idle.append(connection)
             else:
-                connection.close()
+                connection.drop()
 
     def _kept(self) -> Connection | None:
         while self._idle:

@@ -4,10 +4,7 @@ Without tuning, the ways that ship are timed; with it, every candidate is checke
 beside the way of many rows. Codes rotate through more memory than the cache holds.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from statistics import median
@@ -20,10 +17,10 @@ from quire.bench.kernels.gpu_timing import BEYOND_THE_CACHE, rotating_copies, ti
 from quire.bench.kernels.quantized_candidates import ways
 from quire.bench.kernels.quantized_cases import FORMS, copies_of, random_matrix
 from quire.bench.kernels.result import KernelResult
+from quire.bench.kernels.tuning import compile_ahead, fastest_choice
 from quire.ops.functional import expand_matrix, linear, quantized_linear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.triton.card import card_of
-from quire.ops.triton.compiler import CANNOT_RUN
 from quire.ops.triton.quantized_linear import multiply_many
 from quire.ops.triton.quantized_skinny import multiply_by
 from quire.ops.triton.quantized_skinny_choices import MOST_ROWS, Form, choose, form_of, rows_of_a_block
@@ -36,8 +33,6 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MANY_ROWS = (2048, 8192)
 MOST_OUTPUTS_OF_MANY = 65536
 """A prompt computes the logits of its last token alone."""
-FARTHEST = 1e-2
-"""From the product with the expanded matrix, as ‖difference‖ / ‖result‖: both round to 8 bits."""
 _DEVICE = torch.device("cuda")
 
 
@@ -60,7 +55,7 @@ class Outcome:
 
 def results(seconds: float) -> Iterator[KernelResult]:
     """What ships. `seconds` is for CPUs: a graph's replays take as long as they take."""
-    _compile_ahead(tune=False)
+    _compile(tune=False)
     dense: dict[tuple[int, int, int], float] = {}
     for out_size, in_size in SHAPES:
         weights = rotating_copies(_random(out_size, in_size))
@@ -97,7 +92,7 @@ def _shipped(name: str, rows: int, matrices: Sequence[QuantizedMatrix], dense: f
 def tuned(seconds: float, say: Callable[[str], None]) -> Iterator[Outcome]:
     """Every case; those after so many seconds get only the choice that ships."""
     deadline = monotonic() + seconds
-    _compile_ahead(tune=True)
+    _compile(tune=True)
     say(f"compiled, {deadline - monotonic():.0f} s left to measure")
     for name in FORMS:
         for out_size, in_size in SHAPES:
@@ -114,39 +109,20 @@ def _best(
     x = _random(rows, matrix.columns)
     expected = torch.nn.functional.linear(x, expanded)
     many = time_calls([partial(multiply_many, x, each, None) for each in matrices])
-    best: Choice | None = None
-    fastest: tuple[float, ...] | None = None
     form = _form(matrix)
-    for tried, choice in enumerate(ways(card_of(x.device), form, rows, matrix.rows, matrix.columns, tune=True)):
-        if tried and monotonic() > deadline:
-            break
-        times = _timed(choice, x, matrices, expected, say)
-        if times is not None and (fastest is None or median(times) < median(fastest)):
-            best, fastest = choice, times
-    return Outcome(form, rows, matrix.rows, matrix.columns, best, fastest, many)
+    found = fastest_choice(
+        ways(card_of(x.device), form, rows, matrix.rows, matrix.columns, tune=True),
+        lambda choice: [partial(multiply_by, choice, x, each, None) for each in matrices],
+        expected,
+        f"{matrix.codes}, {rows} rows",
+        deadline,
+        say,
+    )
+    return Outcome(form, rows, matrix.rows, matrix.columns, found.choice, found.times, many)
 
 
-def _timed(
-    choice: Choice, x: Tensor, matrices: Sequence[QuantizedMatrix], expected: Tensor, say: Callable[[str], None]
-) -> tuple[float, ...] | None:
-    """None, with a word of why, where a choice does not fit the device or computes something else."""
-    try:
-        found = multiply_by(choice, x, matrices[0], None)
-        distance = float((found - expected).float().norm() / expected.float().norm())
-        if not distance < FARTHEST:
-            say(f"wrong by {distance:.1e}: {matrices[0].codes}, {x.shape[0]} rows, {astuple(choice)}")
-            return None
-        return time_calls([partial(multiply_by, choice, x, matrix, None) for matrix in matrices])
-    except CANNOT_RUN as error:
-        say(f"cannot run {astuple(choice)}: {str(error).splitlines()[0]}")
-        return None
-
-
-def _compile_ahead(*, tune: bool) -> None:
-    """Compile what will be timed, on all cores: most of it happens outside of Python's lock.
-
-    A kernel is the same for all shapes that are whole blocks, and each is compiled once.
-    """
+def _compile(*, tune: bool) -> None:
+    """A kernel is the same for all shapes that are whole blocks, and each is compiled once."""
     kernels: dict[tuple[object, ...], Callable[[], Tensor]] = {}
     for name in FORMS:
         for out_size, in_size in SHAPES:
@@ -158,17 +134,7 @@ def _compile_ahead(*, tune: bool) -> None:
                     shown = rows if choice.cores == "cuda" else rows_of_a_block(rows)
                     kernel = (form, replace(choice, splits=min(choice.splits, 2)), shown, in_size % choice.block_in)
                     kernels.setdefault(kernel, partial(multiply_by, choice, x, matrix, None))
-    first, *others = kernels.values()
-    _compile(first)  # alone, since it also opens the device
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_compile, others))
-    torch.cuda.synchronize()
-
-
-def _compile(call: Callable[[], Tensor]) -> None:
-    """What cannot be compiled says so when it is its turn to be timed."""
-    with suppress(*CANNOT_RUN):
-        call()
+    compile_ahead(kernels.values())
 
 
 def _form(matrix: QuantizedMatrix) -> Form:

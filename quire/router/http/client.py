@@ -5,12 +5,14 @@ import ssl
 from collections.abc import Iterable
 from time import monotonic
 
-from quire.router.http.address import MemberAddress
-from quire.router.http.connection import Answer, Connection, MemberLost
+from quire.core.http_address import HttpAddress
+from quire.router.http.answer import Answer, MemberLost
+from quire.router.http.connection import Connection
 
 _LONGEST_FREE = 15.0
 """Seconds that a connection is kept without use: less than any server keeps it."""
 _MOST_FREE = 256
+_NANO = 1e-9
 _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
      b"content-length", b"host", b"expect")
@@ -21,7 +23,7 @@ _HOP_BY_HOP = frozenset(
 class MemberClient:
     """Lives on the event loop."""
 
-    def __init__(self, address: MemberAddress, connect_timeout: float, ca_file: str | None = None) -> None:
+    def __init__(self, address: HttpAddress, connect_timeout: float, ca_file: str | None = None) -> None:
         self._address = address
         self._timeout = connect_timeout
         self._tls = ssl.create_default_context(cafile=ca_file) if address.is_encrypted else None
@@ -46,7 +48,7 @@ class MemberClient:
     @property
     def heard(self) -> float:
         """When it last sent anything, on the monotonic clock."""
-        return max((each.heard for each in self._all), default=0.0)
+        return max((each.arrived for each in self._all), default=0) * _NANO
 
     def close(self, why: str = "the member was given up") -> None:
         """All answers that are on their way fail."""

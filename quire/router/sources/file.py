@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from quire.core.errors import ConfigError
-from quire.router.http.address import MemberAddress
+from quire.router.http.address import member_address
 from quire.router.member import Role
 from quire.router.sources.source import Named, SourceFailed
 
@@ -46,7 +46,7 @@ def _named(words: list[str]) -> Named | None:
     if not words:
         return None
     try:
-        MemberAddress.read(words[0])
+        member_address(words[0])
     except ConfigError as error:
         raise SourceFailed(str(error)) from None
     role, is_draining = "both", False

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from quire.core.errors import ConfigError
-from quire.router.http.address import MemberAddress
+from quire.router.http.address import member_address
+from quire.router.http.answer import MemberLost
 from quire.router.http.client import MemberClient
-from quire.router.http.connection import MemberLost
 from quire.router.sources.source import Named, SourceFailed
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,7 +46,7 @@ class KubernetesSource:
                 "every pod of a cluster has; run the router in one, or name the members otherwise."
             )
         self._account = account
-        address = MemberAddress.read(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        address = member_address(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         ca_file = account / "ca.crt"
         self._client = MemberClient(address, _PATIENCE, str(ca_file) if ca_file.exists() else None)
 

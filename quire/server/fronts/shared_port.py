@@ -7,14 +7,14 @@ import socket
 from contextlib import closing
 from dataclasses import replace
 
-from quire.config.server import ServerConfig
+from quire.config.listening import ListenConfig
 from quire.server.listen.address import bind, url_of
 
 
 class SharedPort:
     """Fronts by number."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ListenConfig) -> None:
         """Raises a ConfigError where the port is taken, also by a server that would share it."""
         self._config = config
         self._path: socket.socket | None = None

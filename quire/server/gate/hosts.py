@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection
 from ipaddress import ip_address
 
-from quire.config.server import ServerConfig
+from quire.config.listening import ListenConfig
 from quire.server.errors import Misdirected
 from quire.server.gate.credentials import Headers, only
 
@@ -16,7 +16,7 @@ _ALL = ("0.0.0.0", "::")  # nosec B104 # compared with, never bound
 """Addresses that stand for all of a machine's."""
 
 
-def served_hosts(config: ServerConfig, *, has_keys: bool) -> frozenset[str] | None:
+def served_hosts(config: ListenConfig, *, has_keys: bool) -> frozenset[str] | None:
     """The names that the server answers for; None: any.
 
     With keys none need be named, since a page has no key; and no browser reaches a unix socket.

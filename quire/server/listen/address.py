@@ -7,7 +7,7 @@ import socket
 import stat
 from pathlib import Path
 
-from quire.config.server import ServerConfig
+from quire.config.listening import ListenConfig
 from quire.core.errors import ConfigError
 
 _BACKLOG = 2048
@@ -17,7 +17,7 @@ _KEPT_BACK = 256
 """Open files that are no connections: weights, logs, sockets to engines."""
 
 
-def bind(config: ServerConfig, *, shares_port: bool = False) -> socket.socket:
+def bind(config: ListenConfig, *, shares_port: bool = False) -> socket.socket:
     """A listening socket, or a ConfigError that says why there is none.
 
     Sockets that share their port get connections in turns from the kernel; look first whether the port is free, as it
@@ -49,7 +49,7 @@ def bind(config: ServerConfig, *, shares_port: bool = False) -> socket.socket:
     return taken
 
 
-def url_of(listening: socket.socket, config: ServerConfig) -> str:
+def url_of(listening: socket.socket, config: ListenConfig) -> str:
     """Where clients find the server, with the port it really has."""
     if listening.family == socket.AF_UNIX:
         return f"unix:{listening.getsockname()}"
@@ -70,7 +70,7 @@ def allow_open_files(connections: int) -> int:
     return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - _KEPT_BACK))
 
 
-def _why_not(config: ServerConfig, error: OSError) -> str:
+def _why_not(config: ListenConfig, error: OSError) -> str:
     place = f"{config.host} port {config.port}"
     if error.errno == errno.EADDRINUSE:
         shows = f"`ss -ltnp 'sport = :{config.port}'` shows which"

@@ -17,7 +17,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from quire.config.server import ServerConfig
+from quire.config.listening import ListenConfig
 from quire.server.drain import Drain
 from quire.server.listen.address import allow_open_files
 from quire.server.listen.http_protocol import BoundedProtocol, ProtocolCaps
@@ -40,7 +40,7 @@ class Listener:
     def __init__(
         self,
         app: ASGIApp,
-        config: ServerConfig,
+        config: ListenConfig,
         drain: Drain,
         *,
         on_reload: Callable[[], object] | None = None,
@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn_config(
-    app: ASGIApp, config: ServerConfig, header_seconds: float, count_connections: Callable[[int], int] | None
+    app: ASGIApp, config: ListenConfig, header_seconds: float, count_connections: Callable[[int], int] | None
 ) -> uvicorn.Config:
     caps = ProtocolCaps(
         header_bytes=int(config.max_header_kb * 1024),

@@ -26,7 +26,7 @@ def make_router_app(
     router: Router, keys: KeyRing | None, drain: Drain, metrics: RouterMetrics, observe: ObserveConfig
 ) -> ASGIApp:
     """Everything behind one entry; `keys` None lets everyone in."""
-    config = router.config.listening()
+    config = router.config
     routes = [*ROUTES, WebSocketRoute("/{path:path}", relay_socket), Route("/{path:path}", relay, methods=_METHODS)]
     app = Starlette(routes=routes, exception_handlers=exception_handlers())
     app.state.router = router

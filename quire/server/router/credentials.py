@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quire.router.http.connection import Headers
+from quire.core.http_connection import Headers
 from quire.server.gate.credentials import presented_key
 
 _NAMES = (b"authorization", b"x-api-key")

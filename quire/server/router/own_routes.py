@@ -8,9 +8,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from quire.core.errors import ConfigError, InvalidRequest, Unavailable
+from quire.core.http_connection import Headers
 from quire.core.version import QUIRE_VERSION
 from quire.observe.router_metrics import RouterMetrics
-from quire.router.http.connection import Headers
 from quire.router.member import Member, Role
 from quire.router.router import Router
 from quire.server.body import read_json

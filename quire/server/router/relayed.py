@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from quire.core.errors import InvalidRequest, QuireError
+from quire.core.http_connection import Headers
 from quire.protocol.writer import Event
-from quire.router.http.connection import Headers
 from quire.router.member import Member
 from quire.router.prefix import Prefix, prefix_of
 from quire.router.relay import Asked, Relayed

@@ -28,20 +28,19 @@ def run_router(config: RouterConfig, observe: ObserveConfig) -> int:
 
 async def _route(config: RouterConfig, observe: ObserveConfig) -> int:
     keys = KeySource(config.api_key, None if config.keys is None else Path(config.keys))
-    listening_config = config.listening()
     metrics = RouterMetrics(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
-    with closing(bind(listening_config)) as listening:
+    with closing(bind(config)) as listening:
         router, drain = Router(config, metrics), Drain()
         await router.start()
         try:
             listener = Listener(
                 make_router_app(router, keys.ring, drain, metrics, observe),
-                listening_config,
+                config,
                 drain,
                 on_reload=keys.reload,
                 count_connections=lambda here: _counted(metrics, here),
             )
-            url = url_of(listening, listening_config)
+            url = url_of(listening, config)
             _log.info("routing on %s to %d members by %s", url, len(router.members), config.routing)
             return await listener.run(listening)
         finally:

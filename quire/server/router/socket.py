@@ -8,7 +8,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from quire.core.errors import Unavailable
-from quire.router.http.connection import Headers
+from quire.core.http_connection import Headers
 from quire.router.prefix import Prefix
 from quire.router.router import Router
 from quire.server.caller import Caller

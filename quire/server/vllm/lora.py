@@ -25,7 +25,7 @@ async def _load(request: Request) -> Response:
     """Check an adapter and let requests name it."""
     serving: Serving = request.app.state.serving
     asked = read_load_body(await read_json(request), serving.new_ignored())
-    registry = serving.loras()
+    registry = serving.loras.registry()
     if asked.name in serving.names:
         raise InvalidRequest(f"{asked.name!r} is the model's own name; choose another", field="lora_name")
     if registry.folder is not None and not registry.is_inside(Path(asked.path).expanduser()):
@@ -39,7 +39,7 @@ async def _load(request: Request) -> Response:
         raise NotFound(f"the adapter {asked.name!r} cannot be used: {error}") from None
     except CheckpointError as error:
         raise InvalidRequest(f"the adapter {asked.name!r} cannot be used: {error}", field="lora_path") from None
-    await serving.adapter_loaded(ref)
+    await serving.loras.loaded(ref)
     return PlainTextResponse(f"Success: LoRA adapter '{asked.name}' added successfully.")
 
 
@@ -47,9 +47,9 @@ async def _unload(request: Request) -> Response:
     """Take new requests for it no longer, and answer when the last that runs has ended."""
     serving: Serving = request.app.state.serving
     name = read_unload_body(await read_json(request), serving.new_ignored())
-    if name not in {ref.name for ref in serving.loras().known()}:
-        raise NotFound(f"there is no adapter called {name[:200]!r}; there are {serving.loras().names()[:20]}")
-    await serving.adapter_unloaded(name)
+    if name not in {ref.name for ref in serving.loras.registry().known()}:
+        raise NotFound(f"there is no adapter called {name[:200]!r}; there are {serving.loras.registry().names()[:20]}")
+    await serving.loras.unloaded(name)
     return PlainTextResponse(f"Success: LoRA adapter '{name}' removed successfully.")
 
 
