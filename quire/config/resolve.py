@@ -160,6 +160,7 @@ def resolve(
         column_grain=column_grain(model),
         lora=lora,
         disk=decide_disk(asked, layout, speculation, choices),
+        mmproj=model.mmproj,
         encoder_cache_tokens=(vision.device_tokens, vision.host_tokens),
         choices=tuple(choices),
     )

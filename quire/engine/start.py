@@ -59,7 +59,7 @@ def start_loop(
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     check_clashes()
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = read_model_facts(str(path), impl=asked.model.model_impl, mmproj=asked.model.mmproj)
     if not facts.spec.is_described and asked.model.model_impl == "auto":
         _log.warning(
             "quire has no code of its own for %s (%s): it runs through transformers' modules, which is slower; "

@@ -33,7 +33,7 @@ class Row:
 ROWS = (
     Row("llama:FAMILY", ("llama", "smollm2"), ("llama",)),
     Row("llama:MISTRAL", ("mistral",)),
-    Row("qwen2:FAMILY", ("qwen2",), ("qwen2",)),
+    Row("qwen2:FAMILY", ("qwen2",), ("qwen2", "qwen2vl")),
     Row("qwen3:FAMILY", ("qwen3",), ("qwen3",)),
     Row("gemma:GEMMA2", ("gemma2",), ("gemma2",)),
     Row("gemma:GEMMA3", ("gemma3_text", "gemma3"), ("gemma3",)),

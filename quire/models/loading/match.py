@@ -30,6 +30,12 @@ class Found:
     tensor: TensorSpec
     span: TensorSpan
     layout: Layout
+    others: tuple[TensorSpan, ...] = ()
+    """What follows in the same file, where it has the tensor in several pieces."""
+
+    @property
+    def spans(self) -> tuple[TensorSpan, ...]:
+        return self.span, *self.others
 
 
 @dataclass(frozen=True, slots=True)
