@@ -5,18 +5,18 @@ check each other.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
 import numpy as np
-import torch
 from gguf import quants
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.models.loading.converted import laid_out
+from tests.models.loading.converted import laid_out, rounded
 from tests.models.loading.converted_metadata import write_metadata
 from tests.multimodal.tiny_vision import MARKS, TinyVision
 from tests.text import vocabularies
@@ -35,7 +35,7 @@ _LEGACY = ("llava", "llava_next")
 """Which only the old converter of image encoders converts."""
 _TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.", "model.vision_model.", "model.connector.")
 _LANGUAGE = ("language_model.model.", "model.text_model.")
-_UNUSED_TYPE = 5
+_UNUSED_TYPE, _BLOCK = 5, 32
 _MOST_MATRICES = 4
 """Of a projector, whose numbers the table counts like layers."""
 _INTERNVL = {
@@ -62,7 +62,9 @@ class Conversion:
     legacy: bool = True
     """Whether LLaVA's are named as by the old converter, with names of an MLP's matrices exchanged."""
     with_image_token: bool = True
-    """Whether the vocabulary has tokens that mark media."""
+    """Whether the vocabulary has the token of images."""
+    sentencepiece: bool = False
+    """Whether it is another one, as LLaVA 1.5's language model has it, which knows nothing of images."""
     template: str | None = None
     without: str = ""
     """A tensor that is left out."""
@@ -119,12 +121,17 @@ def _language_name(name: str) -> str | None:
 
 def _write_vocabulary(writer: gguf.GGUFWriter, tiny: TinyVision, size: int, how: Conversion) -> None:
     """With rows of the embedding that have no token as unused ones, as the converter writes them."""
+    if how.template is not None:
+        writer.add_chat_template(how.template)
+    if how.sentencepiece:
+        _write_pieces(writer, size)
+        return
     given = vocabularies.bpe_metadata(tiny.tokenizer, "gpt-2")
     tokens, types = given["tokenizer.ggml.tokens"], given["tokenizer.ggml.token_type"]
     types = [vocabularies.CONTROL_TYPE if token in MARKS else kind for token, kind in zip(tokens, types, strict=True)]
     if not how.with_image_token:
-        renamed = {"<image>": "<unused0>", "<image_soft_token>": "<unused1>"}
-        tokens = [renamed.get(token, token) for token in tokens]
+        own = "<image_soft_token>" if tiny.name == "gemma3" else "<image>"
+        tokens = ["<unused0>" if token == own else token for token in tokens]
     padding = size - len(tokens)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -133,8 +140,18 @@ def _write_vocabulary(writer: gguf.GGUFWriter, tiny: TinyVision, size: int, how:
     writer.add_token_merges(given["tokenizer.ggml.merges"])
     writer.add_eos_token_id(given["tokenizer.ggml.eos_token_id"])
     writer.add_add_bos_token(False)
-    if how.template is not None:
-        writer.add_chat_template(how.template)
+
+
+def _write_pieces(writer: gguf.GGUFWriter, size: int) -> None:
+    given = vocabularies.spm_metadata(vocabularies.sentencepiece_model())
+    padding = size - len(given["tokenizer.ggml.tokens"])
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*given["tokenizer.ggml.tokens"], *(f"[PAD{number}]" for number in range(padding))])
+    writer.add_token_scores([*given["tokenizer.ggml.scores"], *[-1000.0] * padding])
+    writer.add_token_types([*given["tokenizer.ggml.token_type"], *[_UNUSED_TYPE] * padding])
+    for role in ("bos", "eos"):
+        getattr(writer, f"add_{role}_token_id")(given[f"tokenizer.ggml.{role}_token_id"])
+    writer.add_unk_token_id(given["tokenizer.ggml.unknown_token_id"])
 
 
 # -- the tower ---------------------------------------------------------------------------------------------------------
@@ -147,15 +164,23 @@ def write_mmproj(path: Path, tiny: TinyVision, how: Conversion | None = None) ->
     _write_shape(writer, tiny, is_legacy)
     _MORE[tiny.name](writer, tiny)
     for key, value in how.metadata:
-        writer.kv_data[0].pop(key, None)
-        if isinstance(value, str):
-            writer.add_string(key, value)
-        elif value is not None:
-            writer.add_array(key, value) if isinstance(value, list) else writer.add_uint32(key, value)
+        _say(writer, key, value)
     for name, values in _tower_tensors(tiny, is_legacy):
         if name != how.without:
             _add(writer, name, values, how.kind)
     return _written(writer, path)
+
+
+def _say(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    """A value in place of the one that is there; None: nothing."""
+    writer.kv_data[0].pop(key, None)
+    match value:
+        case str():
+            writer.add_string(key, value)
+        case list():
+            writer.add_array(key, value)
+        case int():
+            writer.add_uint32(key, value)
 
 
 def _write_shape(writer: gguf.GGUFWriter, tiny: TinyVision, is_legacy: bool) -> None:
@@ -236,8 +261,7 @@ def _pixtral(writer: gguf.GGUFWriter, tiny: TinyVision) -> None:
     assert tiny.model.config.vision_config.hidden_act == "gelu"
     writer.add_vision_use_gelu(True)
     # published models have one number for both: the longest side that is read
-    del writer.kv_data[0]["clip.vision.image_size"]
-    writer.add_vision_image_size(tiny.processor.size["longest_edge"])
+    _say(writer, "clip.vision.image_size", tiny.processor.size["longest_edge"])
 
 
 _MORE: dict[str, Callable[[gguf.GGUFWriter, TinyVision], None]] = {
@@ -284,14 +308,11 @@ def _pieces(name: str, values: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 def _turned(name: str, values: Tensor, config: Any) -> Tensor:
     if name.startswith("vision_tower.transformer.") and ("q_proj" in name or "k_proj" in name):
-        return laid_out("llama", name, values, replace_heads(config))
+        heads = SimpleNamespace(
+            num_attention_heads=config.num_attention_heads, num_key_value_heads=config.num_attention_heads
+        )
+        return laid_out("llama", name, values, heads)
     return values + 1 if "mm_soft_emb_norm" in name else values
-
-
-def replace_heads(config: Any) -> Any:
-    """Encoders have a key for every query."""
-    config.num_key_value_heads = config.num_attention_heads
-    return config
 
 
 def _table_name(names: gguf.TensorNameMap, name: str, family: str) -> str:
@@ -336,10 +357,15 @@ def _first(value: Any) -> int:
     return int(value[0] if isinstance(value, list | tuple) else value)
 
 
+def stored_kind(name: str, values: Tensor, kind: str) -> str:
+    """Vectors, positions and kernels stay plain, and rows that no whole blocks fill have 16 bits."""
+    if values.squeeze().dim() != 2 or "position_emb" in name:
+        return "F32"
+    return "F16" if kind == "Q8_0" and values.shape[-1] % _BLOCK else kind
+
+
 def _add(writer: gguf.GGUFWriter, name: str, values: Tensor, kind: str) -> None:
-    """Vectors, positions and kernels stay plain."""
-    is_plain = values.squeeze().dim() != 2 or "position_embd" in name or kind == "F32"
-    number = gguf.GGMLQuantizationType["F32" if is_plain else kind]
+    number = gguf.GGMLQuantizationType[stored_kind(name, values, kind)]
     stored = np.ascontiguousarray(values.float().numpy())
     writer.add_tensor(name, quants.quantize(stored, number), raw_dtype=number)
 
@@ -352,17 +378,10 @@ def _written(writer: gguf.GGUFWriter, path: Path) -> Path:
     return path
 
 
-def rounded_in_place(tiny: TinyVision, kind: str) -> TinyVision:
-    """The folder's own tower with what a type leaves of its matrices, as `write_mmproj` stores them."""
-    from safetensors.torch import save_file
-
-    number = gguf.GGMLQuantizationType[kind]
+def round_tower(tiny: TinyVision, kind: str) -> None:
+    """Leave in the folder what a type leaves of the tower's matrices."""
     tensors = load_file(tiny.folder / "model.safetensors")
     for name, values in tensors.items():
-        is_matrix = values.squeeze().dim() == 2 and "position_embedding" not in name
-        if name.startswith(_TOWERS) and is_matrix and ".head." not in name:
-            stored = quants.quantize(np.ascontiguousarray(values.float().numpy()), number)
-            plain = quants.dequantize(stored.view(np.uint8), number) if kind != "F32" else stored
-            tensors[name] = torch.from_numpy(np.array(plain, dtype=np.float32)).view(values.shape)
+        if name.startswith(_TOWERS) and ".head." not in name:
+            tensors[name] = rounded(values, stored_kind(name, values, kind)).view(values.shape)
     save_file(tensors, tiny.folder / "model.safetensors", {"format": "pt"})
-    return replace(tiny)

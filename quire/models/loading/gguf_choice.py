@@ -58,6 +58,19 @@ def is_mmproj(name: str) -> bool:
     return _MMPROJ in name.lower()
 
 
+def mmproj_beside(model: str, files: Iterable[str]) -> str | None:
+    """Of a repository's files the vision encoder in the folder of a model, if there is one: in 16 bits rather than in
+    others, which is what encoders are trained in.
+    """
+    folder = PurePosixPath(model).parent
+    found = [PurePosixPath(file) for file in sorted(files) if file.lower().endswith(".gguf")]
+    beside = [file for file in found if file.parent == folder and is_mmproj(file.name)]
+    tags = {str(file): _TAG.search(file.stem) for file in beside}
+    wanted = {tag: place for place, tag in enumerate(("F16", "FP16", "BF16", "Q8_0"))}
+    best = {file: len(wanted) if tag is None else wanted.get(tag[1].upper(), len(wanted)) for file, tag in tags.items()}
+    return min(best, key=lambda file: best[file], default=None)
+
+
 def gguf_models(sizes: Mapping[str, int]) -> list[GGUFModel]:
     """The models among files of these sizes, by their paths in the repository; the smallest first."""
     parts: dict[str, dict[str, int]] = {}
