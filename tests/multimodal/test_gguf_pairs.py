@@ -231,6 +231,11 @@ def test_what_a_file_does_not_say_is_what_published_models_have(tmp_path: Path) 
         (Conversion(metadata=(("clip.vision.block_count", None),)), r"does not give clip\.vision\.block_count"),
         (Conversion(metadata=(("clip.vision.block_count", 10**6),)), "must be from 1 to 10,000"),
         (Conversion(metadata=(("clip.vision.image_mean", [0.5]),)), "as an array of 1, but it must be 3 numbers"),
+        (
+            Conversion(metadata=(("clip.vision.image_std", [0.5, 0.0, 0.5]),)),
+            "image_std with numbers that are not above 0",
+        ),
+        (Conversion(metadata=(("clip.vision.attention.head_count", 33),)), "33 heads for 32 numbers of a patch"),
         (Conversion(metadata=(("clip.vision.feature_layer", [1, 2]),)), r"features of layers \[1, 2\] of 2"),
         (Conversion(metadata=(("clip.vision.image_grid_pinpoints", [28, 56]),)), "files with both or neither"),
         (Conversion(without="mm.2.weight"), "lacks the tensor 'mm.2.weight', which a projector of type 'mlp' has"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from quire.config.dtypes import PLAIN_FLOATS
 from quire.config.facts import ModelFacts
-from quire.config.model import DEFAULT_MODEL, ModelImpl
+from quire.config.model import DEFAULT_MODEL, NO_MMPROJ, ModelImpl
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.families.dimensions import text_values
 from quire.models.loading.default_model import fetch_default_model
@@ -84,6 +84,8 @@ def _hub_facts(repo: str, revision: str | None, impl: ModelImpl, mmproj: str | N
         if folder is None:
             raise
         return _local_facts(folder, repo, impl, mmproj)
+    if mmproj not in (None, NO_MMPROJ):
+        raise ConfigError(f"--mmproj is {mmproj!r}, and {repo} on the hub is no GGUF model; leave --mmproj out.")
     source = f"{repo}/{CONFIG}"
     scheme_of = read_quantization(header.config, source)
     spec = describe(header.config, source, impl)

@@ -74,7 +74,7 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
         return Matched(spec.without_head(), found, left_out=_left_out(spec, spans), kv_scales=scales)
     if missing:
-        written = {tensor.name: name for name, tensor in reversed(names.spelled.items())}
+        written = {tensor.name: name for name, tensor in reversed(list(names.spelled.items()))}
         raise CheckpointError(
             f"{source} lacks {_count(missing)} that its config asks for, {written.get(missing[0], missing[0])} "
             f"{'among them' if len(missing) > 1 else 'alone'}; the download may be incomplete."

@@ -13,7 +13,7 @@ from quire.models.loading.match import Found, match
 from quire.models.loading.mmproj.names import mmproj_names, whole_spans, with_pieces
 from quire.models.loading.mmproj.projectors import Projector, find_projector
 from quire.models.loading.mmproj.tower import MmprojTower, is_mmproj_header
-from quire.models.loading.mmproj.vocabulary import Vocabulary
+from quire.models.loading.mmproj.vocabulary import image_tokens
 from quire.models.registry import describe
 from quire.spec.model import ModelSpec
 
@@ -60,7 +60,7 @@ def read_pair(headers: Sequence[GGUFHeader], text: Mapping[str, Any], file: Path
             "files are of different models."
         )
     told = projector.told(tower)
-    tokens, written = Vocabulary(headers[0]).ids(projector.tokens, projector.stands_in)
+    tokens, written = image_tokens(headers[0].path, projector.tokens, projector.stands_in)
     config = {**told.config, **tokens, "text_config": {**text, **_rotary(language, text)}}
     media = MediaFacts(config, told.image, told.video, str(file), written)
     return Pair(tower, projector, config, media, describe(config, str(file)))

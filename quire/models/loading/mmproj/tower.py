@@ -69,7 +69,13 @@ class MmprojTower:
 
     @property
     def num_heads(self) -> int:
-        return self.read.size("vision.attention.head_count")
+        heads = self.read.size("vision.attention.head_count")
+        if self.size % heads:
+            raise CheckpointError(
+                f"{self.source} gives {heads} heads for {self.size} numbers of a patch, which they do not divide; "
+                "convert the model again."
+            )
+        return heads
 
     @property
     def patch_size(self) -> int:
@@ -114,6 +120,8 @@ class MmprojTower:
             "image_mean": self.read.numbers_or_none("vision.image_mean", _CHANNELS),
             "image_std": self.read.numbers_or_none("vision.image_std", _CHANNELS),
         }
+        if any(number <= 0 for number in found["image_std"] or ()):
+            raise CheckpointError(f"{self.source} gives clip.vision.image_std with numbers that are not above 0.")
         usual = {"image_mean": list(mean), "image_std": list(std)}
         return {name: usual[name] if value is None else value for name, value in found.items()}
 
