@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "llava_next": "llama",
     "qwen2_vl": "qwen2vl",
     "qwen2_5_vl": "qwen2vl",
+    "qwen3_vl": "qwen3vl",
     "gemma3": "gemma3",
     "idefics3": "llama",
     "internvl": "qwen2",
@@ -33,11 +34,19 @@ ARCHITECTURES = {
 }
 _LEGACY = ("llava", "llava_next")
 """Which only the old converter of image encoders converts."""
-_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.", "model.vision_model.", "model.connector.")
-_LANGUAGE = ("language_model.model.", "model.text_model.")
+_TOWERS = (
+    "vision_tower.",
+    "multi_modal_projector.",
+    "visual.",
+    "model.visual.",
+    "model.vision_model.",
+    "model.connector.",
+)
+_LANGUAGE = ("language_model.model.", "model.language_model.", "model.text_model.")
 _UNUSED_TYPE, _BLOCK = 5, 32
 _MOST_MATRICES = 4
 """Of a projector, whose numbers the table counts like layers."""
+_DEEP = "visual.deepstack_merger_list."
 _INTERNVL = {
     "multi_modal_projector.layer_norm": "mlp1.0",
     "multi_modal_projector.linear_1": "mlp1.1",
@@ -192,7 +201,9 @@ def _write_shape(writer: gguf.GGUFWriter, tiny: TinyVision, is_legacy: bool) -> 
         writer.add_type(gguf.GGUFType.MMPROJ)
     writer.add_clip_has_vision_encoder(True)
     writer.add_vision_projection_dim(512 if is_legacy else size)
-    writer.add_vision_image_size(_first(getattr(config, "image_size", 560)))
+    places = getattr(config, "num_position_embeddings", None)
+    usual = 560 if places is None else int(places**0.5 * config.patch_size)
+    writer.add_vision_image_size(_first(getattr(config, "image_size", usual)))
     writer.add_vision_patch_size(_first(config.patch_size))
     embed_dim = getattr(config, "embed_dim", None)
     writer.add_vision_embedding_length(embed_dim or config.hidden_size)
@@ -221,13 +232,19 @@ def _llava_next(writer: gguf.GGUFWriter, tiny: TinyVision) -> None:
 
 
 def _qwen(writer: gguf.GGUFWriter, tiny: TinyVision) -> None:
-    is_newer = tiny.name == "qwen2_5_vl"
-    kinds = gguf.VisionProjectorType
-    writer.add_clip_projector_type(kinds.QWEN25VL if is_newer else kinds.QWEN2VL)
-    if is_newer:
+    kinds, config = gguf.VisionProjectorType, tiny.model.config.vision_config
+    kind = {"qwen2_vl": kinds.QWEN2VL, "qwen2_5_vl": kinds.QWEN25VL, "qwen3_vl": kinds.QWEN3VL}[tiny.name]
+    writer.add_clip_projector_type(kind)
+    if kind == kinds.QWEN3VL:
+        writer.add_vision_use_gelu(True)
+        writer.add_vision_spatial_merge_size(config.spatial_merge_size)
+        writer.add_vision_is_deepstack_layers(
+            [layer in config.deepstack_visual_indexes for layer in range(config.depth)]
+        )
+    if kind == kinds.QWEN25VL:
         writer.add_vision_use_silu(True)
-        writer.add_vision_n_wa_pattern(tiny.model.config.vision_config.fullatt_block_indexes[0] + 1)
-        writer.add_uint32("clip.vision.window_size", tiny.model.config.vision_config.window_size)
+        writer.add_vision_n_wa_pattern(config.fullatt_block_indexes[0] + 1)
+        writer.add_uint32("clip.vision.window_size", config.window_size)
     size = tiny.processor.size
     writer.add_uint32("clip.vision.image_min_pixels", size["shortest_edge"])
     writer.add_uint32("clip.vision.image_max_pixels", size["longest_edge"])
@@ -269,6 +286,7 @@ _MORE: dict[str, Callable[[gguf.GGUFWriter, TinyVision], None]] = {
     "llava_next": _llava_next,
     "qwen2_vl": _qwen,
     "qwen2_5_vl": _qwen,
+    "qwen3_vl": _qwen,
     "gemma3": _gemma3,
     "idefics3": _idefics3,
     "internvl": _internvl,
@@ -286,24 +304,36 @@ def _tower_tensors(tiny: TinyVision, is_legacy: bool) -> Iterator[tuple[str, Ten
         yield "v.token_embd.img_break", embedding[tiny.tokenizer.token_to_id("[IMG_BREAK]")]
     for name, values in tensors.items():
         if name.startswith((*_TOWERS, "image_newline")) and ".head." not in name:
-            for given, each in _pieces(name, values):
+            plain = name.replace("model.visual.", "visual.")
+            for given, each in _pieces(plain, values, tiny.name):
                 if is_legacy:
                     yield from _by_the_old_converter(given, each, depth - 1)
                 elif given.startswith("v."):
                     yield given, each
                 else:
-                    yield _table_name(names, given, tiny.name), _turned(given, each, config)
+                    yield _table_name(names, _as_older(given, config), tiny.name), _turned(given, each, config)
 
 
-def _pieces(name: str, values: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Queries, keys and values apart, and a kernel for each frame."""
-    if ".qkv." in name:
+def _pieces(name: str, values: Tensor, family: str) -> Iterator[tuple[str, Tensor]]:
+    """Queries, keys and values apart, but of Qwen3-VL, and a kernel for each frame."""
+    if ".qkv." in name and family != "qwen3_vl":
         yield from ((name.replace("qkv", letter), part) for letter, part in zip("qkv", values.chunk(3), strict=True))
     elif name == "visual.patch_embed.proj.weight":
         yield "v.patch_embd.weight", values[:, :, 0]
         yield "v.patch_embd.weight.1", values[:, :, 1]
     else:
         yield name, values
+
+
+def _as_older(name: str, config: Any) -> str:
+    """Qwen3-VL's projectors: the last one by the names of Qwen2-VL's, the others by the layers that they are of."""
+    last = {"visual.merger.linear_fc1": "mlp.0", "visual.merger.linear_fc2": "mlp.2", "visual.merger.norm": "ln_q"}
+    for new, old in last.items():
+        name = name.replace(new, f"visual.merger.{old}")
+    if not name.startswith(_DEEP):
+        return name
+    number, _, rest = name.removeprefix(_DEEP).partition(".")
+    return f"model.{_DEEP}{config.deepstack_visual_indexes[int(number)]}.{rest}"
 
 
 def _turned(name: str, values: Tensor, config: Any) -> Tensor:

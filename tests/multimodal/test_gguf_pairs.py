@@ -224,8 +224,8 @@ def test_what_a_file_does_not_say_is_what_published_models_have(tmp_path: Path) 
     [
         (
             Conversion(metadata=(("clip.projector_type", "resampler"),)),
-            r"projector of type 'resampler'; quire reads mlp, qwen2vl_merger, qwen2\.5vl_merger, gemma3, idefics3, "
-            r"internvl, pixtral",
+            r"projector of type 'resampler'; quire reads mlp, qwen2vl_merger, qwen2\.5vl_merger, qwen3vl_merger, "
+            r"gemma3, idefics3, internvl, pixtral",
         ),
         (Conversion(metadata=(("clip.projector_type", 7),)), r"gives clip\.projector_type as 7, but it must be text"),
         (Conversion(metadata=(("clip.vision.block_count", None),)), r"does not give clip\.vision\.block_count"),

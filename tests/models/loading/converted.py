@@ -114,6 +114,7 @@ MODELS: dict[str, Original] = {
     "qwen2": Original("qwen2", "Qwen2", {**_RMS, "tie_word_embeddings": True}),
     "qwen2vl": Original("qwen2vl", "Qwen2", {**_RMS, "tie_word_embeddings": False}),
     "qwen3": Original("qwen3", "Qwen3", {**_RMS, "head_dim": 32, "tie_word_embeddings": False}),
+    "qwen3vl": Original("qwen3vl", "Qwen3", {**_RMS, "head_dim": 32, "tie_word_embeddings": False}),
     "gemma2": Original("gemma2", "Gemma2", {**_RMS, **_GEMMA}),
     "gemma3": Original("gemma3", "Gemma3", {**_RMS, **_GEMMA, "num_hidden_layers": 7}),
     "phi3": Original("phi3", "Phi3", {**_RMS, "tie_word_embeddings": False}),

@@ -1,6 +1,7 @@
 """What the tensors of vision towers are called in mmproj files, and which are in several pieces there. Torch-free."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from quire.core.errors import CheckpointError
@@ -26,6 +27,7 @@ _OF_LAYERS = {
     "attn.q": "attn_q",
     "attn.k": "attn_k",
     "attn.v": "attn_v",
+    "attn.qkv": "attn_qkv",
     "attn.proj": "attn_out",
     "layer_norm1": "ln1",
     "layer_norm2": "ln2",
@@ -39,6 +41,8 @@ _OF_LAYERS = {
     "lambda_2": "ls2",
     "mlp.fc1": "ffn_up",
     "mlp.fc2": "ffn_down",
+    "mlp.linear_fc1": "ffn_up",
+    "mlp.linear_fc2": "ffn_down",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
@@ -55,11 +59,13 @@ _OUTSIDE = {
     "embeddings.cls_token": "v.class_embd",
     "embeddings.position_embedding": "v.position_embd",
     "embeddings.position_embeddings": "v.position_embd",
+    "pos_embed": "v.position_embd",
     "pre_layrnorm": "v.pre_ln",
     "ln_pre": "v.pre_ln",
     "post_layernorm": "v.post_ln",
     "layernorm": "v.post_ln",
     "merger.ln_q": "v.post_ln",
+    "merger.norm": "v.post_ln",
 }
 """By how names end behind the tower's own; what a projector type calls otherwise is its own to say."""
 _TOWERS = ("vision_tower.", "model.vision_model.", "visual.")
@@ -73,7 +79,7 @@ _ALSO = {
 _SWAPPED = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}
 
 
-def mmproj_names(vision: VisionSpec, tower: MmprojTower, projector: dict[str, str], unused: str) -> FileNames:
+def mmproj_names(vision: VisionSpec, tower: MmprojTower, projector: Mapping[str, str], unused: str) -> FileNames:
     """Of all tensors of a tower; `projector` has the stems of the projector's, `unused` is a pattern of names that the
     model does not need; layers behind the one whose features are read are none either.
     """
@@ -92,7 +98,7 @@ def mmproj_names(vision: VisionSpec, tower: MmprojTower, projector: dict[str, st
     )
 
 
-def _name(tensor: TensorSpec, projector: dict[str, str], *, swaps_mlp: bool) -> str:
+def _name(tensor: TensorSpec, projector: Mapping[str, str], *, swaps_mlp: bool) -> str:
     found = _IN_LAYER.fullmatch(tensor.name)
     if found is not None:
         stem = _OF_LAYERS[found["stem"]]

@@ -11,7 +11,7 @@ from quire.models.loading.gguf_header import GGUFHeader
 from quire.models.loading.gguf_metadata import GGUFMetadata
 from quire.models.loading.match import Found, match
 from quire.models.loading.mmproj.names import mmproj_names, whole_spans, with_pieces
-from quire.models.loading.mmproj.projectors import Projector, find_projector
+from quire.models.loading.mmproj.projectors import find_projector
 from quire.models.loading.mmproj.tower import MmprojTower, is_mmproj_header
 from quire.models.loading.mmproj.vocabulary import image_tokens
 from quire.models.registry import describe
@@ -25,7 +25,10 @@ class Pair:
     """What both files say together."""
 
     tower: MmprojTower
-    projector: Projector
+    names: Mapping[str, str]
+    """Of the projector's tensors: GGUF's stems by the spec's."""
+    unused: str
+    """Pattern of tensors that the model does not need."""
     config: dict[str, Any]
     """What the config.json of the whole would say."""
     media: MediaFacts
@@ -34,7 +37,7 @@ class Pair:
     def match(self) -> dict[str, Found]:
         """Every tensor of the tower with its place in the file, or an error."""
         assert self.spec.vision is not None, "every projector describes a tower"
-        names = mmproj_names(self.spec.vision, self.tower, dict(self.projector.names), self.projector.unused)
+        names = mmproj_names(self.spec.vision, self.tower, self.names, self.unused)
         found = match(self.spec, whole_spans(self.tower), names, self.tower.source).found
         return {name: with_pieces(each, self.tower) for name, each in found.items()}
 
@@ -63,7 +66,8 @@ def read_pair(headers: Sequence[GGUFHeader], text: Mapping[str, Any], file: Path
     tokens, written = image_tokens(headers[0].path, projector.tokens, projector.stands_in)
     config = {**told.config, **tokens, "text_config": {**text, **_rotary(language, text)}}
     media = MediaFacts(config, told.image, told.video, str(file), written)
-    return Pair(tower, projector, config, media, describe(config, str(file)))
+    names = {**projector.names, **told.names}
+    return Pair(tower, names, projector.unused, config, media, describe(config, str(file)))
 
 
 def refuse_mmproj_as_model(header: GGUFHeader) -> None:

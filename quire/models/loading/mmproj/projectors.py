@@ -4,8 +4,8 @@ One row a type. What a file does not say is what the published models of its kin
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quire.core.errors import CheckpointError
@@ -30,6 +30,8 @@ class Told:
     """Of the image processor."""
     video: dict[str, Any] = field(default_factory=dict)
     """Of the video processor, where there is one."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Of tensors whose names follow from what the file says: GGUF's stems by the spec's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,42 @@ def _qwen2_5_vl(tower: MmprojTower) -> Told:
     return _qwen(tower, "qwen2_5_vl", tower_config)
 
 
-def _qwen(tower: MmprojTower, model_type: str, tower_config: dict[str, Any]) -> Told:
+def _qwen3_vl(tower: MmprojTower) -> Told:
+    """Vectors of middle layers go to the language model too; each has a projector that is called by its layer."""
+    is_deep = tower.read.flags_by_layer("vision.is_deepstack_layers", tower.num_layers) or []
+    deep = [layer for layer, flag in enumerate(is_deep) if flag]
+    tower_config = {
+        "hidden_size": tower.size,
+        "depth": tower.num_layers,
+        "num_heads": tower.num_heads,
+        "intermediate_size": tower.inner_size,
+        "hidden_act": tower.activation("gelu_pytorch_tanh"),
+        "num_position_embeddings": tower.width_of("v.position_embd.weight", 0),
+        "deepstack_visual_indexes": deep,
+        QKV_APART: tower.has("v.blk.0.attn_q.weight"),
+    }
+    told = _qwen(tower, "qwen3_vl", tower_config, _HALF, _HALF)
+    parts = {"norm": "norm", "linear_fc1": "fc1", "linear_fc2": "fc2"}
+    names = {
+        f"visual.deepstack_merger_list.{number}.{part}": f"v.deepstack.{layer}.{stem}"
+        for number, layer in enumerate(deep)
+        for part, stem in parts.items()
+    }
+    return replace(told, names=names)
+
+
+def _qwen(
+    tower: MmprojTower,
+    model_type: str,
+    tower_config: dict[str, Any],
+    mean: Sequence[float] = _CLIP_MEAN,
+    std: Sequence[float] = _CLIP_STD,
+) -> Told:
     """Images have 8 to 4,096 tokens where the file does not bound their pixels, as in llama.cpp."""
     merge = tower.read.size_or_none("vision.spatial_merge_size") or 2
     shared = {"patch_size": tower.patch_size, "temporal_patch_size": 2}
     square = (tower.patch_size * merge) ** 2
-    settings: dict[str, Any] = {**shared, "merge_size": merge, **tower.scaling(_CLIP_MEAN, _CLIP_STD)}
+    settings: dict[str, Any] = {**shared, "merge_size": merge, **tower.scaling(mean, std)}
     given = {
         "min_pixels": tower.read.size_or_none("vision.image_min_pixels"),
         "max_pixels": tower.read.size_or_none("vision.image_max_pixels"),
@@ -241,6 +273,7 @@ _LLAVA_NAMES = {
     "image_newline": "v.image_newline",
 }
 _QWEN_NAMES = {"visual.merger.mlp.0": "mm.0", "visual.merger.mlp.2": "mm.2"}
+_QWEN3_NAMES = {"visual.merger.linear_fc1": "mm.0", "visual.merger.linear_fc2": "mm.2"}
 _GEMMA_NAMES = {
     "multi_modal_projector.mm_input_projection_weight": "mm.input_projection",
     "multi_modal_projector.mm_soft_emb_norm": "mm.soft_emb_norm",
@@ -258,6 +291,7 @@ PROJECTORS: dict[str, Projector] = {
     "mlp": Projector(_llava, (), ("mm.2.weight", 0), _LLAVA_NAMES, {_IMAGE: "<image>"}, _IMAGE, r"v\.post_ln\..*"),
     "qwen2vl_merger": Projector(_qwen2_vl, ("qwen2vl",), ("mm.2.weight", 0), _QWEN_NAMES, _QWEN_TOKENS),
     "qwen2.5vl_merger": Projector(_qwen2_5_vl, ("qwen2vl",), ("mm.2.weight", 0), _QWEN_NAMES, _QWEN_TOKENS),
+    "qwen3vl_merger": Projector(_qwen3_vl, ("qwen3vl",), ("mm.2.weight", 0), _QWEN3_NAMES, _QWEN_TOKENS),
     "gemma3": Projector(_gemma3, ("gemma3",), ("mm.input_projection.weight", 1), _GEMMA_NAMES, _GEMMA_TOKENS, _IMAGE),
     "idefics3": Projector(
         _idefics3,
