@@ -9,6 +9,10 @@ import torch
 from PIL import Image
 
 from quire import LLM, SamplingParams
+from quire.config.devices import DEVICES
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.config.resolved import Choice
 from quire.core.errors import CheckpointError, ConfigError, InvalidRequest
 from quire.models.loading.header import read_model_facts
 from quire.multimodal.processor import MediaProcessor
@@ -120,6 +124,13 @@ def test_the_file_beside_a_model_is_used_unless_none_is_asked_for(llava: TinyVis
     for model in (pair.model, pair.model.parent):
         assert read_model_facts(str(model)).mmproj == str(pair.mmproj)
     assert read_model_facts(str(pair.model), mmproj="none").spec.vision is None
+    for asked, reason in (
+        (None, "lies beside the model; --mmproj none leaves it out"),
+        (str(pair.mmproj), "asked for"),
+    ):
+        config = EngineConfig.from_flat(model=str(pair.model), mmproj=asked)
+        resolved = resolve(config, read_model_facts(str(pair.model), mmproj=asked), DEVICES["cpu"])
+        assert Choice("mmproj", "mmproj-tiny.gguf", reason) in resolved.choices
     llm = LLM(str(pair.model), mmproj="none", **SETTINGS)
     try:
         with pytest.raises(InvalidRequest, match="reads texts alone"):
