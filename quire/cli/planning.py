@@ -79,7 +79,7 @@ class MemoryPlan:
 
 def plan_checkpoint(asked: EngineConfig, device: DeviceFacts, seq_len: int | None = None) -> MemoryPlan:
     """Plan for the checkpoint that `asked` names, reading only its header."""
-    facts = read_model_facts(asked.model.model, asked.model.revision, asked.model.model_impl)
+    facts = read_model_facts(asked.model.model, asked.model.revision, asked.model.model_impl, asked.model.mmproj)
     return plan_memory(asked, facts, device, seq_len)
 
 

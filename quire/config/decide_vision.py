@@ -1,5 +1,6 @@
 """What media take of a device beside their tower's weights: the largest encoding, and embeddings that are kept."""
 
+import os
 from dataclasses import dataclass
 
 from quire.config.dtypes import dtype_bytes
@@ -39,6 +40,9 @@ def decide_vision(
             f"{model.name} counts positions on several axes, and drafts are not placed on them; leave "
             "--speculative-config out."
         )
+    if model.mmproj is not None:
+        reason = "asked for" if asked.model.mmproj is not None else "lies beside the model; --mmproj none leaves it out"
+        choices.append(Choice("mmproj", os.path.basename(model.mmproj), reason))
     longest_chunk = asked.scheduler.long_prefill_token_threshold or step_tokens
     if spec is not None and spec.seen_whole > min(step_tokens, longest_chunk):
         raise ConfigError(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from quire.config.dtypes import DTYPE_BYTES
 from quire.config.links import INFINIBAND_NDR, NVLINK_4, Link
@@ -17,6 +17,22 @@ from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 
 DeviceKind = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFacts:
+    """How a model reads images, in the words of the files that a folder would have; GGUF files say it in their own."""
+
+    config: Mapping[str, Any]
+    """config.json."""
+    image: Mapping[str, Any]
+    """preprocessor_config.json, of images …"""
+    video: Mapping[str, Any]
+    """… and of videos."""
+    source: str
+    """The mmproj file."""
+    stand_in: str = ""
+    """The token that stands in for the one of images, where the vocabulary lacks that."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,13 @@ class ModelFacts:
     """Of the parts of matrices that are quantized, by name."""
     left_out: tuple[str, ...] = ()
     """Tensors of parts of the model that quire does not run, each with its reason."""
+    media: MediaFacts | None = None
+    """How it reads images, where no folder says it."""
+
+    @property
+    def mmproj(self) -> str | None:
+        """The file of its vision encoder, where that is one of its own."""
+        return None if self.media is None else self.media.source
 
     def kind(self, tensor: str) -> str:
         """How a tensor of the spec is stored."""

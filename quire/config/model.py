@@ -16,6 +16,8 @@ ModelImpl = Literal["auto", "quire", "transformers"]
 
 DEFAULT_MODEL = "smollm2"
 """What every command without a model uses."""
+NO_MMPROJ = "none"
+"""Of the mmproj files that lie beside a GGUF model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class ModelConfig:
     _: KW_ONLY
     revision: str | None = None
     """Branch, tag or commit of a hub id. Unset: its main branch."""
+    mmproj: str | None = None
+    """The mmproj file of a GGUF model, with its vision encoder and projector (docs/multimodal.md). Unset: the one that
+    lies beside the model, if there is just one and it fits. none: the model reads texts alone."""
     dtype: Dtype = "auto"
     """What the model computes in. auto: the checkpoint's own where the device is fast at it."""
     max_model_len: int | None = None
@@ -97,6 +102,8 @@ class ModelConfig:
             check_known("quire.logits_processors", flag("logits_processors"), name, ())
         if self.plugins is not None:
             check_permission(self.plugins)
+        if self.mmproj is not None:
+            check(bool(self.mmproj.strip()), "mmproj", self.mmproj, "a path or none", "or leave it out")
         if self.revision is not None:
             check(bool(self.revision.strip()), "revision", self.revision, "a branch, tag or commit", "or leave it out")
 

@@ -73,6 +73,7 @@ def resolve(
         column_grain=column_grain(model),
         lora=room.lora,
         disk=decide_disk(asked, room.kv, speculation, choices),
+        mmproj=model.mmproj,
         encoder_cache_tokens=(room.vision.device_tokens, room.vision.host_tokens),
         choices=tuple(choices),
     )

@@ -208,6 +208,8 @@ class Resolved:
     """Which drafts are verified; None: none are."""
     encoder_cache_tokens: tuple[int, int] = (0, 0)
     """Embeddings of media that are kept on the device, and in host memory."""
+    mmproj: str | None = None
+    """The file of the vision encoder of a GGUF model; None: there is none."""
     draft: "DraftPlan | None" = None
     """The model that drafts, where one does."""
     head: "HeadPlan | None" = None

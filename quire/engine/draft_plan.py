@@ -5,6 +5,7 @@ from pathlib import Path
 
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
+from quire.config.model import NO_MMPROJ
 from quire.config.resolve import resolve
 from quire.config.resolved import DraftPlan
 from quire.config.speculation import SETTING, Speculation
@@ -60,7 +61,7 @@ def plan_draft(asked: EngineConfig, path: Path, large: ModelFacts, device: Devic
     if speculation is None or speculation.method != "draft_model":
         return None
     small_path = locate(speculation.model)
-    small = read_model_facts(str(small_path))
+    small = read_model_facts(str(small_path), mmproj=NO_MMPROJ)
     _check(small, small_path, large, path)
     alone = replace(
         asked,

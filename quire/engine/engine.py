@@ -229,7 +229,7 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
     clock = StartClock()
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = read_model_facts(str(path), impl=asked.model.model_impl, mmproj=asked.model.mmproj)
     if not may_only_read and only_pools(facts):
         kind = "a classifier" if facts.labels else "an encoder"
         raise ConfigError(f"{path} is {kind} ({facts.spec.architecture}): it reads texts and generates none")
@@ -241,7 +241,8 @@ def start_engine(asked: EngineConfig, *, seed: int = 0, may_only_read: bool = Fa
     adapters = open_registry(asked.lora, started.facts.spec) if asked.lora.enable_lora else None
     media = None
     if started.facts.spec.reads_media and tokenizer is not None:
-        media = open_reader(path, asked.multimodal, partial(tokenizer.encode, add_special_tokens=False))
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        media = open_reader(path, asked.multimodal, encode, started.facts.media)
     engine = Engine(started.loop, tokenizer, started.resolved, started.facts, clock, adapters, media)
     _log.info("ready after %.2f s\n%s", clock.total, parts_table({"engine": clock.parts}))
     return engine, path

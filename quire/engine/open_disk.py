@@ -64,7 +64,7 @@ def kv_identity(path: Path, resolved: Resolved) -> bytes:
     """Equal for engines whose blocks of one name hold the same: same model, and stored and computed in the same way."""
     kv = resolved.kv
     groups = [(group.layers, group.window, group.planes) for group in kv.groups]
-    weights = "random" if resolved.random_weights else checkpoint_identity(path)
+    weights = "random" if resolved.random_weights else checkpoint_identity(path, resolved.mmproj)
     computed = (resolved.dtype, resolved.quantization, resolved.keep_packed, resolved.cpu_core)
     stored = (kv.dtype, kv.block_size, kv.block_bytes, groups)
     facts = (VERSION, QUIRE_VERSION, weights, computed, resolved.uses_transformers, stored)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.config.facts import MediaFacts
 from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest
 from quire.core.media import MediaItem
@@ -13,12 +14,22 @@ from quire.multimodal.reader import open_reader
 class PromptMedia:
     """Of one model. Safe in several threads."""
 
-    def __init__(self, path: Path, config: MultimodalConfig, encode: Callable[[str], list[int]]) -> None:
-        """Raises an InvalidRequest where the model reads texts alone."""
-        reader = open_reader(path, config, encode)
+    def __init__(
+        self,
+        path: Path,
+        config: MultimodalConfig,
+        encode: Callable[[str], list[int]],
+        told: MediaFacts | None = None,
+    ) -> None:
+        """`told` is what GGUF files say of media. Raises an InvalidRequest where the model reads texts alone."""
+        reader = open_reader(path, config, encode, told)
         if reader is None:
             raise InvalidRequest(f"{path} reads texts alone; leave multi_modal_data out", field="multi_modal_data")
         self._reader = reader
+
+    def with_own_marks(self, text: str) -> str:
+        """A prompt as its writer marked it, with marks that are tokens."""
+        return self._reader.with_own_marks(text)
 
     def read(self, tokens: list[int], data: object) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose marks stand for what `multi_modal_data` holds: with placeholder tokens, and their media."""

@@ -60,7 +60,7 @@ def start_loop(
     clock = clock or StartClock()
     _refuse_what_is_not_built(asked)
     check_clashes()
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = read_model_facts(str(path), impl=asked.model.model_impl, mmproj=asked.model.mmproj)
     _warn_of_transformers(asked, facts)
     if only_pools(facts):
         return _start_reading(asked, path, facts, tenant_weights, clock)

@@ -28,6 +28,8 @@ def start_exchange(
         raise ConfigError("engines exchange KV by the names of the prefix cache, which is off; leave it on.")
     # dtypes and ways of quantizing change what a model computes, though its files are the same
     identity = f"{fingerprint(path)} {resolved.dtype} {resolved.quantization or 'as stored'}"
+    if resolved.mmproj is not None:  # it decides what tokens of images leave
+        identity = f"{identity} {fingerprint(Path(resolved.mmproj))}"
     if resolved.random_weights:
         identity = f"random weights {resolved.dtype}"
     own = kv_format(identity, started.facts.spec.caches, resolved.kv)

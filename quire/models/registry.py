@@ -33,8 +33,8 @@ class Row:
 ROWS = (
     Row("llama:FAMILY", ("llama", "smollm2"), ("llama",)),
     Row("llama:MISTRAL", ("mistral",)),
-    Row("qwen2:FAMILY", ("qwen2",), ("qwen2",)),
-    Row("qwen3:FAMILY", ("qwen3",), ("qwen3",)),
+    Row("qwen2:FAMILY", ("qwen2",), ("qwen2", "qwen2vl")),
+    Row("qwen3:FAMILY", ("qwen3",), ("qwen3", "qwen3vl")),
     Row("gemma:GEMMA2", ("gemma2",), ("gemma2",)),
     Row("gemma:GEMMA3", ("gemma3_text", "gemma3"), ("gemma3",)),
     Row("phi3:FAMILY", ("phi3",), ("phi3",)),

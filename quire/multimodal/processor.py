@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quire.config.facts import MediaFacts
 from quire.core.errors import CheckpointError
 from quire.core.media import MediaKind
 from quire.multimodal.recipes import Cooked, Recipe
@@ -34,6 +35,13 @@ class MediaProcessor:
     """The recipe where a prompt has several of the kind, if that is another."""
     is_rounded: bool = False
     """Whether numbers are scaled in bfloat16."""
+    written: str | None = None
+    """What prompts of the model's own say instead of `text`, where the vocabulary has no token for that."""
+
+    @property
+    def place(self) -> str:
+        """How whoever writes a prompt says that one stands here."""
+        return self.written or self.text.strip()
 
 
 IMAGE_ALONE = 0
@@ -49,14 +57,22 @@ class ProcessorFiles:
     config: Mapping[str, Any]
     """The model's own."""
     folder: Path
+    """Or the file that the model is."""
+    told: MediaFacts | None = None
+    """What GGUF files say, which have no folder."""
 
     @property
     def image(self) -> Settings:
-        return image_settings(self.folder)
+        return image_settings(self.folder) if self.told is None else Settings(self.told.image, self.told.source)
 
     @property
     def video(self) -> Settings:
-        return video_settings(self.folder)
+        return video_settings(self.folder) if self.told is None else Settings(self.told.video, self.told.source)
+
+    @property
+    def stand_in(self) -> str:
+        """The token that stands in for the one of images, where the vocabulary lacks that; else empty."""
+        return "" if self.told is None else self.told.stand_in
 
     @property
     def tower(self) -> Settings:

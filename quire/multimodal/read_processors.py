@@ -1,8 +1,9 @@
-"""The processors of a model in a folder. One row a family."""
+"""The processors of a model, by the files of its folder or by what its GGUF files say. One row a family."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.config.facts import MediaFacts
 from quire.multimodal.families.clip import clip
 from quire.multimodal.families.gemma3 import gemma3
 from quire.multimodal.families.idefics3 import idefics3
@@ -32,10 +33,11 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
 }
 
 
-def read_processors(path: Path) -> Processors:
-    """Empty where the model reads texts alone, or quire does not know how it reads media."""
-    config = read_json(path / "config.json") if path.is_dir() else {}
+def read_processors(path: Path, told: MediaFacts | None = None) -> Processors:
+    """Empty where the model reads texts alone, or quire does not know how it reads media; `told` is what GGUF files say
+    of it."""
+    config = told.config if told is not None else read_json(path / "config.json") if path.is_dir() else {}
     make = _FAMILIES.get(str(config.get("model_type", "")))
     if make is None or not isinstance(config.get("vision_config"), dict):
         return {}
-    return make(ProcessorFiles(config, path))
+    return make(ProcessorFiles(config, path, told))

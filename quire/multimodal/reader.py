@@ -5,6 +5,7 @@ from hashlib import blake2b
 from pathlib import Path
 from struct import pack
 
+from quire.config.facts import MediaFacts
 from quire.config.multimodal import MultimodalConfig
 from quire.core.errors import InvalidRequest
 from quire.core.media import MediaItem, MediaKind, Pixels
@@ -50,7 +51,10 @@ class MediaReader:
         return [self._by_marker[token] for token in tokens if token in self._by_marker]
 
     def with_own_marks(self, text: str) -> str:
-        """A prompt as its writer marked it: marks of images are tokens."""
+        """A prompt as its writer marked it, with marks that are tokens."""
+        for processor in self._processors.values():
+            if processor.written is not None:
+                text = text.replace(processor.written, processor.text.strip())
         return text
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
@@ -68,7 +72,7 @@ class MediaReader:
             if marked.count(kind) != kinds.count(kind):
                 raise InvalidRequest(
                     f"the prompt marks {marked.count(kind)} places for media of kind {kind} and comes with "
-                    f"{kinds.count(kind)}; each needs one place, written as {processor.text.strip()!r}",
+                    f"{kinds.count(kind)}; each needs one place, written as {processor.place!r}",
                     field="messages",
                 )
         cooked: dict[MediaKind, list[Cooked]] = {kind: [] for kind in self._processors}
@@ -145,9 +149,11 @@ PromptReader = MediaReader | SoundReader
 """What reads the media of a model's prompts."""
 
 
-def open_reader(path: Path, config: MultimodalConfig, encode: Encode) -> PromptReader | None:
-    """Of the model in a folder; None where it reads texts alone."""
-    processors = read_processors(path)
+def open_reader(
+    path: Path, config: MultimodalConfig, encode: Encode, told: MediaFacts | None = None
+) -> PromptReader | None:
+    """Of the model in a folder, or of GGUF files by what these say; None where it reads texts alone."""
+    processors = read_processors(path, told)
     if processors:
         return MediaReader(processors, config, encode)
     sound = read_sound_processor(path)

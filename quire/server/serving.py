@@ -254,7 +254,7 @@ class Serving:
         """Raises an InvalidRequest where the model reads no media."""
         if self._media is None and self.llm.facts.spec.reads_media:
             encode = partial(self.tokenizer.encode, add_special_tokens=False)
-            reader = open_reader(self.llm.path, self.config.multimodal, encode)
+            reader = open_reader(self.llm.path, self.config.multimodal, encode, self.llm.facts.media)
             self._media = None if reader is None else MediaDesk(reader, self.config.multimodal, self.store)
         if self._media is None:
             raise InvalidRequest(

@@ -81,7 +81,7 @@ class AsyncLLM:
         self.config = config
         self.metrics = metrics or Metrics(config.model.model, config.server.num_engines)
         self._path = locate(config.model.model, config.model.revision)
-        self.facts = read_model_facts(str(self._path), impl=config.model.model_impl)
+        self.facts = read_model_facts(str(self._path), impl=config.model.model_impl, mmproj=config.model.mmproj)
         self._on_finished = on_finished
         self.adapters = open_registry(config.lora, self.facts.spec) if config.lora.enable_lora else None
         """LoRA adapters that requests may name; None: there are none."""
@@ -202,17 +202,23 @@ class AsyncLLM:
         if isinstance(prompt, Mapping):
             data, tokenized = prompt.get("multi_modal_data"), prompt.get("prompt_token_ids")
             given = prompt.get("prompt", "") if tokenized is None else tokenized
-        tokens: list[int] = await self.texts.encode(given) if isinstance(given, str) else list(given)  # type: ignore[arg-type]
         text = given if isinstance(given, str) else None
-        if not data:
+        reader = self._prompt_media() if data else None
+        marked = text if text is None or reader is None else reader.with_own_marks(text)
+        tokens: list[int] = list(given) if marked is None else await self.texts.encode(marked)  # type: ignore[arg-type]
+        if reader is None:
             return tokens, text, ()
+        tokens, media = await asyncio.to_thread(reader.read, tokens, data)
+        return tokens, text, media
+
+    def _prompt_media(self) -> "PromptMedia":
+        """Raises an InvalidRequest where the model reads texts alone."""
         if self._media is None:
             from quire.engine.prompt_media import PromptMedia
 
             encode = partial(self.texts.tokenizer.encode, add_special_tokens=False)
-            self._media = PromptMedia(self._path, self.config.multimodal, encode)
-        tokens, media = await asyncio.to_thread(self._media.read, tokens, data)
-        return tokens, text, media
+            self._media = PromptMedia(self._path, self.config.multimodal, encode, self.facts.media)
+        return self._media
 
     async def abort(self, request_id: str) -> None:
         """End a request of `generate`; one that has ended, or never was, is left as it is."""

@@ -118,8 +118,19 @@ class Reshaped:
     """Of the matrix that quire holds."""
 
 
+@dataclass(frozen=True, slots=True)
+class FramesApart:
+    """The file has a kernel for each frame of a patch, as mmproj files of GGUF do; quire has one matrix whose columns
+    are channels, frames, rows and columns of pixels.
+    """
+
+    frames: int
+    kernel: tuple[int, int, int, int]
+    """Of one frame: rows of the matrix, channels, height and width."""
+
+
 RowOrder = PairedRows | GroupedRows | HeadParts
-Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Reshaped
+Layout = AsStored | Transposed | MinusOne | RowOrder | StackedRows | TransposedHeads | Reshaped | FramesApart
 
 AS_STORED = AsStored()
 TRANSPOSED = Transposed()
@@ -138,7 +149,9 @@ def as_found(shape: tuple[int, ...], layout: Layout, stored: tuple[int, ...]) ->
 
 
 def file_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
-    """The shape that a tensor of `shape` has in the file."""
+    """The shape that a tensor of `shape` has in the file; where it has several there, that of each."""
+    if isinstance(layout, FramesApart):
+        return layout.kernel
     if isinstance(layout, StackedRows):
         rows = layout.parts * layout.size
         return (layout.experts, *shape[1:], rows) if layout.transposed else (layout.experts, rows, *shape[1:])

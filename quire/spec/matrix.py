@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, Layout, Reshaped, StackedRows, Transposed
+from quire.spec.layout import AS_STORED, FramesApart, Layout, Reshaped, StackedRows, Transposed
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
@@ -105,4 +105,4 @@ def _of_vector(layout: Layout) -> Layout:
     """How a bias lies in the file whose matrix lies so."""
     if isinstance(layout, StackedRows):
         return replace(layout, transposed=False)
-    return AS_STORED if isinstance(layout, Transposed | Reshaped) else layout
+    return AS_STORED if isinstance(layout, Transposed | Reshaped | FramesApart) else layout

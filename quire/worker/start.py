@@ -100,7 +100,7 @@ def start_worker(
         torch.set_num_threads(threads_of_rank(resolved, num_local_ranks))
     elif resolved.cpu_threads is not None:
         torch.set_num_threads(resolved.cpu_threads)
-    described = describe_local(path, "transformers" if resolved.uses_transformers else "quire")
+    described = describe_local(path, "transformers" if resolved.uses_transformers else "quire", _mmproj(resolved))
     spec = described.matched.spec
     model = (
         _borrowed_model(described, resolved, device, clock)
@@ -154,6 +154,10 @@ def start_worker(
     return worker
 
 
+def _mmproj(resolved: Resolved) -> Path | None:
+    return None if resolved.mmproj is None else Path(resolved.mmproj)
+
+
 def _adapters(
     resolved: Resolved, spec: ModelSpec, model: LanguageModel | FallbackDecoder, device: torch.device
 ) -> AdapterStore | None:
@@ -180,7 +184,7 @@ def start_stage_worker(
     assert pipeline is not None, "there are several stages"
     if device.type == "cpu":
         torch.set_num_threads(threads_of_rank(resolved, num_local_ranks))
-    described = describe_local(path, "quire")
+    described = describe_local(path, "quire", _mmproj(resolved))
     spec = described.matched.spec
     model = _own_model(described, resolved, device, None, clock, None, peers, in_background=False)
     layers = resolved.stages[pipeline.stage]

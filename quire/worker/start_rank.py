@@ -66,7 +66,7 @@ def resolve_other_rank(
 
     if file_bytes:
         path = locate(model or asked.model.model, asked.model.revision)
-    facts = read_model_facts(str(path), impl=asked.model.model_impl)
+    facts = read_model_facts(str(path), impl=asked.model.model_impl, mmproj=asked.model.mmproj)
     if file_bytes not in (0, facts.total_weight_bytes):
         raise ConfigError(
             f"{path} on this host has {facts.total_weight_bytes} bytes of weights, and the model of rank 0 has "

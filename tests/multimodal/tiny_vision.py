@@ -143,6 +143,8 @@ def make_vision(name: str, folder: Path) -> TinyVision:
     with torch.no_grad():
         for parameter in model.parameters():  # transformers' own begin so small that every prompt has one answer
             parameter.mul_(3.0) if parameter.dim() > 1 else parameter.add_(torch.randn_like(parameter) * 0.1)
+            if not parameter.any():  # Gemma 3's projection, with which all images would be alike
+                parameter.normal_(0.0, 0.5)
     model.save_pretrained(folder)
     template = TEMPLATE.replace("IMAGE", mark).replace("VIDEO", "<|vision_start|><|video_pad|><|vision_end|>")
     vocabularies.write_folder(folder, tokenizer, eos_token="<|im_end|>", chat_template=template)

@@ -7,7 +7,7 @@ from quire.core.errors import CheckpointError
 from quire.models.families.llava import MOVED
 from quire.models.families.vision_blocks import VisionFamily, clip_layer, patch_matrix, table, vision_norm
 from quire.models.loading.hf_fields import HFFields
-from quire.spec.layout import TRANSPOSED
+from quire.spec.layout import MINUS_ONE, TRANSPOSED
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.model import ModelSpec
 from quire.spec.vision import ProjectorSpec, VisionSpec
@@ -42,11 +42,11 @@ def attach(text: ModelSpec, config: HFFields) -> ModelSpec:
         layers=tuple(clip_layer(fields, _TOWER, layer, usual="gelu_pytorch_tanh") for layer in layers),
         norm_after=vision_norm(f"{_TOWER}post_layernorm", size, eps),
         projector=ProjectorSpec(
-            MatrixSpec((Part(_PROJECTION, "vision", text.hidden_size, TRANSPOSED),), size, "none"),
+            MatrixSpec((Part(_PROJECTION, "vision", text.hidden_size, TRANSPOSED, TRANSPOSED),), size, "none"),
             None,
             "gelu",
             merge,
-            norm=replace(norm, offset=1.0),
+            norm=replace(norm, offset=1.0, gguf_layout=MINUS_ONE),
             joined_by="mean",
         ),
         seen_whole=tokens,

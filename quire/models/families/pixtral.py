@@ -3,6 +3,7 @@
 from quire.models.families.vision_blocks import activation, attention, matrix, patch_matrix, vision_norm
 from quire.models.loading.hf_fields import HFFields
 from quire.spec.layer import LayerSpec
+from quire.spec.layout import AS_STORED, PairedRows
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.mlp import MlpSpec
 from quire.spec.vision import AxialRopeSpec, ProjectorSpec, VisionSpec
@@ -35,7 +36,12 @@ def pixtral_tower(given: HFFields, layers: int, prefix: str) -> VisionSpec:
 
 def _layer(fields: HFFields, start: str, size: int, heads: int) -> LayerSpec:
     inner = fields.size("intermediate_size")
-    qkv = MatrixSpec(tuple(Part(f"{start}attention.{name}_proj", "vision", size) for name in "qkv"), size, "none")
+    paired = PairedRows(heads, size // heads, size // heads)
+    parts = (
+        Part(f"{start}attention.{name}_proj", "vision", size, gguf_layout=AS_STORED if name == "v" else paired)
+        for name in "qkv"
+    )
+    qkv = MatrixSpec(tuple(parts), size, "none")
     up = tuple(Part(f"{start}feed_forward.{name}_proj", "vision", inner) for name in ("gate", "up"))
     down = matrix(f"{start}feed_forward.down_proj", size, inner, bias=False)
     return LayerSpec(

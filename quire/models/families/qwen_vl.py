@@ -23,6 +23,8 @@ from quire.spec.vision import AxialRopeSpec, ProjectorSpec, VisionSpec, WindowsS
 
 _EPS = 1e-6
 _THETA = 10_000.0
+QKV_APART = "qkv_apart"
+"""Whether queries, keys and values are tensors of their own, as in mmproj files of GGUF; no config.json says so."""
 MOVED = (("model.language_model.", "model."), ("model.visual.", "visual."))
 
 
@@ -82,6 +84,8 @@ def given_fields(config: HFFields) -> dict[str, object]:
 
 def tower_attention(fields: HFFields, start: str, size: int) -> AttentionSpec:
     qkv = matrix(f"{start}attn.qkv", 3 * size, size)
+    if fields.flag(QKV_APART, False):
+        qkv = replace(qkv, parts=tuple(Part(f"{start}attn.{name}", "vision", size) for name in "qkv"))
     return attention(qkv, f"{start}attn.proj", size, fields.size("num_heads"), rope=0)
 
 

@@ -9,7 +9,7 @@ from quire.core.errors import CheckpointError
 from quire.models.families.blocks import ACTIVATIONS
 from quire.models.loading.hf_fields import HFFields
 from quire.spec.layer import AttentionSpec, LayerSpec
-from quire.spec.layout import Reshaped
+from quire.spec.layout import AS_STORED, FramesApart, Layout, Reshaped
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.model import ModelSpec
@@ -44,14 +44,17 @@ def vision_norm(name: str, size: int, eps: float, kind: NormKind = "layer") -> N
 def patch_matrix(name: str, rows: int, patch_size: int, *, frames: int | None = None, bias: bool) -> MatrixSpec:
     """The kernel of a convolution as a matrix of whole patches; with `frames` it has that axis too."""
     kernel = (rows, CHANNELS, *(() if frames is None else (frames,)), patch_size, patch_size)
-    part = Part(name, "vision", rows, Reshaped(kernel, rows))
+    stored = Reshaped(kernel, rows)
+    in_gguf: Layout = stored if frames is None else FramesApart(frames, (rows, CHANNELS, patch_size, patch_size))
+    part = Part(name, "vision", rows, stored, in_gguf)
     return MatrixSpec((part,), math.prod(kernel[1:]), "none", bias)
 
 
 def table(name: str, rows: int, size: int, axes: tuple[int, ...] = ()) -> MatrixSpec:
     """Vectors that are looked up; in the file they have `axes` before them, or for a single one none at all."""
     shape = (*axes, size) if rows == 1 else (*axes, rows, size)
-    return MatrixSpec((Part(name, "vision", rows, Reshaped(shape, rows)),), size, "none")
+    in_gguf: Layout = Reshaped((size,), 1) if rows == 1 else AS_STORED
+    return MatrixSpec((Part(name, "vision", rows, Reshaped(shape, rows), in_gguf),), size, "none")
 
 
 def activation(fields: HFFields, name: str, usual: str) -> Activation:

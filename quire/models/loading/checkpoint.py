@@ -2,9 +2,11 @@
 lie in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from quire.core.errors import CheckpointError
 from quire.core.ggml_types import PACKED
@@ -52,7 +54,7 @@ class Checkpoint:
     @property
     def num_bytes(self) -> int:
         """Bytes of all tensors as stored."""
-        return sum(entry.found.span.num_bytes for entry in self._entries.values())
+        return sum(span.num_bytes for entry in self._entries.values() for span in entry.found.spans)
 
     def names(self) -> list[str]:
         """All tensors, in the order in which their bytes follow each other."""
@@ -69,6 +71,9 @@ class Checkpoint:
         entry = self._entry(name)
         span = entry.found.span
         stored = StoredTensor(name, span.dtype, span.shape, entry.file.tensor(span))
+        if entry.found.others:
+            pieces = torch.stack([entry.file.tensor(each) for each in entry.found.spans])
+            stored = replace(stored, shape=(len(pieces), *span.shape), data=pieces)
         share = self._shares.get(name)
         return stored if share is None else laid_out_share(stored, entry.found.layout, share)
 

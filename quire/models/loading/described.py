@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quire.config.facts import MediaFacts
 from quire.config.model import ModelImpl
 from quire.core.errors import CheckpointError
 from quire.models.loading.folder import find_model, read_gguf_parts, read_tensors
@@ -12,6 +13,7 @@ from quire.models.loading.gguf_config import gguf_config
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.match import Matched, match
 from quire.models.loading.match_safetensors import match_safetensors
+from quire.models.loading.mmproj.pair import read_pair, refuse_mmproj_as_model
 from quire.models.loading.quantization.read import read_quantization
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import gguf_names
@@ -32,6 +34,8 @@ class DescribedModel:
     undescribed: Sequence[TensorSpan]
     """All tensors of a model whose spec describes none."""
     is_gguf: bool
+    media: MediaFacts | None = None
+    """How it reads images, where an mmproj file says it."""
 
     @property
     def has_weights(self) -> bool:
@@ -39,7 +43,7 @@ class DescribedModel:
 
     def spans(self) -> Iterator[TensorSpan]:
         """Every tensor that the model takes, in the order of the files."""
-        yield from (found.span for found in self.matched.found.values())
+        yield from (span for found in self.matched.found.values() for span in found.spans)
         yield from self.undescribed
 
 
@@ -48,14 +52,15 @@ def model_types() -> tuple[str, ...]:
     return tuple(FAMILIES)
 
 
-def describe_local(path: Path, impl: ModelImpl = "auto") -> DescribedModel:
+def describe_local(path: Path, impl: ModelImpl = "auto", mmproj: Path | None = None) -> DescribedModel:
     """The model in a folder, or that a file is; a checkpoint that quire would misread is refused.
 
-    `impl` is whose code it is to run; a GGUF file is always quire's own.
+    `impl` is whose code it is to run; a GGUF file is always quire's own. `mmproj` is the file of such a model's vision
+    encoder.
     """
     found = find_model(path)
     if found.gguf is not None:
-        return _of_gguf(found.gguf)
+        return _of_gguf(found.gguf, mmproj)
     config = read_json_object(found.config)
     scheme_of = read_quantization(config, str(found.config))
     spec = describe(config, str(found.config), impl)
@@ -68,8 +73,9 @@ def describe_local(path: Path, impl: ModelImpl = "auto") -> DescribedModel:
     return DescribedModel(path, config, matched, files, (), is_gguf=False)
 
 
-def _of_gguf(path: Path) -> DescribedModel:
+def _of_gguf(path: Path, mmproj: Path | None) -> DescribedModel:
     headers = read_gguf_parts(path)
+    refuse_mmproj_as_model(headers[0])
     if not any(header.tensors for header in headers):
         raise CheckpointError(f"{path} holds no tensors; it is a vocabulary or adapter, not a model.")
     config = gguf_config(headers)
@@ -84,12 +90,12 @@ def _of_gguf(path: Path) -> DescribedModel:
                 )
             files[span.name] = header.path
             spans.append(span)
-    matched = replace(match(spec, spans, gguf_names(spec), str(path)), left_out=_towers_beside(path))
-    return DescribedModel(path, config, matched, files, (), is_gguf=True)
-
-
-def _towers_beside(path: Path) -> tuple[str, ...]:
-    """Files that would let the model see, if quire read them."""
-    towers = sorted(file.name for file in path.parent.glob("*.gguf") if file.name.lower().startswith("mmproj"))
-    reason = "quire reads no mmproj files yet, so the model reads texts alone; its safetensors folder reads images"
-    return (f"{', '.join(towers)}: {reason}",) if towers else ()
+    matched = match(spec, spans, gguf_names(spec), str(path))
+    if mmproj is None:
+        return DescribedModel(path, config, matched, files, (), is_gguf=True)
+    pair = read_pair(headers, config, mmproj)
+    whole = pair.spec if matched.spec is spec else pair.spec.without_head()
+    found = pair.match()
+    files |= {span.name: mmproj for each in found.values() for span in each.spans}
+    matched = replace(matched, spec=whole, found={**matched.found, **found})
+    return DescribedModel(path, pair.config, matched, files, (), is_gguf=True, media=pair.media)

@@ -9,7 +9,7 @@ from quire.core.errors import CheckpointError
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE)
 _TAG = re.compile(r"(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|FP?16|FP?32))$", re.IGNORECASE)
-_BESIDE = ("mmproj", "imatrix")
+_MMPROJ, _IMATRIX = "mmproj", "imatrix"
 """Files that go with a model and are none: what reads images, and what a quantization was weighed by."""
 _SHOW = 8
 
@@ -50,7 +50,25 @@ class SeveralModels(CheckpointError):
 
 def is_beside(name: str) -> bool:
     """Whether a GGUF file goes with a model and is none."""
-    return name.lower().startswith(_BESIDE)
+    return is_mmproj(name) or name.lower().startswith(_IMATRIX)
+
+
+def is_mmproj(name: str) -> bool:
+    """Whether a GGUF file holds a vision encoder, by its name: mmproj-F16.gguf, llava-mmproj-model-f16.gguf."""
+    return _MMPROJ in name.lower()
+
+
+def mmproj_beside(model: str, files: Iterable[str]) -> str | None:
+    """Of a repository's files the vision encoder in the folder of a model, if there is one: in 16 bits rather than in
+    others, which is what encoders are trained in.
+    """
+    folder = PurePosixPath(model).parent
+    found = [PurePosixPath(file) for file in sorted(files) if file.lower().endswith(".gguf")]
+    beside = [file for file in found if file.parent == folder and is_mmproj(file.name)]
+    tags = {str(file): _TAG.search(file.stem) for file in beside}
+    wanted = {tag: place for place, tag in enumerate(("F16", "FP16", "BF16", "Q8_0"))}
+    best = {file: len(wanted) if tag is None else wanted.get(tag[1].upper(), len(wanted)) for file, tag in tags.items()}
+    return min(best, key=lambda file: best[file], default=None)
 
 
 def gguf_models(sizes: Mapping[str, int]) -> list[GGUFModel]:

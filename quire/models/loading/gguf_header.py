@@ -63,7 +63,7 @@ def read_gguf_header(path: Path) -> GGUFHeader:
     return _read_header(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _read_header(path: Path, _version_of_file: tuple[int, ...]) -> GGUFHeader:
     with _mapped(path) as data:
         cursor = Cursor(data, str(path))

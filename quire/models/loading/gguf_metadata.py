@@ -8,7 +8,9 @@ from quire.models.loading.gguf_header import GGUFArray, GGUFHeader, Value
 _LONGEST_ARCHITECTURE = 64
 _MOST_LAYERS = 10_000
 _MOST_OTHERWISE = 10**9
-_MOST = {"block_count": _MOST_LAYERS}
+_MOST = {"block_count": _MOST_LAYERS, "vision.block_count": _MOST_LAYERS}
+_MOST_NUMBERS = 1024
+"""Of an array that is a setting."""
 _LARGEST_NUMBER = 1e30
 _FLOAT32 = struct.Struct("<f")
 
@@ -65,6 +67,27 @@ class GGUFMetadata:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST_NUMBER:
             raise self._wrong(name, value, "a number above 0")
         return _decimal(float(value))
+
+    def numbers_or_none(self, name: str, count: int) -> list[float] | None:
+        """So many numbers, as the decimals that they were."""
+        value = self.get(name)
+        if value is None:
+            return None
+        numbers = value.read() if isinstance(value, GGUFArray) and value.count == count else []
+        found = [number for number in numbers if isinstance(number, int | float) and abs(number) < _LARGEST_NUMBER]
+        if len(found) != count:
+            raise self._wrong(name, value, f"{count} numbers")
+        return [_decimal(float(number)) for number in found]
+
+    def sizes_or_none(self, name: str) -> list[int] | None:
+        """Whole numbers from 0 on."""
+        value = self.get(name)
+        if value is None:
+            return None
+        numbers = value.read() if isinstance(value, GGUFArray) and value.count <= _MOST_NUMBERS else []
+        if not numbers:
+            raise self._wrong(name, value, f"an array of 1 to {_MOST_NUMBERS:,} whole numbers")
+        return [self._checked(name, number, 0) for number in numbers]
 
     def flag(self, name: str, otherwise: bool) -> bool:
         value = self.get(name)

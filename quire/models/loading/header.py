@@ -9,7 +9,7 @@ from typing import Any
 
 from quire.config.dtypes import PLAIN_FLOATS
 from quire.config.facts import ModelFacts
-from quire.config.model import DEFAULT_MODEL, ModelImpl
+from quire.config.model import DEFAULT_MODEL, NO_MMPROJ, ModelImpl
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.families.dimensions import text_values
 from quire.models.loading.default_model import fetch_default_model
@@ -18,6 +18,7 @@ from quire.models.loading.folder import CONFIG
 from quire.models.loading.hub import cached_folder, fetch_header, is_hub_id
 from quire.models.loading.match import Matched
 from quire.models.loading.match_safetensors import match_safetensors
+from quire.models.loading.mmproj.find import MmprojChoice, find_mmproj
 from quire.models.loading.quantization.read import read_quantization
 from quire.models.loading.spans import TensorSpan
 from quire.models.registry import describe
@@ -26,8 +27,13 @@ _USUAL_DTYPE = "float32"
 """What a config.json without a dtype means."""
 
 
-def read_model_facts(model: str, revision: str | None = None, impl: ModelImpl = "auto") -> ModelFacts:
-    """Facts of the model at a path, or on the hub where no such path exists; `impl` is whose code it is to run."""
+def read_model_facts(
+    model: str, revision: str | None = None, impl: ModelImpl = "auto", mmproj: str | None = None
+) -> ModelFacts:
+    """Facts of the model at a path, or on the hub where no such path exists; `impl` is whose code it is to run.
+
+    `mmproj` is the file of a GGUF model's vision encoder, or `none`; None: what lies beside the model.
+    """
     place = os.path.expanduser(model)
     if model == DEFAULT_MODEL and not os.path.exists(place):
         place = str(fetch_default_model())
@@ -35,9 +41,9 @@ def read_model_facts(model: str, revision: str | None = None, impl: ModelImpl = 
         if revision is not None:
             raise ConfigError(f"--revision is {revision!r}, but {model} is on this machine; leave --revision out.")
         path = Path(place).resolve()
-        return _local_facts(Path(place), path.stem if path.is_file() else path.name, impl)
+        return _local_facts(Path(place), path.stem if path.is_file() else path.name, impl, mmproj)
     if is_hub_id(model):
-        return _hub_facts(model, revision, impl)
+        return _hub_facts(model, revision, impl, mmproj)
     raise CheckpointError(f"there is no file or folder {model!r}, and it is not spelled like a hub id (owner/model).")
 
 
@@ -47,23 +53,39 @@ def config_facts(name: str, config: Mapping[str, Any]) -> ModelFacts:
     return ModelFacts(name, spec, _config_dtype(config) or _USUAL_DTYPE)
 
 
-def _local_facts(path: Path, name: str, impl: ModelImpl) -> ModelFacts:
-    model = describe_local(path, impl)
+def _local_facts(path: Path, name: str, impl: ModelImpl, mmproj: str | None) -> ModelFacts:
+    model, left_out = _described(path, impl, find_mmproj(path, mmproj))
     if model.is_gguf:
         # A config.json would give the dtype of the model that was converted; what matters is what it became.
         file = next(iter(model.files.values()))
-        return _facts(file.stem, model.matched, _most_common(model.spans()))
+        eyes = None if model.media is None else Path(model.media.source)
+        own = (span for span in model.spans() if model.files[span.name] != eyes)
+        facts = _facts(file.stem, model.matched, _most_common(own))
+        return replace(facts, media=model.media, left_out=(*facts.left_out, *left_out))
     return replace(_facts(name, model.matched, _dtype(model)), other_bytes=_bytes_by_dtype(model.undescribed))
 
 
-def _hub_facts(repo: str, revision: str | None, impl: ModelImpl) -> ModelFacts:
+def _described(path: Path, impl: ModelImpl, choice: MmprojChoice) -> tuple[DescribedModel, tuple[str, ...]]:
+    """The model, and what is left out of it: a vision encoder that merely lies beside it and does not fit."""
+    try:
+        return describe_local(path, impl, choice.file), choice.left_out
+    except CheckpointError as error:
+        if choice.file is None or choice.is_asked:
+            raise
+        reason = str(error).removeprefix(f"{choice.file} ").removeprefix(f"{choice.file}: ")
+        return describe_local(path, impl), (f"{choice.file.name}, so that the model reads texts alone: {reason}",)
+
+
+def _hub_facts(repo: str, revision: str | None, impl: ModelImpl, mmproj: str | None) -> ModelFacts:
     try:
         header = fetch_header(repo, revision)
     except CheckpointError:
         folder = cached_folder(repo, revision)
         if folder is None:
             raise
-        return _local_facts(folder, repo, impl)
+        return _local_facts(folder, repo, impl, mmproj)
+    if mmproj not in (None, NO_MMPROJ):
+        raise ConfigError(f"--mmproj is {mmproj!r}, and {repo} on the hub is no GGUF model; leave --mmproj out.")
     source = f"{repo}/{CONFIG}"
     scheme_of = read_quantization(header.config, source)
     spec = describe(header.config, source, impl)

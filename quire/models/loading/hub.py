@@ -13,7 +13,7 @@ from typing import Any
 
 from quire.core.errors import CheckpointError
 from quire.models.loading.folder import CONFIG
-from quire.models.loading.gguf_choice import GGUFModel, choose, gguf_models, matching
+from quire.models.loading.gguf_choice import choose, gguf_models, matching, mmproj_beside
 from quire.models.loading.json_object import read_json_object
 from quire.models.loading.safetensors_header import stored_tensor
 from quire.models.loading.spans import TensorSpan
@@ -74,7 +74,8 @@ def fetch_header(repo: str, revision: str | None) -> HubHeader:
 
 def download(name: str, revision: str | None, file: str | None = None) -> Path:
     """The folder with a model's files, or its GGUF file (the first of several parts), downloaded as far as they are not
-    here; an interrupted download goes on. Of several GGUF models the tag in `name` or `file` names one.
+    here; an interrupted download goes on. Of several GGUF models the tag in `name` or `file` names one; the vision
+    encoder beside it comes along.
     """
     import huggingface_hub
 
@@ -85,13 +86,14 @@ def download(name: str, revision: str | None, file: str | None = None) -> Path:
             _reach()
         if tag is None and file is None:
             folder = Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=_FILES))
-            models = [] if any(folder.glob("*.safetensors")) else _models_on_hub(repo, revision)
-            if not models:
+            sizes = {} if any(folder.glob("*.safetensors")) else _ggufs_on_hub(repo, revision)
+            if not gguf_models(sizes):
                 return folder
         else:
-            models = _models_on_hub(repo, revision)
-        chosen = choose(repo, models, tag, file)
-        patterns = [glob.escape(each) for each in chosen.files]
+            sizes = _ggufs_on_hub(repo, revision)
+        chosen = choose(repo, gguf_models(sizes), tag, file)
+        eyes = mmproj_beside(chosen.files[0], sizes)
+        patterns = [glob.escape(each) for each in (*chosen.files, *(() if eyes is None else (eyes,)))]
         folder = Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=patterns))
         return folder / chosen.files[0]
     except CheckpointError:
@@ -129,11 +131,13 @@ def _cached_gguf(repo: str, revision: str | None, tag: str | None, file: str | N
     return folder / found[0].files[0] if len(found) == 1 and found[0].is_complete else None
 
 
-def _models_on_hub(repo: str, revision: str | None) -> list[GGUFModel]:
+def _ggufs_on_hub(repo: str, revision: str | None) -> dict[str, int]:
+    """The bytes of each GGUF file of a repository."""
     import huggingface_hub
 
-    files = huggingface_hub.HfApi().list_repo_tree(repo, recursive=True, revision=revision)
-    return gguf_models({each.path: each.size for each in islice(files, _MOST_FILES) if hasattr(each, "size")})
+    files = islice(huggingface_hub.HfApi().list_repo_tree(repo, recursive=True, revision=revision), _MOST_FILES)
+    sizes = {each.path: each.size for each in files if hasattr(each, "size")}
+    return {path: size for path, size in sizes.items() if path.lower().endswith(".gguf")}
 
 
 def _reach() -> None:

@@ -9,10 +9,14 @@ _READ = 1 << 16
 """Bytes at either end of a file: headers are at the beginning."""
 
 
-def checkpoint_identity(path: Path) -> str:
-    """Changes with the files' names, sizes, times and ends; a copy that keeps times is the same checkpoint."""
+def checkpoint_identity(path: Path, mmproj: str | None = None) -> str:
+    """Changes with the files' names, sizes, times and ends; a copy that keeps times is the same checkpoint.
+
+    `mmproj` is the file of a vision encoder, which decides what tokens of images leave in the cache.
+    """
     found = find_model(path)
     files = [found.config, *found.safetensors] if found.gguf is None else [found.gguf]
+    files += [] if mmproj is None else [Path(mmproj)]
     digest = blake2b(digest_size=16)
     for file in files:
         status = file.stat()

@@ -9,7 +9,17 @@ from quire.core.errors import ConfigError
 from quire.core.ggml_types import PACKED
 from quire.layers.stored import StoredTensor
 from quire.ops.reference.gguf.dequantize import dequantize
-from quire.spec.layout import AsStored, Layout, MinusOne, Reshaped, RowOrder, StackedRows, Transposed, TransposedHeads
+from quire.spec.layout import (
+    AsStored,
+    FramesApart,
+    Layout,
+    MinusOne,
+    Reshaped,
+    RowOrder,
+    StackedRows,
+    Transposed,
+    TransposedHeads,
+)
 from quire.spec.share import AxisShare, Share
 
 
@@ -24,8 +34,8 @@ def laid_out(stored: StoredTensor, layout: Layout) -> StoredTensor:
             return replace(stored, kind="float32", data=_values(stored) - 1)
         case StackedRows():
             return _unstacked(stored, layout)
-        case TransposedHeads():
-            return _turned_heads(stored)
+        case TransposedHeads() | FramesApart():
+            return _turned_heads(stored) if isinstance(layout, TransposedHeads) else _joined_frames(stored)
         case _:
             return _reordered(stored, layout.source_rows())
 
@@ -52,8 +62,8 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.t()
         case MinusOne():
             return values + 1
-        case TransposedHeads():
-            return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
+        case TransposedHeads() | FramesApart():
+            return _apart(values, layout)
         case StackedRows():
             rows = torch.tensor(layout.source_rows(), device=values.device)
             ordered = values.index_select(0, torch.argsort(rows))
@@ -64,10 +74,25 @@ def as_file(values: Tensor, layout: Layout) -> Tensor:
             return values.index_select(0, torch.argsort(rows))
 
 
+def _apart(values: Tensor, layout: TransposedHeads | FramesApart) -> Tensor:
+    if isinstance(layout, TransposedHeads):
+        return values.reshape(layout.num_heads, -1, values.shape[1]).transpose(1, 2)
+    rows, channels, height, width = layout.kernel
+    return values.reshape(rows, channels, layout.frames, height, width).permute(2, 0, 1, 3, 4)
+
+
 def _as_matrix(stored: StoredTensor, rows: int) -> StoredTensor:
     """Packed numbers are unpacked."""
     data = (_values(stored) if stored.is_quantized else stored.data).reshape(rows, -1)
     return replace(stored, kind="float32" if stored.is_quantized else stored.kind, shape=tuple(data.shape), data=data)
+
+
+def _joined_frames(stored: StoredTensor) -> StoredTensor:
+    """The kernels of all frames, one behind the other, as one matrix of whole patches."""
+    packed = stored.is_quantized
+    kernels = (_values(stored) if packed else stored.data).view(stored.shape)
+    data = kernels.permute(1, 2, 0, 3, 4).reshape(stored.shape[1], -1)
+    return replace(stored, kind="float32" if packed else stored.kind, shape=tuple(data.shape), data=data)
 
 
 def _unstacked(stored: StoredTensor, layout: StackedRows) -> StoredTensor:

@@ -30,6 +30,12 @@ class Found:
     tensor: TensorSpec
     span: TensorSpan
     layout: Layout
+    others: tuple[TensorSpan, ...] = ()
+    """What follows in the same file, where it has the tensor in several pieces."""
+
+    @property
+    def spans(self) -> tuple[TensorSpan, ...]:
+        return self.span, *self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +74,9 @@ def match(spec: ModelSpec, spans: Sequence[TensorSpan], names: FileNames, source
     if missing and spec.head is not None and set(missing) <= {tensor.name for tensor in spec.head.tensors()}:
         return Matched(spec.without_head(), found, left_out=_left_out(spec, spans), kv_scales=scales)
     if missing:
+        written = {tensor.name: name for name, tensor in reversed(list(names.spelled.items()))}
         raise CheckpointError(
-            f"{source} lacks {_count(missing)} that its config asks for, {missing[0]} "
+            f"{source} lacks {_count(missing)} that its config asks for, {written.get(missing[0], missing[0])} "
             f"{'among them' if len(missing) > 1 else 'alone'}; the download may be incomplete."
         )
     return Matched(spec, found, left_out=_left_out(spec, spans), kv_scales=scales)

@@ -15,6 +15,7 @@ CLIP = {
     "image_mean": CLIP_MEAN,
     "image_std": CLIP_STD,
 }
+_IMAGE = "<image>"
 SIGLIP = {**SCALED, "size": {"height": 224, "width": 224}, "resample": BICUBIC, "image_mean": HALF, "image_std": HALF}
 
 
@@ -44,7 +45,11 @@ def llava(files: ProcessorFiles) -> Processors:
     tower = files.tower.over({"image_size": 336, "patch_size": 14})
     count = (tower.number("image_size") // tower.number("patch_size")) ** 2
     token = files.token("image_token_index", "image_token_id")
-    scaling = settings.scaling()
-    return {
-        "image": MediaProcessor(fixed_recipe(settings), *scaling, token, token, lambda cooked: [count], "<image>\n")
-    }
+    recipe, scaling = fixed_recipe(settings), settings.scaling()
+    text, written = image_mark(files)
+    return {"image": MediaProcessor(recipe, *scaling, token, token, lambda cooked: [count], text, written=written)}
+
+
+def image_mark(files: ProcessorFiles) -> tuple[str, str | None]:
+    """How a prompt says that an image stands here, and what prompts say where the vocabulary has no token for that."""
+    return (f"{files.stand_in}\n", _IMAGE) if files.stand_in else (f"{_IMAGE}\n", None)

@@ -4,7 +4,7 @@ import math
 
 from quire.core.errors import CheckpointError
 from quire.multimodal.anyres import Size, feature_layout
-from quire.multimodal.families.llava import fixed_recipe
+from quire.multimodal.families.llava import fixed_recipe, image_mark
 from quire.multimodal.processor import MediaProcessor, Piece, ProcessorFiles, Processors
 from quire.multimodal.recipes import Anyres, Cooked, Frames, Sampling, Square
 from quire.multimodal.settings import BICUBIC, CLIP_MEAN, CLIP_STD, SCALED, Settings
@@ -56,7 +56,8 @@ def _image(files: ProcessorFiles, settings: Settings, most_tiles: int | None) ->
             return [side**2 + 1]
         return [side**2 + feature_layout(cooked.size, cooked.tiles, side, most_tiles).num_tokens]
 
-    return MediaProcessor(recipe, rescale, mean, std, token, token, pieces, "<image>\n", among_others)
+    text, written = image_mark(files)
+    return MediaProcessor(recipe, rescale, mean, std, token, token, pieces, text, among_others, written=written)
 
 
 def _video(files: ProcessorFiles) -> MediaProcessor:

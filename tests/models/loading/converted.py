@@ -112,7 +112,9 @@ MODELS: dict[str, Original] = {
         "llama", "Llama", {**_RMS, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
     ),
     "qwen2": Original("qwen2", "Qwen2", {**_RMS, "tie_word_embeddings": True}),
+    "qwen2vl": Original("qwen2vl", "Qwen2", {**_RMS, "tie_word_embeddings": False}),
     "qwen3": Original("qwen3", "Qwen3", {**_RMS, "head_dim": 32, "tie_word_embeddings": False}),
+    "qwen3vl": Original("qwen3vl", "Qwen3", {**_RMS, "head_dim": 32, "tie_word_embeddings": False}),
     "gemma2": Original("gemma2", "Gemma2", {**_RMS, **_GEMMA}),
     "gemma3": Original("gemma3", "Gemma3", {**_RMS, **_GEMMA, "num_hidden_layers": 7}),
     "phi3": Original("phi3", "Phi3", {**_RMS, "tie_word_embeddings": False}),
@@ -264,7 +266,7 @@ def converted(architecture: str, model: Any, kind: str = "F32") -> Iterator[tupl
         known = known.replace("e_score_correction_bias", "e_score_correction.bias")
         gguf_name = names.get_name(known, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, hf_name
-        yield gguf_name, _laid_out(architecture, hf_name, values, model.config)
+        yield gguf_name, laid_out(architecture, hf_name, values, model.config)
 
 
 def split_latents(model: Any, tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
@@ -304,7 +306,8 @@ def _unfused(architecture: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]
     return found
 
 
-def _laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:
+def laid_out(architecture: str, name: str, values: Tensor, config: Any) -> Tensor:
+    """What the converter does to a tensor of a checkpoint."""
     if architecture in _PAIRED and name.rpartition(".")[0].endswith(("q_proj", "k_proj")):
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)

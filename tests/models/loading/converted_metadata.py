@@ -71,7 +71,7 @@ def _write_heads(writer: gguf.GGUFWriter, architecture: str, config: Any) -> Non
         writer.add_head_count_kv(config.num_kv_heads)
     elif architecture not in ("gpt2", "gptneox", "bert", "nomic-bert", "deepseek2"):
         writer.add_head_count_kv(config.num_key_value_heads)
-    if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3", "gpt-oss", "llama4"):
+    if architecture in ("qwen3", "qwen3vl", "qwen3moe", "gemma2", "gemma3", "gpt-oss", "llama4"):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if architecture in ("gemma2", "gemma3", "cohere2", "gpt-oss"):

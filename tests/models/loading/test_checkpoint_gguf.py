@@ -198,7 +198,7 @@ HOSTILE = {
     ),
     "queries without rows": (changed(QUERIES, dimensions=(256, 0)), r"has shape \[0, 256\]"),
     "queries of no dimension": (changed(QUERIES, kind=F32, dimensions=()), r"has shape \[\]"),
-    "a tensor too few": (gguf_bytes(METADATA, TENSORS[:-1]), r"lacks a tensor .* model\.norm\.weight alone"),
+    "a tensor too few": (gguf_bytes(METADATA, TENSORS[:-1]), r"lacks a tensor .* output_norm\.weight alone"),
     "a norm that is packed": (changed(LAYER_NORM, kind=8), "is stored as Q8_0.* it runs a plain floating-point type"),
     "heads that do not divide": (metadata(attention__head_count_kv=3), "which do not divide them"),
     "no heads": (metadata(attention__head_count=0), "attention.head_count as 0"),

@@ -3,7 +3,7 @@
 import pytest
 
 from quire.core.errors import CheckpointError
-from quire.models.loading.gguf_choice import SeveralModels, choose, gguf_models
+from quire.models.loading.gguf_choice import SeveralModels, choose, gguf_models, is_beside, mmproj_beside
 
 FILES = {
     "tiny-Q4_K_M.gguf": 40,
@@ -78,3 +78,18 @@ def test_many_names_are_not_all_shown() -> None:
     models = gguf_models({f"m-Q{number}_0.gguf": 1 for number in range(9)} | {"m-F16.gguf": 9})
     with pytest.raises(SeveralModels, match="and 2 more"):
         choose("me/tiny", models, None, None)
+
+
+def test_a_vision_encoder_comes_in_16_bits_and_from_the_models_folder() -> None:
+    names = ["mmproj-F32.gguf", "mmproj-tiny-BF16.gguf", "mmproj-F16.gguf", "large/tiny-mmproj-Q8_0.gguf", "mmproj.txt"]
+    assert mmproj_beside("tiny-Q8_0.gguf", names) == "mmproj-F16.gguf"
+    assert mmproj_beside("tiny-Q8_0.gguf", names[:2]) == "mmproj-tiny-BF16.gguf"
+    assert mmproj_beside("tiny-Q8_0.gguf", names[:1]) == "mmproj-F32.gguf"
+    assert mmproj_beside("large/tiny-Q8_0.gguf", names) == "large/tiny-mmproj-Q8_0.gguf"
+    assert mmproj_beside("other/tiny-Q8_0.gguf", names) is None
+
+
+def test_vision_encoders_are_told_by_their_names() -> None:
+    assert is_beside("llava-v1.5-7b-mmproj-model-f16.gguf")
+    assert is_beside("MMPROJ-F16.gguf")
+    assert not is_beside("llava-v1.5-7b-Q4_K_M.gguf")

@@ -146,8 +146,12 @@ def test_a_vision_tower_beside_a_gguf_is_no_second_model(tmp_path: Path) -> None
     (tmp_path / "tiny.gguf").write_bytes(gguf_bytes(WHOLE_METADATA, whole_gguf_tensors()))
     (tmp_path / "mmproj-tiny-F16.gguf").write_bytes(b"GGUF")
     (reason,) = read_model_facts(str(tmp_path)).left_out
-    assert reason.startswith("mmproj-tiny-F16.gguf: quire reads no mmproj files yet")
+    assert reason.startswith("mmproj-tiny-F16.gguf, so that the model reads texts alone: 4 bytes are announced where 0")
     assert read_model_facts(str(tmp_path / "tiny.gguf")).left_out == (reason,)
+    assert read_model_facts(str(tmp_path), mmproj="none").left_out == ()
+    (tmp_path / "tiny-mmproj-BF16.gguf").write_bytes(b"GGUF")
+    (reason,) = read_model_facts(str(tmp_path)).left_out
+    assert reason == "mmproj-tiny-F16.gguf, tiny-mmproj-BF16.gguf: there are several; --mmproj names the one to use"
 
 
 def test_pickles_are_refused(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def located(tmp_path: Path, endpoint: str, *arguments: str) -> list[str]:
 
 def test_one_quantization_is_downloaded_and_found_again(tmp_path: Path, endpoint: str, quantized: Path) -> None:
     first = located(tmp_path, endpoint, "me/tiny-GGUF:q4_k_m")
-    assert first == ["tiny-Q4_K_M.gguf", "['tiny-Q4_K_M.gguf'] True"]
+    assert first == ["tiny-Q4_K_M.gguf", "['mmproj-F16.gguf', 'tiny-Q4_K_M.gguf'] True"], "with its vision encoder"
     away = "http://127.0.0.1:9"
     assert located(tmp_path, away, "me/tiny-GGUF:Q4_K_M") == first
     assert "the hub could not be asked" in located(tmp_path, away, "me/tiny-GGUF:Q8_0")[0]
