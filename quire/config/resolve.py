@@ -13,6 +13,7 @@ from quire.config.decide_compute import (
 from quire.config.decide_cpu import decide_cpu_core
 from quire.config.decide_disk import decide_disk
 from quire.config.decide_encoder import check_encoder, most_sequences
+from quire.config.decide_experts import decide_copies
 from quire.config.decide_impl import decide_impl
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_kv import decide_kv_dtype, decide_kv_shape
@@ -124,6 +125,7 @@ def resolve(
     compiled = decide_compile(
         asked, model, limits, choices, cpu_core=core, quantized=bool(model.schemes) and keep_packed
     )
+    spare_experts, interval = decide_copies(asked.parallel, choices)
     layout = _layout(shape, blocks, cpu_blocks, kv_dtype)
     return Resolved(
         dtype=dtype,
@@ -156,6 +158,8 @@ def resolve(
         expert_slots=offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         expert_parallel=asked.parallel.enable_expert_parallel,
+        spare_experts=spare_experts,
+        eplb_step_interval=interval,
         stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=lora,
