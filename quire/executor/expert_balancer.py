@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 _WORTH = 0.95
 """Other copies come where the busiest rank then has at most so much of what it has now: reading them costs bandwidth
 that others may need."""
+_SOONER = 10
+"""The first look comes after one in so many of the steps between others."""
 _WRAP = 1 << 32
 """Where counts begin anew."""
 
@@ -51,7 +53,8 @@ class ExpertBalancer:
         self._places = places
         self._ask_loads = loads
         self._fetch = fetch
-        self._steps = 0
+        # what lies in places at first knows nothing of the load: the first look comes sooner
+        self._steps = places.interval - max(1, places.interval // _SOONER)
         """Since the last look."""
         self._seen: Loads = {}
         self._copies: dict[int, Copies] = {}

@@ -1,4 +1,4 @@
-"""Copies of experts on ranks of their own processes: greedy tokens are those of one process while copies move."""
+"""Copies of experts of other families, layouts and formats: greedy tokens stay those of one process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,21 +43,6 @@ def copies_read(runner: RankRunner) -> int:
 def expected_of(path: Path) -> list[list[int]]:
     with running(path) as one:
         return one.run(PROMPTS, COUNT)
-
-
-def test_answers_stay_the_same_while_copies_move(others: OtherRanks, tmp_path: Path) -> None:
-    tiny = make_tiny("qwen3_moe", tmp_path)
-    expected = expected_of(tiny.path)
-    with copied(tiny.path, others) as spread:
-        assert spread.resolved.spare_experts == 1
-        assert max(spread.weight_bytes) == pytest.approx(spread.resolved.weight_bytes, rel=0.02)
-        assert spread.executor.rank_balance() is None
-        for _ in range(ROUNDS):
-            assert spread.run(PROMPTS, COUNT) == expected
-        assert copies_read(spread) > 0
-        balance = spread.executor.rank_balance()
-        assert balance is not None
-        assert min(balance.imbalance, balance.without_copies) >= 1
 
 
 @pytest.mark.slow

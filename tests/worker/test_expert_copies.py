@@ -26,6 +26,7 @@ from quire.worker.start_expert_copies import start_expert_copies
 from quire.worker.weight_methods import method_of, schemes_of, shares_of
 from tests.models.loading.converted import tiny_model, write_gguf
 from tests.parity.tiny import make_tiny
+from tests.rarely import rarely
 
 CPU = torch.device("cpu")
 RANKS = 2
@@ -92,7 +93,7 @@ def check_sums(whole: list[Experts], ranks: list[list[Experts]]) -> None:
         torch.testing.assert_close(total, experts(x, ids, weights), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", rarely(CASES, every=3))
 def test_what_comes_is_what_the_file_has(case: str, tmp_path: Path) -> None:
     make, settings = CASES[case]
     described, resolved = opened(make(tmp_path), **settings)
