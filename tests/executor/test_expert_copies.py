@@ -22,15 +22,15 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
 
 
 def copied(path: Path, others: OtherRanks, **settings: Any) -> Any:
-    """An engine whose copies follow the load of two steps."""
+    """An engine whose copies follow the load of two steps, unless settings say otherwise."""
     ranks = settings.pop("tensor_parallel_size", 2)
+    settings = {"eplb_step_interval": 2, **settings}
     return running(
         path,
         others,
         tensor_parallel_size=ranks,
         enable_expert_parallel=True,
         num_redundant_experts=ranks,
-        eplb_step_interval=2,
         **settings,
     )
 
@@ -83,3 +83,16 @@ def test_copies_stay_while_the_engine_sleeps(others: OtherRanks, tmp_path: Path)
         spread.loop.sleep(1)
         spread.loop.wake_up()
         assert spread.run(PROMPTS, COUNT) == expected
+
+
+@pytest.mark.slow
+def test_a_load_that_stays_becomes_even(others: OtherRanks, tmp_path: Path) -> None:
+    """Once prompts are cached, every round has the same load: after a look at one, copies fit the next."""
+    tiny = make_tiny("qwen3_moe", tmp_path)
+    with copied(tiny.path, others, tensor_parallel_size=4, eplb_step_interval=3 * COUNT) as spread:
+        for _ in range(12):
+            spread.run(PROMPTS, COUNT)
+        balance = spread.executor.rank_balance()
+        assert balance is not None
+        assert balance.copies_read > 0
+        assert 1 <= balance.imbalance < 0.95 * balance.without_copies

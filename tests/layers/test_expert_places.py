@@ -63,3 +63,20 @@ def test_what_comes_takes_the_places_of_what_goes() -> None:
     places.change(fewer)
     assert places(torch.tensor([[6, 4, 2]])).tolist() == [[-1, -1, 2]]
     assert places.coming(HeldExperts(0, EXPERTS, ((6, 5), (), ()))) == [(5, 4)], "what was there last is there still"
+
+
+@pytest.mark.gpu
+def test_a_captured_step_follows_copies() -> None:
+    device, first = torch.device("cuda"), first_copies(EXPERTS, RANKS, 2)
+    here, there = (ExpertPlaces(HeldExperts(0, EXPERTS, first), each) for each in (CPU, device))
+    ids = torch.randint(0, EXPERTS, (16, 2), generator=torch.Generator().manual_seed(0))
+    given = ids.to(device)
+    there(given)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = there(given)
+    for copies in (first, MOVED, first):
+        for places in (here, there):
+            places.change(HeldExperts(0, EXPERTS, copies))
+        graph.replay()
+        assert torch.equal(found.cpu(), here(ids))

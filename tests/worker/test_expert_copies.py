@@ -14,11 +14,13 @@ from quire.core.errors import CheckpointError
 from quire.core.plan import LayerCopies
 from quire.layers.experts import Experts
 from quire.layers.policy import WeightPolicy
+from quire.layers.quant.base import Weight
 from quire.models.build import build_model
 from quire.models.load import load_weights
 from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.header import read_model_facts
+from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.rank import Place, rank_spec
 from quire.worker.device import cpu_facts
 from quire.worker.expert_copies import ExpertCopies
@@ -56,14 +58,14 @@ CASES: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
 }
 
 
-def part_of(described: DescribedModel, resolved: Resolved, place: Place | None) -> Parts:
+def part_of(described: DescribedModel, resolved: Resolved, place: Place | None, device: torch.device = CPU) -> Parts:
     """The experts of all layers on one rank, or of the whole model, and what brings copies there."""
     spec = described.matched.spec if place is None else rank_spec(described.matched.spec, place)
     shares = shares_of(spec.tensors(), schemes_of(described.matched, resolved))
-    policy = WeightPolicy(torch.float32, CPU, method_of(described.matched, resolved, torch.float32, CPU, None))
+    policy = WeightPolicy(torch.float32, device, method_of(described.matched, resolved, torch.float32, device, None))
     model = build_model(spec, policy)
     load_weights(model, open_described(described, shares))
-    copies = start_expert_copies(described, resolved, model, CPU, range(spec.num_layers))
+    copies = start_expert_copies(described, resolved, model, device, range(spec.num_layers))
     assert copies is not None
     return [part for part in model.modules() if isinstance(part, Experts)], copies
 
@@ -114,6 +116,35 @@ def test_what_comes_is_what_the_file_has(case: str, tmp_path: Path) -> None:
         check_sums(whole, [experts for experts, _ in ranks])
     for _, of_rank in ranks:
         of_rank.close()
+
+
+def planes_of(weight: Weight, halves: int, count: int) -> list[torch.Tensor]:
+    """Each [halves, experts, …]."""
+    stack = weight.stack()
+    assert isinstance(stack, torch.Tensor | QuantizedMatrix)
+    planes = [stack] if isinstance(stack, torch.Tensor) else list(stack.row_planes().values())
+    return [plane.reshape(halves, count, -1) for plane in (*planes, *([] if weight.bias is None else [weight.bias]))]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("case", ["each expert by itself", "with biases", "Q8_0"])
+def test_places_hold_the_same_bits(case: str, device: str, tmp_path: Path) -> None:
+    make, settings = CASES[case]
+    described, resolved = opened(make(tmp_path), **settings)
+    [[whole, *_], _] = part_of(described, resolved, None, torch.device(device))
+    [[rank, *_], copies] = part_of(described, resolved, Place(1, RANKS, 1, True, 1), torch.device(device))
+    layer = next(place for place, each in enumerate(described.matched.spec.layers) if hasattr(each.mlp, "router"))
+    assert rank.places is not None
+    before = list(rank.places.experts)
+    asked = LayerCopies(layer, ((), (1,)))
+    copies.fetch(asked).result()
+    copies.place(asked)
+    copies.close()
+    assert 1 in {*rank.places.experts} - {*before}
+    for of_whole, of_rank, halves in ((whole._up, rank._up, 2), (whole._down, rank._down, 1)):
+        here = planes_of(of_rank, halves, len(rank.places.experts))
+        for all_experts, held in zip(planes_of(of_whole, halves, whole.spec.num_experts), here, strict=True):
+            assert torch.equal(all_experts[:, rank.places.experts], held)
 
 
 def test_a_file_that_is_gone_leaves_everything_as_it_is(tmp_path: Path) -> None:
