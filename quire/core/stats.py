@@ -23,8 +23,8 @@ class RankBalance(msgspec.Struct, frozen=True, array_like=True):
     """The busiest rank's, in those of an average one: 1 is even. Of every layer its own rank is the busiest."""
     without_copies: float
     """What it would have been if no expert had a copy."""
-    copies_read: int
-    """Copies that ranks have read since the start."""
+    copies_moved: int
+    """Copies that have come to ranks since the start."""
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,7 +123,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rank_balance: RankBalance | None = None
     """Where experts have copies on several ranks; None: nobody has looked yet."""
     total_expert_copies: int = 0
-    """Copies of experts that ranks have read to follow the load."""
+    """Copies of experts that came to ranks to follow the load."""
     total_expert_choices: int = 0
     """Pairs of a token and an expert that it chose, over all layers."""
     total_expert_hits: int = 0

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from quire.core.errors import CheckpointError
 from quire.core.plan import LayerCopies
 from quire.core.stats import RankBalance
+from quire.executor.other_rank import RankLost
 from quire.spec.expert_copies import Copies, balanced_copies, first_copies, rank_loads
 
 _log = logging.getLogger(__name__)
 _WORTH = 0.95
-"""Other copies come where the busiest rank then has at most so much of what it has now: reading them costs bandwidth
+"""Other copies come where the busiest rank then has less than so much of what it has now: reading them costs bandwidth
 that others may need."""
 _SOONER = 10
 """The first look comes after one in so many of the steps between others."""
@@ -63,14 +63,14 @@ class ExpertBalancer:
         self._undecided: deque[tuple[int, list[int]]] = deque()
         """Layers with the load since the look before."""
         self._fetching: tuple[LayerCopies, Future[None]] | None = None
-        self._copies_read = 0
+        self._copies_moved = 0
         self._imbalances: tuple[float, float] | None = None
         """As of the last look: with copies, and what it would have been without."""
 
     @property
     def balance(self) -> RankBalance | None:
         """As of the last look; None: there was none, or nothing to see."""
-        return None if self._imbalances is None else RankBalance(*self._imbalances, self._copies_read)
+        return None if self._imbalances is None else RankBalance(*self._imbalances, self._copies_moved)
 
     def before_step(self) -> list[LayerCopies]:
         """What the plan of the step that comes is to say."""
@@ -117,7 +117,7 @@ class ExpertBalancer:
     def _decide(self, layer: int, load: list[int]) -> None:
         now = self._copies_of(layer, len(load))
         copies = balanced_copies(load, self._places.ranks, self._places.spare)
-        if max(rank_loads(load, copies)) <= _WORTH * max(rank_loads(load, now)):
+        if max(rank_loads(load, copies)) < _WORTH * max(rank_loads(load, now)):
             asked = LayerCopies(layer, copies)
             self._fetching = (asked, self._fetch(asked))
 
@@ -126,9 +126,9 @@ class ExpertBalancer:
         error = done.exception()
         if error is None:
             before, self._copies[asked.layer] = self._copies[asked.layer], asked.copies
-            self._copies_read += sum(len({*after} - {*had}) for after, had in zip(asked.copies, before, strict=True))
+            self._copies_moved += sum(len({*after} - {*had}) for after, had in zip(asked.copies, before, strict=True))
             return [asked]
-        if not isinstance(error, CheckpointError | OSError):
+        if isinstance(error, RankLost):
             raise error
         _log.warning("copies of experts of layer %d stay as they are: %s", asked.layer, error)
         self._undecided.clear()

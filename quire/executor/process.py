@@ -171,7 +171,8 @@ class ProcessExecutor(Executor):
         if self._lost is not None:
             raise RankLost(self._lost)
         if self._balancer is not None and plan.rows:
-            plan = structs.replace(plan, expert_copies=self._balancer.before_step())
+            copies = self._balancer.before_step()
+            plan = structs.replace(plan, expert_copies=copies) if copies else plan
         self._tell_others(frame(RunStep(plan)))
         self._last_step = plan.step
         return self._first.execute(plan)

@@ -84,7 +84,7 @@ EXPERT_HOT_SHARE = _gauge("expert_hot_share", "Share of a layer's choices that t
 EXPERT_RANK_IMBALANCE = _gauge("expert_rank_imbalance", "Choices of the busiest rank in those of an average one, over "
                                "all layers and the steps between two looks at the load: with copies of experts as they "
                                "were, and as it would have been without; 1 is even.", "engine", "copies")  # fmt: skip
-EXPERT_COPIES = _counter("expert_copies_read", "Copies of experts that ranks read to follow the load.", *_ENGINE)
+EXPERT_COPIES = _counter("expert_copies_moved", "Copies of experts that came to ranks to follow the load.", *_ENGINE)
 EXPERT_HITS = _counter("expert_cache_hits", "Experts that steps asked for and that were on the device, where some stay "
                        "in host memory.", *_ENGINE)  # fmt: skip
 EXPERT_MISSES = _counter(

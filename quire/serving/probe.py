@@ -84,7 +84,7 @@ class Probe:
             **self._transfers(),
             expert_balance=self._experts.recent.balance() if has_new_load and self._experts.recent else [],
             rank_balance=balance,
-            total_expert_copies=0 if balance is None else balance.copies_read,
+            total_expert_copies=0 if balance is None else balance.copies_moved,
             total_expert_choices=self._experts.total,
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],

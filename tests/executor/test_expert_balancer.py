@@ -64,7 +64,7 @@ def test_a_layer_after_the_other_moves_when_it_was_read() -> None:
     ranks.read()
     assert ranks.steps(2) == [[LayerCopies(2, MOVED)], []]
     assert ranks.balancer.balance is not None
-    assert ranks.balancer.balance.copies_read == 2, "the second rank has had expert 0 since the start"
+    assert ranks.balancer.balance.copies_moved == 2, "the second rank has had expert 0 since the start"
 
 
 def test_the_first_look_comes_sooner_than_others() -> None:
@@ -98,7 +98,9 @@ def test_no_tokens_tell_nothing() -> None:
     assert ranks.asked == []
 
 
-@pytest.mark.parametrize("error", [CheckpointError("rank 1: the file is gone"), OSError("no disk")])
+@pytest.mark.parametrize(
+    "error", [CheckpointError("rank 1: the file is gone"), OSError("no disk"), RuntimeError("no room")]
+)
 def test_what_cannot_be_read_changes_nothing(error: Exception, caplog: Any) -> None:
     ranks = Ranks()
     ranks.count(HOT, HOT)

@@ -11,7 +11,7 @@ from quire.core.errors import ConfigError
 from quire.models.loading.header import read_model_facts
 from quire.worker.device import cpu_facts
 from tests.executor.ranks import OtherRanks, running
-from tests.executor.test_expert_copies import copied, copies_read
+from tests.executor.test_expert_copies import copied, copies_moved
 from tests.executor.test_rank_families import COUNT, PROMPTS
 from tests.parity.tiny import make_tiny
 
@@ -42,7 +42,7 @@ def test_answers_stay_the_same_while_copies_move(others: OtherRanks, tmp_path: P
         assert spread.resolved.spare_experts == 1
         assert max(spread.weight_bytes) == pytest.approx(spread.resolved.weight_bytes, rel=0.02)
         assert spread.executor.rank_balance() is None
-        while copies_read(spread) < 2:
+        while copies_moved(spread) < 2:
             assert spread.run(PROMPTS, COUNT) == expected
         assert spread.run(PROMPTS, COUNT) == expected
         balance = spread.executor.rank_balance()

@@ -209,6 +209,6 @@ def test_ranks_with_copies_of_experts() -> None:
     metrics = busy_metrics()
     assert value(metrics, "quire_expert_rank_imbalance", engine="0", copies="with") == 1.25
     assert value(metrics, "quire_expert_rank_imbalance", engine="0", copies="without") == 1.5
-    assert value(metrics, "quire_expert_copies_read_total", engine="0") == 12
+    assert value(metrics, "quire_expert_copies_moved_total", engine="0") == 12
     metrics.engine(0, EngineStats(step=2))
     assert "quire_expert_rank_imbalance" not in names(metrics)
