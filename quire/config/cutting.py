@@ -22,4 +22,5 @@ def column_grain(model: ModelFacts) -> int:
 def fullest_place(model: ModelFacts, parallel: ParallelConfig) -> Place:
     """The rank that holds most: the first has what is left over, and biases of sums."""
     ranks = parallel.tensor_parallel_size
-    return Place(0, ranks, column_grain(model) if ranks > 1 else 1, parallel.enable_expert_parallel)
+    grain, spare = column_grain(model) if ranks > 1 else 1, parallel.num_redundant_experts // ranks
+    return Place(0, ranks, grain, parallel.enable_expert_parallel, spare)

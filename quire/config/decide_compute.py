@@ -1,5 +1,6 @@
 """Decisions of `resolve` about computing: dtypes, how many tokens and sequences a step holds, how a model is cut."""
 
+from quire.config.decide_experts import check_experts
 from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
@@ -7,7 +8,6 @@ from quire.config.memory import stages_of
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
 from quire.core.errors import ConfigError
-from quire.spec.experts import ExpertsSpec
 
 _SHORTEST_COMPILED = 16
 _DEFAULT_SEQS = {"cuda": 256, "cpu": 64}
@@ -36,6 +36,7 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
             "device; leave it out, or give a --tensor-parallel-size or --pipeline-parallel-size."
         )
     _check_hosts(asked)
+    check_experts(asked, model)
     stages_of(model, parallel)
     _check_ranks(asked, model)
 
@@ -53,8 +54,6 @@ def spread_by(asked: EngineConfig) -> str | None:
 def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
     """Refuse what several ranks do not do yet."""
     _check_speculation(asked)
-    if asked.parallel.enable_expert_parallel:
-        _check_experts(asked, model)
     stages = asked.parallel.pipeline_parallel_size
     if stages == 1:
         return
@@ -106,23 +105,6 @@ def _check_hosts(asked: EngineConfig) -> None:
         raise ConfigError(
             f"--nnodes is {parallel.nnodes} and there are {asked.server.num_local_engines} engines; a server over "
             "several hosts has one. Run a server for each copy, and `quire route` before them."
-        )
-
-
-def _check_experts(asked: EngineConfig, model: ModelFacts) -> None:
-    size = asked.parallel.tensor_parallel_size
-    if not model.spec.has_experts:
-        raise ConfigError(f"--enable-expert-parallel spreads experts, and {model.name} has none; leave it out.")
-    if size == 1:
-        raise ConfigError(
-            "--enable-expert-parallel spreads experts over the ranks of --tensor-parallel-size, which is 1; raise that "
-            "or leave it out."
-        )
-    fewest = min(layer.mlp.num_experts for layer in model.spec.layers if isinstance(layer.mlp, ExpertsSpec))
-    if size > fewest:
-        raise ConfigError(
-            f"--enable-expert-parallel spreads {fewest} experts over --tensor-parallel-size {size} ranks, of which "
-            f"some would have none; use at most {fewest}, or leave it out."
         )
 
 

@@ -55,7 +55,7 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(part.weight_name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
-        if matrix.plain or (self.on_gpu and matrix.experts > 1 and not _multiplies_experts(kind, scheme, matrix)):
+        if matrix.plain or (self.on_gpu and matrix.experts and not _multiplies_experts(kind, scheme, matrix)):
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)

@@ -18,6 +18,11 @@ class ParallelConfig:
     """Copies of the model, each with devices of its own: another name of --replicas."""
     enable_expert_parallel: bool = False
     """Spread whole experts over the devices that share every layer, instead of cutting each expert."""
+    num_redundant_experts: int = 0
+    """Places for copies of experts in every layer, over all devices that share it: each has an equal part of them. They
+    hold copies of the experts that most tokens choose. It takes --enable-expert-parallel."""
+    eplb_step_interval: int | None = None
+    """Steps after which the copies of --num-redundant-experts follow the load that was measured since. Unset: 3,000."""
     distributed_executor_backend: Literal["auto", "process", "ray"] = "auto"
     """How an engine reaches the workers of its other devices: as processes, of this host or of --nnodes, or as actors
     of Ray, wherever its cluster has room."""
@@ -45,6 +50,10 @@ class ParallelConfig:
         for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more", "1 keeps the model in one piece")
         check(self.nnodes >= 1, "nnodes", self.nnodes, "1 or more", "1 keeps the model on this host")
+        copies, interval = self.num_redundant_experts, self.eplb_step_interval
+        check(copies >= 0, "num_redundant_experts", copies, "0 or more", "0 keeps every expert on one device")
+        if interval is not None:
+            check(interval >= 1, "eplb_step_interval", interval, "1 or more", "few steps tell little of the load")
         last = self.nnodes - 1
         check(0 <= self.node_rank <= last, "node_rank", self.node_rank, f"0 to {last}", "--nnodes says how many")
         port = self.master_port

@@ -4,6 +4,7 @@ from quire.config.cutting import column_grain
 from quire.config.decide_compute import check_parallel, decide_compile, decide_stages
 from quire.config.decide_disk import decide_disk
 from quire.config.decide_encoder import check_encoder
+from quire.config.decide_experts import decide_copies
 from quire.config.decide_invariance import decide_batch_invariance
 from quire.config.decide_memory import decide_max_model_len
 from quire.config.decide_numbers import decide_numbers
@@ -38,6 +39,7 @@ def resolve(
     limits = _step_limits(asked, model, device, room, choices)
     quantized = bool(model.schemes) and holding.keep_packed
     compiled = decide_compile(asked, model, limits, choices, cpu_core=holding.cpu_core, quantized=quantized)
+    spare_experts, interval = decide_copies(asked.parallel, choices)
     return Resolved(
         dtype=holding.dtype,
         kv=room.kv,
@@ -69,6 +71,8 @@ def resolve(
         expert_slots=room.offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
         expert_parallel=asked.parallel.enable_expert_parallel,
+        spare_experts=spare_experts,
+        eplb_step_interval=interval,
         stage_ends=decide_stages(asked, model, choices),
         column_grain=column_grain(model),
         lora=room.lora,

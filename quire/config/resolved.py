@@ -189,6 +189,10 @@ class Resolved:
     """Ranks that share every layer."""
     expert_parallel: bool = False
     """Whether these ranks have whole experts, instead of some of every expert."""
+    spare_experts: int = 0
+    """Places of each rank, in every layer with experts, for copies of those that are busy."""
+    eplb_step_interval: int = 0
+    """Steps after which these copies follow the load; 0: there are none."""
     stage_ends: tuple[int, ...] = ()
     """The layer behind the last one of each pipeline stage; none: there is but one stage."""
     column_grain: int = 1

@@ -42,7 +42,8 @@ _HEADER = "a checkpoint is read by its own header; correct its config.json"
 _METRICS = "/metrics has what there is; see docs/server.md"
 _CODE = "code that a flag names is not run in the server"
 _SEVERAL_HOSTS = "copies on other hosts are `quire engine`, named by --engines, or instances behind `quire route`"
-_EXPERTS = "--enable-expert-parallel spreads the experts evenly, and nothing else about it is to be set"
+_EXPERTS = "--enable-expert-parallel spreads the experts evenly, and nothing else about that is to be set"
+_COPIES = "--num-redundant-experts keeps copies of busy experts, and --eplb-step-interval says how often they change"
 _CONTEXT = "a sequence is not cut over several devices"
 _LOADING = "weights are mapped and read as they are needed; there is nothing to choose"
 _MEDIA = (
@@ -159,8 +160,8 @@ MISSING: dict[str, str] = {
     "--enable-ep-weight-filter": _EXPERTS,
     "--all2all-backend": _EXPERTS,
     "--enable-elastic-ep": _EXPERTS,
-    "--enable-eplb": _EXPERTS,
-    "--eplb-config": _EXPERTS,
+    "--enable-eplb": _COPIES,
+    "--eplb-config": _COPIES,
     "--expert-placement-strategy": _EXPERTS,
     "--enable-dbo": "a step is one batch; it is not cut into two that overlap",
     "--ubatch-size": "a step is one batch; it is not cut into two that overlap",

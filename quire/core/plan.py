@@ -55,6 +55,14 @@ class TableDelta(msgspec.Struct, frozen=True, array_like=True):
     tables: list[list[int]]
 
 
+class LayerCopies(msgspec.Struct, frozen=True, array_like=True):
+    """Which experts of a layer have copies, where experts are spread over ranks."""
+
+    layer: int
+    copies: tuple[tuple[int, ...], ...]
+    """By rank: the experts that it has a copy of."""
+
+
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. The worker applies the parts in the order of the fields, then runs the model once.
 
@@ -65,6 +73,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     step: int
+    expert_copies: list[LayerCopies] = []
+    """From this step on, on all ranks; each rank has read those that are new to it."""
     swap_out: list[Move] = []
     """Device to CPU tier."""
     swap_in: list[Move] = []

@@ -15,6 +15,18 @@ class LayerBalance(msgspec.Struct, frozen=True, array_like=True):
     """What part of all choices the hottest tenth of its experts has."""
 
 
+class RankBalance(msgspec.Struct, frozen=True, array_like=True):
+    """How evenly the choices of tokens lay on ranks with whole experts, over all layers and the steps between two looks
+    at the load."""
+
+    imbalance: float
+    """The busiest rank's, in those of an average one: 1 is even. Of every layer its own rank is the busiest."""
+    without_copies: float
+    """What it would have been if no expert had a copy."""
+    copies_moved: int
+    """Copies that have come to ranks since the start."""
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An engine after a step. Counts named `total_` only grow while the engine lives."""
 
@@ -108,6 +120,10 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of those drafts, the ones that were right."""
     expert_balance: list[LayerBalance] = []
     """By layer with experts, over the last seconds; told where it is another than the last that was told."""
+    rank_balance: RankBalance | None = None
+    """Where experts have copies on several ranks; None: nobody has looked yet."""
+    total_expert_copies: int = 0
+    """Copies of experts that came to ranks to follow the load."""
     total_expert_choices: int = 0
     """Pairs of a token and an expert that it chose, over all layers."""
     total_expert_hits: int = 0

@@ -13,6 +13,7 @@ from quire.core.result import StepResult
 
 if TYPE_CHECKING:
     from quire.core.expert_load import CacheCounts, ExpertLoad
+    from quire.core.stats import RankBalance
 
 SleepLevel = Literal[1, 2]
 """1: weights go to host memory, or stay in their file where they are mapped from one. 2: everything is dropped, and
@@ -63,6 +64,11 @@ class Executor(ABC):
 
     def expert_load(self) -> "ExpertLoad | None":
         """How often tokens have chosen each expert since the start; None: there are none, or nobody counts."""
+        return None
+
+    def rank_balance(self) -> "RankBalance | None":
+        """How evenly choices of experts lay on ranks, where experts have copies; None: they have none, or it is not
+        known yet."""
         return None
 
     def expert_cache(self) -> "CacheCounts | None":

@@ -96,7 +96,7 @@ def start_over_nodes(
                 clock=clock,
             )
 
-    return ProcessExecutor(*start(clock, progress), resolved.kv, start)
+    return ProcessExecutor(*start(clock, progress), resolved, start)
 
 
 def _wait(door: RankDoor, expected: set[tuple[int, int]], clock: StartClock) -> list[Visitor]:

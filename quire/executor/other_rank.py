@@ -11,9 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Condition, Lock, Thread
+from typing import Any
 
 from quire.core.errors import CheckpointError, ConfigError, QuireError
-from quire.executor.rank_messages import AdapterDone, Arrived, Failed, Ready, decode_answer, receive
+from quire.executor.rank_messages import Arrived, ErrandDone, Failed, LoadTold, Ready, decode_answer, receive
 
 _START_SECONDS = 60.0
 """What a rank that starts may be silent at least: imports and drivers can keep all of its threads waiting."""
@@ -46,8 +47,8 @@ class OtherRank(ABC):
         self._failed: Failed | None = None
         self._on_lost: Callable[[OtherRank], None] | None = None
         self._is_closing = False
-        self._expected: dict[int, Future[None]] = {}
-        """By number: errands of adapters that it has been given, or is about to be."""
+        self._expected: dict[int, Future[Any]] = {}
+        """By number: errands that it has been given, or is about to be."""
 
     def listen(self) -> None:
         """Begin to hear it; to be called once, when it has its settings."""
@@ -95,9 +96,9 @@ class OtherRank(ABC):
         assert self._ready is not None
         return self._ready
 
-    def expect(self, number: int) -> "Future[None]":
-        """Done when the rank says so of the errand with this number, or is lost."""
-        awaited: Future[None] = Future()
+    def expect(self, number: int) -> "Future[Any]":
+        """Done when the rank says so of the errand with this number, or is lost; it has what the rank told."""
+        awaited: Future[Any] = Future()
         with self._news:
             if self._loss is None:
                 self._expected[number] = awaited
@@ -153,7 +154,7 @@ class OtherRank(ABC):
                 if isinstance(answer, Ready):
                     silence = self._timeout
                     self._connection.settimeout(silence)
-                if isinstance(answer, AdapterDone):
+                if isinstance(answer, ErrandDone | LoadTold):
                     self._settle(answer)
                 if isinstance(answer, Ready | Arrived):
                     with self._news:
@@ -171,10 +172,12 @@ class OtherRank(ABC):
             pass
         return self._exit()
 
-    def _settle(self, done: AdapterDone) -> None:
+    def _settle(self, done: ErrandDone | LoadTold) -> None:
         with self._news:
             awaited = self._expected.pop(done.number)
-        if done.failure is None:
+        if isinstance(done, LoadTold):
+            awaited.set_result(done.loads)
+        elif done.failure is None:
             awaited.set_result(None)
         else:
             awaited.set_exception(CheckpointError(f"rank {self.rank} ({self.place}): {done.failure}"))

@@ -19,20 +19,25 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
-from quire.config.resolved import KVLayout, Resolved
+from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.rank_place import RankPlace
+from quire.core.stats import RankBalance
 from quire.executor.base import Executor, HostedAdapter, SleepLevel, StepHandle
 from quire.executor.inline import InlineExecutor, inline
 from quire.executor.last_stage import last_stage
 from quire.executor.other_rank import OtherRank, RankLost
 from quire.executor.plan_ring import PlanRing, has_rings
 from quire.executor.rank_adapters import RankAdapters
+from quire.executor.rank_errands import RankErrands
+from quire.executor.rank_experts import balance_experts
 from quire.executor.rank_messages import (
     FRAME_HEAD,
     LOOK_ELSEWHERE,
@@ -131,12 +136,12 @@ class ProcessExecutor(Executor):
         first: Rank,
         others: Sequence[OtherRank],
         ring: PlanRing | None,
-        layout: KVLayout,
+        resolved: Resolved,
         restart: Callable[[], StartedRanks] | None = None,
     ) -> None:
-        """`layout` is how a rank keeps its KV; `restart` starts such ranks again, for an executor that slept so deeply
-        that none is left."""
-        self._layout = layout
+        """`resolved` is what the ranks were started with; `restart` starts such ranks again, for an executor that slept
+        so deeply that none is left."""
+        self._resolved = resolved
         self._last_step = 0
         self._restart = restart
         self._lost: str | None = None
@@ -151,7 +156,9 @@ class ProcessExecutor(Executor):
         self._others = list(others)
         self._carried: CarriedBlocks | None = None
         """Of these ranks: each takes one connection for its blocks."""
-        self._adapters = RankAdapters(self._first, self._others, self._tell_others)
+        errands = RankErrands(self._others, self._tell_others)
+        self._adapters = RankAdapters(self._first, errands)
+        self._balancer = balance_experts(first, errands, self._resolved, self._first.max_in_flight)
         for other in self._others:
             other.watch(self._note_loss)
 
@@ -163,6 +170,9 @@ class ProcessExecutor(Executor):
     def execute(self, plan: StepPlan) -> StepHandle:
         if self._lost is not None:
             raise RankLost(self._lost)
+        if self._balancer is not None and plan.rows:
+            copies = self._balancer.before_step()
+            plan = structs.replace(plan, expert_copies=copies) if copies else plan
         self._tell_others(frame(RunStep(plan)))
         self._last_step = plan.step
         return self._first.execute(plan)
@@ -200,6 +210,9 @@ class ProcessExecutor(Executor):
     def expert_load(self) -> "ExpertLoad | None":
         return self._first.expert_load()  # all ranks route alike
 
+    def rank_balance(self) -> RankBalance | None:
+        return None if self._balancer is None else self._balancer.balance
+
     def expert_cache(self) -> "CacheCounts | None":
         return self._first.expert_cache()
 
@@ -216,7 +229,7 @@ class ProcessExecutor(Executor):
     def _gather_blocks(self, num_heads: int) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)
         others = [RankBlocks(_blocks_of(other), first.block_bytes, lambda: self._last_step) for other in self._others]
-        return ranked_blocks([first, *others], self._layout, num_heads)
+        return ranked_blocks([first, *others], self._resolved.kv, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()
@@ -362,7 +375,7 @@ def start_processes(
                 clock=clock,
             )
 
-    return ProcessExecutor(*start(clock, progress), resolved.kv, start)
+    return ProcessExecutor(*start(clock, progress), resolved, start)
 
 
 def _blocks_of(other: OtherRank) -> socket.socket:

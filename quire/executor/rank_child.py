@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from quire.core.plugins import check_versions
 from quire.executor.plan_ring import PlanReader
 from quire.executor.rank_adapters import AdapterErrands
+from quire.executor.rank_experts import ExpertErrands
 from quire.executor.rank_messages import (
     LOOK_ELSEWHERE,
     Answer,
@@ -26,11 +27,13 @@ from quire.executor.rank_messages import (
     Command,
     Failed,
     FetchAdapter,
+    FetchExperts,
     PlaceAdapter,
     RankSettings,
     Ready,
     RunStep,
     SleepRank,
+    TellLoad,
     WarmUp,
     decode_command,
     decode_settings,
@@ -158,6 +161,7 @@ def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Com
 
 def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun", voice: _Voice) -> None:
     errands = None if worker.adapters is None else AdapterErrands(worker.adapters, voice.say)
+    expert_errands = ExpertErrands(worker, voice.say)
     for command in given:
         if isinstance(command, RunStep):
             worker.start(command.plan)
@@ -169,6 +173,8 @@ def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "Steps
         elif isinstance(command, FetchAdapter | PlaceAdapter):
             assert errands is not None, "the model was started without adapters"
             errands.run(command)
+        elif isinstance(command, FetchExperts | TellLoad):
+            expert_errands.run(command)
         else:
             worker.wake_up()
 

@@ -8,7 +8,7 @@ import msgspec
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.core.adapter import AdapterRef
-from quire.core.plan import StepPlan
+from quire.core.plan import LayerCopies, StepPlan
 from quire.core.plugins import loaded_versions
 from quire.core.rank_place import RankPlace
 
@@ -83,6 +83,19 @@ class PlaceAdapter(msgspec.Struct, frozen=True, tag="place_adapter"):
     pages: list[int]
 
 
+class FetchExperts(msgspec.Struct, frozen=True, tag="fetch_experts"):
+    """Read those copies of a layer's experts into host memory that are to be the rank's and are not yet."""
+
+    number: int
+    copies: LayerCopies
+
+
+class TellLoad(msgspec.Struct, frozen=True, tag="tell_load"):
+    """Say how many tokens have chosen each expert."""
+
+    number: int
+
+
 class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
     """The rank knows what to load, and goes to meet the others."""
 
@@ -97,12 +110,20 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     weight_bytes: int
 
 
-class AdapterDone(msgspec.Struct, frozen=True, tag="adapter_done"):
-    """What was asked for an adapter is done."""
+class ErrandDone(msgspec.Struct, frozen=True, tag="errand_done"):
+    """What was asked for beside the steps is done."""
 
     number: int
     failure: str | None
-    """What is wrong with it; None: nothing."""
+    """What went wrong; None: nothing."""
+
+
+class LoadTold(msgspec.Struct, frozen=True, tag="load_told"):
+    """The answer to `TellLoad`."""
+
+    number: int
+    loads: dict[int, list[int]]
+    """By layer of the rank and by expert, in 32 bits, which wrap around."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -113,8 +134,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Command = RunStep | WarmUp | SleepRank | WakeRank | FetchAdapter | PlaceAdapter
-Answer = Arrived | Beat | Ready | AdapterDone | Failed
+Command = RunStep | WarmUp | SleepRank | WakeRank | FetchAdapter | PlaceAdapter | FetchExperts | TellLoad
+Answer = Arrived | Beat | Ready | ErrandDone | LoadTold | Failed
 
 FRAME_HEAD = _LENGTH.size
 LOOK_ELSEWHERE = b""

@@ -249,7 +249,7 @@ def start_on_ray(
             reservation.free()
             raise
 
-    return ProcessExecutor(*start(clock, progress), resolved.kv, start)
+    return ProcessExecutor(*start(clock, progress), resolved, start)
 
 
 def _bring_in(reservation: _Reservation, ranks: int, clock: StartClock) -> tuple[list[Visitor], Sequence[_Actor]]:

@@ -14,9 +14,13 @@ class ExpertCounts:
     that unless two billion tokens came in between.
     """
 
-    def __init__(self, layers: nn.ModuleList, device: torch.device) -> None:
+    def __init__(self, layers: nn.ModuleList, device: torch.device, first_layer: int = 0) -> None:
+        """`first_layer` is the number of the first of them in the whole model."""
         self._routers = {
-            index: part for index, layer in enumerate(layers) for part in layer.modules() if isinstance(part, Router)
+            index: part
+            for index, layer in enumerate(layers, first_layer)
+            for part in layer.modules()
+            if isinstance(part, Router)
         }
         sizes = [router.num_experts for router in self._routers.values()]
         self._counts = torch.zeros((len(sizes), max(sizes, default=0)), dtype=torch.int32, device=device)
@@ -46,6 +50,14 @@ class ExpertCounts:
             self._copy = (towards_host(self._counts), torch.cuda.Event())  # type: ignore[no-untyped-call]
             self._copy[1].record()
         return ExpertLoad(tuple(self._routers), self._total.astype(np.float64))
+
+    def by_layer(self) -> dict[int, list[int]]:
+        """By layer, how many tokens have chosen each expert, as the device has counted: in 32 bits, which wrap around.
+        Waits for it."""
+        rows = self._counts.tolist()
+        return {
+            layer: row[: router.num_experts] for (layer, router), row in zip(self._routers.items(), rows, strict=True)
+        }
 
     def _take(self, counts: Tensor) -> None:
         new = counts.numpy().copy()

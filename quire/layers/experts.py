@@ -4,12 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from quire.layers.expert_cache import ExpertCache
+from quire.layers.expert_places import ExpertPlaces
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import Weight
 from quire.layers.weights import ExpectedTensors
 from quire.ops.functional import experts_mlp, group_adapters
 from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.dequantize_matrix import dequantize_matrix
+from quire.spec.expert_copies import HeldExperts
 from quire.spec.experts import ExpertsSpec
 
 
@@ -20,7 +23,8 @@ class Experts(nn.Module):
         super().__init__()
         self._activation = spec.activation
         self._weighs_input = spec.weighs_input
-        self._held = spec.held
+        self.places = None if spec.held is None else ExpertPlaces(spec.held, policy.device)
+        """Where experts are spread over ranks; None: all are here."""
         self._up = policy.of_experts().weight(spec.up)
         self._down = policy.of_experts().weight(spec.down)
         self.cache = ExpertCache(spec.num_experts, policy.expert_slots, policy.device) if policy.expert_slots else None
@@ -50,8 +54,8 @@ class Experts(nn.Module):
             assert self._fetched is not None, "experts were not fetched"
             chosen, self._fetched = self._fetched, None
             return self._multiply_fetched(self.cache, *chosen, x, ids, weights)
-        if self._held is not None:
-            ids = _places_in(self._held, ids)
+        if self.places is not None:
+            ids = self.places(ids)
         lora = None if adapters is None else self._lora(ids, adapters)
         return experts_mlp(
             x,
@@ -64,8 +68,18 @@ class Experts(nn.Module):
             down_bias=self._down.bias,
             weighs_input=self._weighs_input,
             lora=lora,
-            some_elsewhere=self._held is not None,
+            some_elsewhere=self.places is not None,
         )
+
+    def take_copies(self, held: HeldExperts, incoming: "Experts | None") -> None:
+        """From the next step on, this rank has these experts: `incoming` holds those alone that were not here, in
+        order; None: there are none such."""
+        assert self.places is not None, "all experts are here"
+        coming = [place for _, place in self.places.coming(held)]
+        if incoming is not None:
+            for whole, part, halves in ((self._up, incoming._up, 2), (self._down, incoming._down, 1)):
+                _put(whole, part, coming, halves)
+        self.places.change(held)
 
     def _multiply_fetched(
         self, cache: ExpertCache, chosen: list[int], slot_of: Tensor, x: Tensor, ids: Tensor, weights: Tensor
@@ -113,10 +127,28 @@ class Experts(nn.Module):
         return ExpertLora(self.up_lora, self.down_lora, pairs)
 
 
-def _places_in(held: range, ids: Tensor) -> Tensor:
-    """Of each expert its place among those that are here, or -1."""
-    places = ids - held.start
-    return torch.where((places >= 0) & (places < len(held)), places, -1)
+def _put(whole: Weight, part: Weight, places: list[int], halves: int) -> None:
+    """Write the experts of `part` over those at these places of `whole`; `halves` are 2 where the gates of all experts
+    lie above their ups, else 1.
+    """
+    stack, new = _home(whole), _home(part)
+    pairs: list[tuple[Tensor, Tensor]] = []
+    if isinstance(stack, Tensor):
+        # held in plain numbers with others that could not be packed alike
+        pairs.append((stack, dequantize_matrix(new).to(stack.dtype) if isinstance(new, QuantizedMatrix) else new))
+    else:
+        assert isinstance(new, QuantizedMatrix), "experts of a layer are stored alike"
+        planes = new.row_planes()
+        pairs.extend((plane, planes[name]) for name, plane in stack.row_planes().items())
+        if stack.input_scale is not None and new.input_scale is not None:  # which clips no expert's inputs
+            stack.input_scale.copy_(torch.maximum(stack.input_scale, new.input_scale.to(stack.input_scale.device)))
+    if whole.bias is not None and part.bias is not None:
+        pairs.append((whole.bias, part.bias))
+    for target, source in pairs:
+        rows = len(source) // (halves * len(places))
+        into, given = target.view(halves, -1, rows, *target.shape[1:]), source.view(halves, -1, rows, *source.shape[1:])
+        for number, place in enumerate(places):
+            into[:, place].copy_(given[:, number], non_blocking=True)
 
 
 def _home(weight: Weight) -> Tensor | QuantizedMatrix:

@@ -11,6 +11,9 @@ from quire.layers.weights import Expected
 _DEVIATION = 0.02
 """What most families start their training with: activations stay of order 1 through any number of layers."""
 
+WEIGHTS_SEED = 0
+"""All engines of a service, and one that takes the place of another, must have the same weights."""
+
 
 class RandomWeights:
     """Makes each tensor where it will be held, so that nothing is read or copied."""

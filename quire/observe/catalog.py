@@ -81,6 +81,10 @@ EXPERT_IMBALANCE = _gauge("expert_load_imbalance", "Tokens of a layer's busiest 
                           "over the last seconds; 1 is even.", "engine", "layer")  # fmt: skip
 EXPERT_HOT_SHARE = _gauge("expert_hot_share", "Share of a layer's choices that the hottest tenth of its experts has, "
                           "over the last seconds.", "engine", "layer")  # fmt: skip
+EXPERT_RANK_IMBALANCE = _gauge("expert_rank_imbalance", "Choices of the busiest rank in those of an average one, over "
+                               "all layers and the steps between two looks at the load: with copies of experts as they "
+                               "were, and as it would have been without; 1 is even.", "engine", "copies")  # fmt: skip
+EXPERT_COPIES = _counter("expert_copies_moved", "Copies of experts that came to ranks to follow the load.", *_ENGINE)
 EXPERT_HITS = _counter("expert_cache_hits", "Experts that steps asked for and that were on the device, where some stay "
                        "in host memory.", *_ENGINE)  # fmt: skip
 EXPERT_MISSES = _counter(
@@ -169,7 +173,8 @@ ENGINE_METRICS = (
     *(STEPS_FAILED, OUT_OF_MEMORY, BUSY_SECONDS, LOST, DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS),
     *(KV_FETCHING, KV_MOVED_BLOCKS, KV_MOVED_BYTES, KV_MOVED_SECONDS, KV_NOT_MOVED),
     *(ADAPTERS, ADAPTERS_WAITING, ADAPTER_HITS, ADAPTER_LOADS, ADAPTER_EVICTIONS),
-    *(EXPERT_IMBALANCE, EXPERT_HOT_SHARE, EXPERT_CHOICES, EXPERT_HITS, EXPERT_MISSES, EXPERT_EVICTIONS),
+    *(EXPERT_IMBALANCE, EXPERT_HOT_SHARE, EXPERT_CHOICES, EXPERT_RANK_IMBALANCE, EXPERT_COPIES),
+    *(EXPERT_HITS, EXPERT_MISSES, EXPERT_EVICTIONS),
     *(DISK_BLOCKS, DISK_BYTES, DISK_FOREIGN, DISK_HITS, DISK_READS, DISK_WRITES, DISK_CORRUPT, EVICTIONS),
     *(ASLEEP, WAKES, WAKE_SECONDS),
     *(STEP_TOKENS, BATCH_SIZE, STEP_SECONDS),

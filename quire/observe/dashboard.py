@@ -190,6 +190,8 @@ def _experts() -> Row:
             Panel("Busiest expert, in average ones", "short", (_largest(catalog.EXPERT_IMBALANCE, "layer"),)),
             Panel("Share of the hottest tenth", "percentunit", (_largest(catalog.EXPERT_HOT_SHARE, "layer"),), top=1),
             Panel("Choices a second", "short", (_rate(catalog.EXPERT_CHOICES, "engine"),)),
+            Panel("Busiest rank, in average ones", "short", (_largest(catalog.EXPERT_RANK_IMBALANCE, "copies"),)),
+            Panel("Copies of experts that moved, a second", "short", (_rate(catalog.EXPERT_COPIES, "engine"),)),
             Panel("Experts from host memory, a second", "short", cached),
         ),
     )

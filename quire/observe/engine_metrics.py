@@ -39,6 +39,7 @@ _TOTALS = {
     catalog.DISK_CORRUPT: "total_disk_corrupt",
     catalog.WAKES: "total_wakes",
     catalog.EXPERT_CHOICES: "total_expert_choices",
+    catalog.EXPERT_COPIES: "total_expert_copies",
     catalog.EXPERT_HITS: "total_expert_hits",
     catalog.EXPERT_MISSES: "total_expert_misses",
     catalog.EXPERT_EVICTIONS: "total_expert_evictions",
@@ -173,6 +174,9 @@ def _numbers(replica: str, engine: _Engine) -> Iterator[tuple[catalog.Metric, La
     for each in engine.experts:
         yield catalog.EXPERT_IMBALANCE, (replica, str(each.layer)), each.imbalance
         yield catalog.EXPERT_HOT_SHARE, (replica, str(each.layer)), each.hot_share
+    if stats.rank_balance is not None:
+        yield catalog.EXPERT_RANK_IMBALANCE, (replica, "with"), stats.rank_balance.imbalance
+        yield catalog.EXPERT_RANK_IMBALANCE, (replica, "without"), stats.rank_balance.without_copies
     yield from _blocks(replica, stats)
 
 

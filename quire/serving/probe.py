@@ -39,6 +39,7 @@ class Probe:
         self._told = time.monotonic()
         scheduler, figures = self._loop.scheduler, self._loop.figures
         kv, roster = scheduler.kv, scheduler.stats
+        balance = self._loop.executor.rank_balance()
         has_new_load = False
         if self._told - self._measured >= _MEASURE_EVERY:
             self._measured = self._told
@@ -82,6 +83,8 @@ class Probe:
             **self._disk(),
             **self._transfers(),
             expert_balance=self._experts.recent.balance() if has_new_load and self._experts.recent else [],
+            rank_balance=balance,
+            total_expert_copies=0 if balance is None else balance.copies_moved,
             total_expert_choices=self._experts.total,
             memory_bytes=resident_bytes(),
             device_memory_bytes=self._device[0],

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quire.core.routing import Routing
+from quire.spec.expert_copies import HeldExperts
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import Activation, MlpSpec
 from quire.spec.tensor import TensorSpec
@@ -31,7 +32,7 @@ class ExpertsSpec:
     shared_gate: MatrixSpec | None = None
     """[1, hidden]: its sigmoid is the weight of the shared experts; None: that is 1."""
 
-    held: range | None = None
+    held: HeldExperts | None = None
     """Which of the router's experts are here, where they are spread over ranks; None: all."""
 
     @property

@@ -48,8 +48,9 @@ class MatrixSpec:
     bias: bool = False
     layer: int | None = None
     """Of a model; None outside its layers."""
-    experts: int = 1
-    """So many experts' rows lie one below the other, and each multiplies the tokens that chose it."""
+    experts: int = 0
+    """So many experts' rows lie one below the other, and each multiplies the tokens that chose it; 0: it is no stack of
+    experts, and multiplies them all."""
     plain: bool = False
     """Whether it is held in plain numbers however it is stored, because ops take it apart."""
     column_share: AxisShare | None = None

@@ -8,6 +8,7 @@ on every rank: norms of the stream, routers, positions.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quire.spec.expert_copies import HeldExperts, first_copies
 from quire.spec.experts import ExpertsSpec
 from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layer import AttentionSpec, HeadNormsSpec, LayerSpec
@@ -28,6 +29,8 @@ class Place:
     grain: int = 1
     whole_experts: bool = False
     """Whether experts are spread over the ranks, each whole on one of them, instead of being cut (expert parallel)."""
+    spare_experts: int = 0
+    """Places of each rank, in every layer with experts, for copies of experts that are whole on another."""
 
     def share(self, whole: int) -> range:
         return even_share(whole, self.rank, self.ranks, self.grain)
@@ -135,16 +138,33 @@ def _experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
 
 def _spread_experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
     """Some experts and their biases; all tokens' sums over ranks are those over all experts."""
-    held, count, size = even_share(spec.num_experts, place.rank, place.ranks), spec.num_experts, spec.size
-    hidden = spec.down.rows // count
-    up = [_moved(_times(held, size), first) for first in range(0, spec.up.rows, count * size)]
+    copies = first_copies(spec.num_experts, place.ranks, place.spare_experts)
+    held = HeldExperts(place.rank, spec.num_experts, copies)
+    shared = None if spec.shared is None else _mlp(spec.shared, place)
+    return replace(some_experts(spec, held.experts), held=held, shared=shared)
+
+
+def some_experts(spec: ExpertsSpec, experts: Sequence[int]) -> ExpertsSpec:
+    """A layer's matrices of these experts alone, which are in order and of which none comes twice."""
+    count, size, hidden = spec.num_experts, spec.size, spec.down.rows // spec.num_experts
+    runs = _runs(experts)
+    up = [_moved(_times(run, size), first) for first in range(0, spec.up.rows, count * size) for run in runs]
     return replace(
         spec,
-        held=held,
-        up=replace(_cut_rows(spec.up, up), experts=len(held)),
-        down=replace(_cut_rows(spec.down, [_times(held, hidden)]), experts=len(held)),
-        shared=None if spec.shared is None else _mlp(spec.shared, place),
+        up=replace(_cut_rows(spec.up, up), experts=len(experts)),
+        down=replace(_cut_rows(spec.down, [_times(run, hidden) for run in runs]), experts=len(experts)),
     )
+
+
+def _runs(numbers: Sequence[int]) -> list[range]:
+    """Numbers in order as ranges without gaps."""
+    runs: list[range] = []
+    for number in numbers:
+        if runs and runs[-1].stop == number:
+            runs[-1] = range(runs[-1].start, number + 1)
+        else:
+            runs.append(range(number, number + 1))
+    return runs
 
 
 def _cut_rows(matrix: MatrixSpec, rows: Sequence[range]) -> MatrixSpec:

@@ -13,12 +13,16 @@ from quire.worker.recorded import RecordedModel
 class ExpertFigures:
     """Of a model without experts there is nothing to know, and nothing is spent on it."""
 
-    def __init__(self, model: nn.Module, device: torch.device, computed: object, *, routers_count: bool) -> None:
-        """`computed` is what runs of the model: where that is the native core, it counts by itself."""
+    def __init__(
+        self, model: nn.Module, device: torch.device, computed: object, *, routers_count: bool, first_layer: int = 0
+    ) -> None:
+        """`computed` is what runs of the model: where that is the native core, it counts by itself. `first_layer` is
+        the number of its first layer in the whole model.
+        """
         self._recorded = recorded = computed if isinstance(computed, RecordedModel) else None
         self._counts: ExpertCounts | None = None
         if isinstance(model, LanguageModel) and recorded is None and routers_count:
-            counts = ExpertCounts(model.layers, device)
+            counts = ExpertCounts(model.layers, device, first_layer)
             self._counts = counts if counts.has_experts else None
         self._caches = [part for part in model.modules() if isinstance(part, ExpertCache)]
 
@@ -48,6 +52,10 @@ class ExpertFigures:
         if self._recorded is not None:
             return self._recorded.expert_load()
         return None if self._counts is None else self._counts.load()
+
+    def by_layer(self) -> dict[int, list[int]]:
+        """As `ExpertCounts` has it; nothing where there are no experts, or none that count."""
+        return {} if self._counts is None else self._counts.by_layer()
 
     def cache(self) -> CacheCounts | None:
         """How often experts were on the device that steps asked for; None: all are always there."""

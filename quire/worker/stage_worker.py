@@ -25,6 +25,8 @@ from quire.spec.cache import LatentCache
 from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import make_inputs
 from quire.worker.device_time import DeviceTime
+from quire.worker.expert_copies import ExpertCopies
+from quire.worker.expert_figures import ExpertFigures
 from quire.worker.kv_layers import kv_layers
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
@@ -61,9 +63,15 @@ class StageWorker:
         *,
         kv_scales: Sequence[KVScale] | None = None,
         adapters: AdapterStore | None = None,
+        copies: ExpertCopies | None = None,
+        first_layer: int = 0,
     ) -> None:
+        """`copies` are those of the model's experts, where it may have any; `first_layer` is the number of its first
+        layer in the whole model."""
         self._model = model
         self.adapters = adapters
+        self.copies = copies
+        self._experts = ExpertFigures(model, device, model, routers_count=copies is not None, first_layer=first_layer)
         num_rows = limits.max_num_seqs + 1  # and the spare one
         self._row_adapters = None if adapters is None else RowAdapters(num_rows, adapters.num_slots, device)
         self._pipeline = pipeline
@@ -137,6 +145,9 @@ class StageWorker:
             self._rows.states.tokens.index_put_((targets, positions), tokens.to(torch.int32))
 
     def _apply_changes(self, plan: StepPlan) -> None:
+        for each in plan.expert_copies:
+            assert self.copies is not None, "the model was started without copies of experts"
+            self.copies.place(each)
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
         changed = {*plan.released, *(admission.row for admission in plan.admitted)}
         if changed:
@@ -151,6 +162,10 @@ class StageWorker:
             self._rows.admit(admission)
             self._lengths.admit(admission)
         self._rows.change(plan.table_deltas)
+
+    def measured_load(self) -> dict[int, list[int]]:
+        """As a Worker's."""
+        return self._experts.by_layer()
 
     def warm_up(self) -> bool:
         """Nothing is captured ahead."""

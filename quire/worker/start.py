@@ -13,11 +13,6 @@ from quire.config.dtypes import FP8_DTYPES
 from quire.config.kv_layout import layout_of_stage
 from quire.config.resolved import DraftPlan, HeadPlan, Resolved
 from quire.layers.policy import WeightPolicy
-from quire.layers.quant.base import LinearMethod
-from quire.layers.quant.dense import DenseMethod
-from quire.layers.quant.gguf import GgufMethod
-from quire.layers.quant.packed import PackedMethod
-from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.build import build_model
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.fallback.load import load_fallback
@@ -29,20 +24,16 @@ from quire.models.loading.checkpoint import open_described
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.described_head import describe_head
 from quire.models.loading.kv_scales import KVScale, read_kv_scales
-from quire.models.loading.match import Matched
-from quire.models.loading.quantization.schemes import Schemes
 from quire.models.loading.read_ahead import ReadAhead
 from quire.models.loading.speech_settings import read_speech_vocabulary
-from quire.models.random_weights import RandomWeights
+from quire.models.random_weights import WEIGHTS_SEED, RandomWeights
 from quire.observe.start_clock import StartClock
-from quire.ops.cpu.packing import Packing
 from quire.parallel.peers import Peers
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.logits_processor import load_processors
 from quire.sampling.state import SamplingState
 from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
-from quire.spec.quantization import online_schemes
 from quire.spec.rank import Place, rank_spec
 from quire.spec.share import Share
 from quire.spec.stage import stage_spec
@@ -56,14 +47,14 @@ from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.features import Features
 from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.stage_worker import StageWorker
+from quire.worker.start_expert_copies import start_expert_copies
+from quire.worker.weight_methods import method_of, schemes_of, shares_of
 from quire.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 """Told the bytes of every tensor that is in place."""
-_WEIGHTS_SEED = 0
-"""Of random weights. All engines of a service, and one that takes the place of another, must have the same."""
 Grammars = GrammarCache
 """Where a worker's grammars come from."""
 
@@ -140,9 +131,11 @@ def start_worker(
         speculation=resolved.speculation,
         drafter=_drafter(resolved, model, device, core, clock),
         adapters=adapters,
+        copies=start_expert_copies(described, resolved, model, device, layers),
         encoder_cache_tokens=resolved.encoder_cache_tokens,
         stage=stage,
         counts_experts=not resolved.compile,  # what is compiled changes no numbers beside its results
+        first_layer=layers.start,
     )
     clock.done("memory for KV and steps")
     if resolved.compile:
@@ -197,6 +190,8 @@ def start_stage_worker(
         pipeline,
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         adapters=_adapters(resolved, spec, model, device),
+        copies=start_expert_copies(described, resolved, model, device, layers),
+        first_layer=layers.start,
     )
     clock.done("memory for KV and steps")
     if device.type == "cuda":
@@ -244,7 +239,7 @@ def _draft_head(
     matched, dtype = described.matched, getattr(torch, resolved.dtype)
     alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
     own_core = None if core is None else CpuCore(core.machine, None)
-    policy = WeightPolicy(dtype, device, _method(matched, alone, dtype, device, own_core))
+    policy = WeightPolicy(dtype, device, method_of(matched, alone, dtype, device, own_core))
     medusa = resolved.speculation.method == "medusa"
     head = MedusaHeads(matched.spec, policy) if medusa else DraftHead(matched.spec, policy, large)
     load_weights(head, open_described(described))
@@ -265,7 +260,7 @@ def _borrowed_model(
     described: DescribedModel, resolved: Resolved, device: torch.device, clock: StartClock
 ) -> FallbackDecoder:
     """A model whose modules are transformers' own."""
-    random_seed = _WEIGHTS_SEED if resolved.random_weights else None
+    random_seed = WEIGHTS_SEED if resolved.random_weights else None
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     model = load_fallback(
         described.path, described.config, described.matched.spec, dtype=dtype, device=device, random_seed=random_seed
@@ -291,16 +286,17 @@ def _own_model(
     if pipeline is not None:
         spec = stage_spec(spec, resolved.stages[pipeline.stage])
     if group is not None:
-        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain, resolved.expert_parallel))
-        shares = _shares(spec, _schemes(described.matched, resolved))
+        whole_experts, spare = resolved.expert_parallel, resolved.spare_experts
+        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain, whole_experts, spare))
+        shares = shares_of(spec.tensors(), schemes_of(described.matched, resolved))
     checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    method = _method(described.matched, resolved, dtype, device, core)
+    method = method_of(described.matched, resolved, dtype, device, core)
     policy = WeightPolicy(dtype, device, method, kept, expert_slots=resolved.expert_slots, group=group)
     model = build_model(spec, policy)
     clock.done("building the model")
-    weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, _WEIGHTS_SEED)
+    weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, WEIGHTS_SEED)
     read = None
     if checkpoint is not None and device.type == "cuda" and not kept and not resolved.expert_slots:
         read = ReadAhead(checkpoint, device).read
@@ -320,12 +316,6 @@ def _own_model(
     return model
 
 
-def _shares(spec: ModelSpec, schemes: Schemes) -> dict[str, Share]:
-    """What a rank takes of tensors; of a part that is quantized it takes its share when that is put together."""
-    tensors = (tensor for tensor in spec.tensors() if tensor.name.removesuffix(".weight") not in schemes)
-    return {tensor.name: tensor.share for tensor in tensors if tensor.share is not None}
-
-
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:
     begun = time.monotonic()
     worked = load()
@@ -334,27 +324,3 @@ def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: S
     _log.info("all weights are in place after %.2f s in the background", seconds)
     if core is not None:
         core.loaded(worked=worked)
-
-
-def _method(
-    matched: Matched, resolved: Resolved, dtype: torch.dtype, device: torch.device, core: CpuCore | None
-) -> LinearMethod:
-    """How matrices are held and multiplied by."""
-    schemes = _schemes(matched, resolved)
-    keep = resolved.keep_packed
-    if core is not None:
-        return PackedMethod(Packing(core.machine, core.cache), keep=keep, schemes=schemes)
-    if schemes:
-        return QuantizedMethod(schemes, dtype, expand=not keep, batch_invariant=resolved.batch_invariant)
-    if keep:
-        return GgufMethod(dtype, in_planes=device.type == "cuda")
-    return DenseMethod(dtype, batch_invariant=resolved.batch_invariant)
-
-
-def _schemes(matched: Matched, resolved: Resolved) -> Schemes:
-    """How the parts of matrices are quantized; random weights are so as they are made."""
-    if resolved.quantization is not None:
-        return online_schemes(matched.spec, resolved.quantization)
-    if resolved.random_weights:
-        return {part: replace(scheme, method="online") for part, scheme in matched.schemes.items()}
-    return matched.schemes

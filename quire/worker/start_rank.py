@@ -48,6 +48,8 @@ class Rank:
 
     def leave(self) -> None:
         """Let go of the other ranks, in whatever state they are."""
+        if self.worker.copies is not None:
+            self.worker.copies.close()
         self.peers.close()
 
 

@@ -47,6 +47,7 @@ from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
 from quire.worker.encoder_cache import EncoderCache
+from quire.worker.expert_copies import ExpertCopies
 from quire.worker.expert_figures import ExpertFigures
 from quire.worker.kv_layers import kv_layers
 from quire.worker.last_stage import LastStage, ReturningSampler
@@ -92,21 +93,24 @@ class Worker:
         speculation: Speculation | None = None,
         drafter: DraftModel | LoadedHead | None = None,
         adapters: AdapterStore | None = None,
+        copies: ExpertCopies | None = None,
         encoder_cache_tokens: tuple[int, int] = (0, 0),
         stage: LastStage | None = None,
         counts_experts: bool = True,
+        first_layer: int = 0,
     ) -> None:
         """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
         are what the keys and values of each layer are divided by, where they are stored in fp8.
 
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
-        `adapters` are the model's LoRA adapters, where it may have any.
+        `adapters` are the model's LoRA adapters, and `copies` those of its experts, where it may have any.
         `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
         `encoder_cache_tokens` are embeddings of media that are kept on the device and in host memory. `counts_experts`:
-        whether routers count the tokens of each expert, unless the core computes, which always does.
+        whether routers count the tokens of each expert, unless the core computes, which always does. `first_layer` is
+        the number of the model's first layer in the whole of it.
         """
-        self.adapters = adapters
+        self.adapters, self.copies = adapters, copies
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
@@ -119,7 +123,7 @@ class Worker:
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
             computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
-        self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts)
+        self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts, first_layer=first_layer)
         self._forward: Forward = computed if stage is None else stage.forward
         self._needs_all_hidden = core is not None
         """A recorded program computes the same rows from its first operation to its last."""
@@ -269,6 +273,10 @@ class Worker:
         """How often tokens have chosen each expert, as far as that is known without waiting for the device; None: there
         are no experts, or none that count."""
         return self._experts.load()
+
+    def measured_load(self) -> dict[int, list[int]]:
+        """By layer of its own, how often tokens have chosen each expert; waits for the device."""
+        return self._experts.by_layer()
 
     def expert_cache(self) -> CacheCounts | None:
         """How often experts were on the device that steps asked for; None: all are always there."""
@@ -432,6 +440,9 @@ class Worker:
         return sampled, constrained
 
     def _apply_changes(self, plan: StepPlan) -> None:
+        for each in plan.expert_copies:
+            assert self.copies is not None, "the model was started without copies of experts"
+            self.copies.place(each)
         self._storage.move(plan.swap_out, plan.swap_in, plan.copies)
         if self._drafting is not None:
             self._drafting.move(plan)

@@ -32,7 +32,7 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "models": "core spec config ops parallel layers multimodal",
         "lora": "core spec config models.loading",
         "worker": "core spec config observe ops parallel layers models lora multimodal sampling kvcache",
-        "executor": "core config observe worker",
+        "executor": "core spec config observe worker",
         "text": "core config models.loading",
         "protocol": "core config sampling.grammar text",
         "engine": "core spec config observe multimodal sampling kvcache scheduler executor models.loading "

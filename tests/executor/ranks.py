@@ -124,7 +124,7 @@ class RankRunner:
                 first.worker.weight_bytes,
                 *(process.wait_until_ready().weight_bytes for process in processes),
             ]
-            return ProcessExecutor(first, processes, None, self.resolved.kv)
+            return ProcessExecutor(first, processes, None, self.resolved)
 
     def run(
         self, prompts: list[list[int]], count: int, adapters: Sequence[AdapterRef | None] = (None,), **params: Any

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from quire.core.stats import EngineStats, FinishedRequest, LayerBalance
+from quire.core.stats import EngineStats, FinishedRequest, LayerBalance, RankBalance
 from quire.observe.metrics import Metrics
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -49,6 +49,8 @@ def busy_metrics() -> Metrics:
         total_draft_tokens=16,
         total_accepted_tokens=6,
         expert_balance=[LayerBalance(1, 2.5, 0.25), LayerBalance(2, 1.0, 0.125)],
+        rank_balance=RankBalance(1.25, 1.5, 12),
+        total_expert_copies=12,
         total_expert_choices=800,
     )
     metrics.engine_lost(0, "died")

@@ -203,3 +203,12 @@ def test_every_replica_is_there_from_the_start() -> None:
 def test_the_snapshot_has_the_rates_of_the_last_seconds() -> None:
     snapshot = busy_metrics().snapshot()
     assert snapshot["ttft_seconds"]["p50"] == pytest.approx(0.2, rel=0.12)
+
+
+def test_ranks_with_copies_of_experts() -> None:
+    metrics = busy_metrics()
+    assert value(metrics, "quire_expert_rank_imbalance", engine="0", copies="with") == 1.25
+    assert value(metrics, "quire_expert_rank_imbalance", engine="0", copies="without") == 1.5
+    assert value(metrics, "quire_expert_copies_moved_total", engine="0") == 12
+    metrics.engine(0, EngineStats(step=2))
+    assert "quire_expert_rank_imbalance" not in names(metrics)

@@ -125,7 +125,8 @@ def test_matrices_of_every_family_fit_one_another(family: str) -> None:
         assert attention.out.columns == attention.num_heads * value_dim
         count = mlp.num_experts if isinstance(mlp, ExpertsSpec) else 1
         assert mlp.up.rows == count * mlp.down.columns * (1 + (count > 1 or mlp.gated))
-        assert (mlp.up.experts, mlp.down.experts) == (count, count)
+        stacked = count if isinstance(mlp, ExpertsSpec) else 0
+        assert (mlp.up.experts, mlp.down.experts) == (stacked, stacked)
         widths = {first.columns, attention.out.rows, mlp.up.columns, mlp.down.rows // count}
         assert widths == {spec.hidden_size}
     assert not (spec.is_encoder and spec.generates)

@@ -141,11 +141,26 @@ def test_whole_experts_are_spread() -> None:
     spec = describe(MIXTRAL_8X7B, "config.json")
     ranks = [rank_spec(spec, Place(rank, 3, whole_experts=True)) for rank in range(3)]
     mlps = [part.layers[0].mlp for part in ranks]
-    assert all(isinstance(mlp, ExpertsSpec) for mlp in mlps)
-    assert [mlp.held for mlp in mlps if isinstance(mlp, ExpertsSpec)] == [range(3), range(3, 6), range(6, 8)]
+    assert [_held(mlp) for mlp in mlps] == [(0, 1, 2), (3, 4, 5), (6, 7)]
     names = [{part.name for matrix in (mlp.up, mlp.down) for part in matrix.parts} for mlp in mlps]
     assert not names[0] & names[1]
     whole = spec.layers[0].mlp
     assert sum(mlp.up.rows for mlp in mlps) == whole.up.rows
     assert sum(mlp.down.rows for mlp in mlps) == whole.down.rows
     assert {mlp.down.columns for mlp in mlps} == {whole.down.columns}
+
+
+def test_spare_places_hold_the_experts_that_follow() -> None:
+    spec = describe(MIXTRAL_8X7B, "config.json")
+    mlps = [rank_spec(spec, Place(rank, 3, 1, True, 2)).layers[0].mlp for rank in range(3)]
+    assert [_held(mlp) for mlp in mlps] == [(0, 1, 2, 3, 4), (3, 4, 5, 6, 7), (0, 1, 6, 7)]
+    gates = [part.name for part in mlps[2].up.parts if part.name.endswith("w1")]
+    assert [name.split(".experts.")[1] for name in gates] == ["0.w1", "1.w1", "6.w1", "7.w1"]
+    assert mlps[2].down.rows == 4 * spec.hidden_size
+
+
+def _held(mlp: MlpSpec | ExpertsSpec) -> tuple[int, ...]:
+    assert isinstance(mlp, ExpertsSpec)
+    assert mlp.held is not None
+    assert mlp.up.experts == mlp.down.experts == len(mlp.held.experts)
+    return mlp.held.experts

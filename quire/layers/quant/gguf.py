@@ -70,7 +70,7 @@ class GgufWeight(Weight):
         if len(self._incoming) < len(self._matrix.parts):
             return
         parts = [self._incoming.pop(each) for each in range(len(self._matrix.parts))]
-        if self._matrix.experts > 1:
+        if self._matrix.experts:
             self._parts.append(self._held_stack(parts))
             return
         for run in _runs_alike(parts):

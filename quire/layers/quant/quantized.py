@@ -97,7 +97,7 @@ class QuantizedWeight(Weight):
         if len(self._parts) == len(self._matrix.parts):
             runs = _runs_alike([self._parts.pop(place) for place in range(len(self._matrix.parts))])
             # experts are one stack, in the numbers that hold all of it
-            if self._matrix.experts > 1 and (len(runs) > 1 or not self._can_be_multiplied(runs[0][0])):
+            if self._matrix.experts and (len(runs) > 1 or not self._can_be_multiplied(runs[0][0])):
                 runs = [[_plain(part, self._dtype) for run in runs for part in run]]
             self._runs = nn.ModuleList(self._held(run) for run in runs)
 

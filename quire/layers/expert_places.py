@@ -1,0 +1,67 @@
+"""ExpertPlaces: where among a rank's experts those are that tokens chose, and which of these tokens are the rank's."""
+
+import torch
+from torch import Tensor, nn
+
+from quire.layers.weights import place
+from quire.spec.expert_copies import HeldExperts
+
+_TURNS = 60
+"""Tokens after which the turns begin anew: up to six ranks that have an expert get exactly as many tokens each."""
+_DECODED = 1024
+"""Tokens of a step whose turns are kept, so that decode steps do not compute them in every layer."""
+
+
+class ExpertPlaces(nn.Module):
+    """Of one layer. Steps look everything up on the device; that an expert comes or goes changes a table in place, so
+    that graphs stay valid. Both tables are no weights: they stay on the device while those sleep.
+    """
+
+    def __init__(self, held: HeldExperts, device: torch.device) -> None:
+        super().__init__()
+        self.held = held
+        self.experts = list(held.experts)
+        """By place; of one that is free, the expert that was there last."""
+        self._turns = _TURNS if any(held.copies) else 1
+        self.table = self._table().to(device)
+        self._kept = self._offsets(_DECODED, device) if self._turns > 1 else None
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Of each token's experts, int64 [tokens, top_k], the place here, or -1: another rank computes it."""
+        if self._kept is None:
+            return self.table.take(ids)
+        count = len(ids)
+        offsets = self._kept[:count] if count <= _DECODED else self._offsets(count, ids.device)
+        return self.table.take(ids + offsets)
+
+    def coming(self, held: HeldExperts) -> list[tuple[int, int]]:
+        """Experts that are not here yet, in order, each with the place that it takes: one whose expert goes."""
+        wanted = set(held.experts)
+        free = [at for at, expert in enumerate(self.experts) if expert not in wanted]
+        return list(zip(sorted(wanted - set(self.experts)), free, strict=False))
+
+    def change(self, held: HeldExperts) -> None:
+        """From the next step on; the weights of what comes are in their places."""
+        for expert, at in self.coming(held):
+            self.experts[at] = expert
+        self.held = held
+        # from pinned memory, since any other copy would wait for everything that a GPU has been given
+        new = place(self._table(), torch.device("cpu"), pinned=self.table.is_cuda)
+        self.table.copy_(new, non_blocking=True)
+
+    def _table(self) -> Tensor:
+        """[turns * experts]: a token with number t and an expert with number e are of the (t + e)-th rank in turn of
+        those that have the expert; without the latter, single tokens would all be of the first rank.
+        """
+        turns = torch.tensor(self.held.turns())  # [experts, 2]
+        places = torch.full((self.held.num_experts,), -1)
+        here = set(self.held.experts)
+        for at, expert in enumerate(self.experts):
+            if expert in here:
+                places[expert] = at
+        numbers = torch.arange(self._turns)[:, None] + torch.arange(self.held.num_experts)
+        return torch.where(numbers % turns[:, 0] == turns[:, 1], places, -1).flatten()
+
+    def _offsets(self, count: int, device: torch.device) -> Tensor:
+        """[tokens, 1]: where the turn of each token begins in the table."""
+        return (torch.arange(count, device=device) % self._turns * self.held.num_experts)[:, None]
