@@ -126,6 +126,9 @@ def start_worker(
         layers = resolved.stages[pipeline.stage]
         layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
         stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
+    drafter = _drafter(resolved, model, device, core, clock)
+    if drafter is not None and core is not None and memory is None:
+        memory = CoreMemory(layout, resolved.limits)  # so that steps without drafts need no tensors
     worker = Worker(
         model,
         layout,
@@ -138,7 +141,7 @@ def start_worker(
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
-        drafter=_drafter(resolved, model, device, core, clock),
+        drafter=drafter,
         adapters=adapters,
         encoder_cache_tokens=resolved.encoder_cache_tokens,
         stage=stage,
