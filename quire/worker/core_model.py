@@ -1,6 +1,6 @@
 """CoreModel: a decoder that runs as programs of the native core, without modules. No torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quire.core.expert_load import ExpertLoad
 from quire.ops.cpu.layouts import core_matrix
 from quire.ops.cpu.packed_file import Bytes, PackedFile
-from quire.ops.cpu.recording import LinkedProgram, Memory, link
+from quire.ops.cpu.recording import Address, LinkedProgram, Memory, link
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_record import CoreRecord, RecordedMatrix
 
@@ -78,9 +78,9 @@ class CoreModel:
         """Since the start; None: it has no experts."""
         return self._programs.layers.expert_load()
 
-    def hidden(self, step: CoreStep, prompts: range) -> tuple[Floats, list[Floats]]:
-        """Hidden states [tokens, hidden] after the last norm, and what enters each of the layers that are tapped;
-        `prompts` are the tokens of prompts."""
+    def hidden(self, step: CoreStep, prompts: range) -> tuple[Floats, Floats]:
+        """Hidden states [tokens, hidden] after the last norm, and what enters the layers that are tapped, which is
+        [tokens, taps, hidden]; `prompts` are the tokens of prompts."""
         x = self._embedded(step.input_ids)
         hidden = np.empty_like(x)
         given: dict[str, NDArray[Any]] = {
@@ -94,9 +94,13 @@ class CoreModel:
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(step.tables, step.slots, strict=True)):
             given[f"table {number}"], given[f"slots {number}"] = table, slots
-        tapped = [np.empty_like(x) for _ in self._programs.taps]
-        given |= {tap_name(layer): values for layer, values in zip(self._programs.taps, tapped, strict=True)}
-        self._run(self._programs.layers, given, len(x), prompts)
+        taps = self._programs.taps
+        tapped = np.empty((len(x), len(taps), x.shape[1]), np.float32)
+        begin, width = tapped.ctypes.data if taps else 0, x.shape[1]
+        written = {
+            tap_name(layer): (begin + place * width * x.itemsize, width * len(taps)) for place, layer in enumerate(taps)
+        }
+        self._run(self._programs.layers, given, len(x), prompts, written)
         return hidden, tapped
 
     def logits(self, hidden: Floats, prompts: range) -> Floats:
@@ -107,10 +111,17 @@ class CoreModel:
             logits *= np.float32(self._programs.logit_scale)
         return logits
 
-    def _run(self, program: LinkedProgram, given: dict[str, NDArray[Any]], rows: int, prompts: range) -> None:
-        """`given` holds on to the arrays whose addresses the program gets."""
+    def _run(
+        self,
+        program: LinkedProgram,
+        given: dict[str, NDArray[Any]],
+        rows: int,
+        prompts: range,
+        more: Mapping[str, Address] = {},
+    ) -> None:
+        """`given` holds on to the arrays whose addresses the program gets beside `more`."""
         addresses = {name: (array.ctypes.data, array.strides[0] // array.itemsize) for name, array in given.items()}
-        program.run(self._machine, rows, addresses, prompts)
+        program.run(self._machine, rows, addresses | more, prompts)
 
     def _embedded(self, ids: Integers) -> Floats:
         x = np.empty((len(ids), self._programs.hidden_size), np.float32)

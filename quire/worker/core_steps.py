@@ -14,8 +14,8 @@ from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
 from quire.worker.speculative.core_drafting import CoreDrafting
 
-Keep = Callable[[CoreStep, Floats, list[Floats]], None]
-"""Told of each step: hidden states of its tokens, and what entered the layers that are tapped."""
+Keep = Callable[[CoreStep, Floats, Floats], None]
+"""Told of each step, as `CoreModel.hidden` has it: hidden states, and what entered the layers that are tapped."""
 
 
 def core_can_run(asked: Request | Admission) -> bool:
@@ -53,8 +53,9 @@ class CoreSteps:
         self._drafting = drafting
         self._keep = keep
 
-    def run(self, plan: StepPlan, begun: float) -> StepResult:
-        """A plan with rows; `begun` is when its step began."""
+    def run(self, plan: StepPlan, begun: float, num_proposed: list[int] | None = None) -> StepResult:
+        """A plan with rows; `begun` is when its step began; `num_proposed` is what its result says of drafts, where others
+        make them."""
         memory, lengths = self._memory, self._memory.lengths
         lengths.count(plan)
         max_blocks = lengths.most_blocks(plan, self._block_size)
@@ -75,7 +76,6 @@ class CoreSteps:
         memory.rows.finish_step(
             step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), tokens.ctypes.data, samples
         )
-        num_proposed = None
         if self._drafting is not None:
             num_proposed = self._drafting.propose(step.rows[:samples], plan.num_wanted)
         return StepResult(

@@ -6,14 +6,10 @@ drafts, whose rows the core's own sampler draws, go the way of the worker that h
 
 import time
 
-import torch
-from msgspec import structs
-
 from quire.core.plan import Admission, StepPlan
 from quire.core.result import StepResult
 from quire.sampling.core_sampler import CoreSampler
 from quire.worker.core_memory import CoreMemory
-from quire.worker.core_model import CoreStep, Floats
 from quire.worker.core_steps import CoreSteps, core_can_run
 from quire.worker.recorded import RecordedModel
 from quire.worker.speculative.drafting import Drafting
@@ -36,6 +32,8 @@ class PlainSteps:
         self._block_size = block_size
         self._drafting = drafting
         self._steps: CoreSteps | None = None
+        self._may_be_ready = True
+        """Whether a row may have drafts."""
         self._rows: set[int] = set()
         """Those that the core's sampler draws."""
 
@@ -53,30 +51,28 @@ class PlainSteps:
         self._sampler.reset()
 
     def run(self, plan: StepPlan) -> StepResult | None:
-        """None, and nothing is done: the step is not such a one."""
+        """A step before which sequences neither come nor go, or that was done. None, and nothing is done: the step is
+        not such a one."""
         begun = time.perf_counter()
-        if plan.num_drafts or plan.num_wanted or not self._rows.issuperset(plan.rows):
-            return None
-        steps = self._linked()
+        is_plain = plan.rows and not plan.num_drafts and not plan.num_wanted and self._rows.issuperset(plan.rows)
+        steps = self._linked() if is_plain else None
         if steps is None:
+            self._may_be_ready = True
             return None
+        self._memory.change(plan.table_deltas)
         if self._drafting is None:
             return steps.run(plan, begun)
+        if self._may_be_ready:  # drafts that nobody has verified
+            self._memory.ready.fill(0)
+            self._may_be_ready = False
         self._drafting.skip(plan)
-        self._memory.ready[plan.rows[: plan.num_sampling]] = 0
-        return structs.replace(steps.run(plan, begun), num_proposed=[0] * plan.num_sampling)
+        return steps.run(plan, begun, num_proposed=[0] * plan.num_sampling)
 
     def _linked(self) -> CoreSteps | None:
         """None until the model has been recorded, which its first step does."""
         if self._steps is None:
             model = self._recorded.core_model()
             if model is not None:
-                keep = None if self._drafting is None or not self._drafting.keeps_features else self._keep
+                keep = None if self._drafting is None else self._drafting.keep_later
                 self._steps = CoreSteps(model, self._sampler, self._memory, self._block_size, keep=keep)
         return self._steps
-
-    def _keep(self, step: CoreStep, hidden: Floats, tapped: list[Floats]) -> None:
-        assert self._drafting is not None, "nobody reads features"
-        slots = [torch.from_numpy(each) for each in step.slots]
-        taps = [torch.from_numpy(each) for each in tapped]
-        self._drafting.keep(slots, torch.from_numpy(hidden), taps)

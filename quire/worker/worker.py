@@ -187,9 +187,17 @@ class Worker:
         """Of the model's modules, as far as its weights have come."""
         return sum(each.nbytes for each in (*self._model.buffers(), *self._model.parameters()))
 
-    @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep | CoreStepDone:
         """Give a step to the device; on a GPU it runs while the caller goes on."""
+        if self._plain is not None and not plan.moves_sequences:  # most steps; there is nothing for torch to do
+            plain = self._plain.run(plan)
+            if plain is not None:
+                return CoreStepDone(plain)
+        return self._start(plan)
+
+    @torch.inference_mode()
+    def _start(self, plan: StepPlan) -> RunningStep | CoreStepDone:
+        """The same, with whatever changes before it."""
         device_time = DeviceTime(self._device)
         self._apply_changes(plan)
         if not plan.rows:

@@ -32,6 +32,7 @@ from quire.sampling.verification import (
     uneven_layout,
 )
 from quire.worker.core_memory import CoreMemory
+from quire.worker.core_model import CoreStep, Floats
 from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.head import HeadProposer
@@ -40,6 +41,7 @@ from quire.worker.speculative.lookups import make_proposer
 from quire.worker.speculative.medusa import MedusaProposer
 from quire.worker.speculative.proposer import Proposer
 from quire.worker.speculative.suffix import SuffixProposer
+from quire.worker.speculative.unwritten_features import UnwrittenFeatures
 
 
 class Drafting:
@@ -87,6 +89,7 @@ class Drafting:
             assert large_logits is not None, "a head may share the large model's"
             shared = (states, group, self.rows, sampler, attend, large_logits)
             self._proposer = HeadProposer(drafter, limits, *shared)
+        self._unwritten = UnwrittenFeatures(self._proposer.keep)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
@@ -107,14 +110,15 @@ class Drafting:
         """The batch with what is to be kept of the residual stream."""
         return replace(batch, taps=Taps(self._proposer.taps)) if self._proposer.taps else batch
 
-    @property
-    def keeps_features(self) -> bool:
-        """Whether `keep` does anything."""
-        return self._proposer.needs_hidden or bool(self._proposer.taps)
-
     def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
         """A step was computed; see `Proposer.keep`."""
+        self._unwritten.write()
         self._proposer.keep(slots, hidden, taps)
+
+    @property
+    def keep_later(self) -> Callable[[CoreStep, Floats, Floats], None] | None:
+        """The same for a step of numpy's arrays; None where nothing is kept."""
+        return self._unwritten.add if self._proposer.needs_hidden or self._proposer.taps else None
 
     def skip(self, plan: StepPlan) -> None:
         """A step is computed behind which nothing is proposed."""
@@ -140,6 +144,8 @@ class Drafting:
 
     def move(self, plan: StepPlan) -> None:
         """What is kept beside the KV of the large model moves with it."""
+        if plan.swap_out or plan.swap_in or plan.copies:
+            self._unwritten.write()
         self._proposer.move(plan)
 
     def prepare(self, plan: StepPlan, drafts: int) -> None:
