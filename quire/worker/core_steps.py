@@ -54,8 +54,8 @@ class CoreSteps:
         self._keep = keep
 
     def run(self, plan: StepPlan, begun: float, num_proposed: list[int] | None = None) -> StepResult:
-        """A plan with rows; `begun` is when its step began; `num_proposed` is what its result says of drafts, where others
-        make them."""
+        """A plan with rows; `begun` is when its step began; `num_proposed` is what its result says of drafts, where
+        others make them."""
         memory, lengths = self._memory, self._memory.lengths
         lengths.count(plan)
         max_blocks = lengths.most_blocks(plan, self._block_size)
