@@ -18,7 +18,7 @@ _GUESS = 0.7
 """How often a draft is right before any was verified, if those before it are: enough to try."""
 _WARM = 2
 """Steps of a kind whose time says nothing: a GPU compiles kernels in the first and captures a graph in the second."""
-_SMOOTHING = 0.2
+_SMOOTHING = 0.1
 """Weight of a new time against those before, of which there are some."""
 _WORTH = 1.02
 """How much more a step with drafts must yield in its time: what is measured is never exact."""
@@ -29,6 +29,8 @@ _TRIAL = 3
 _FEWEST_BETWEEN = 16
 """Steps from one trial to the next, at least."""
 _MOST_BETWEEN = 4096
+_MOST_LOST = 12
+"""Plain steps whose time drafts may cost in one go: whatever was measured, it was wrong then."""
 _SHARE_OF_TRIALS = 0.005
 """Of the time, for trials that do not pay: one that has cost more is not repeated as soon."""
 
@@ -55,10 +57,41 @@ class _Timing:
         return self.measured > 0
 
 
+class _Accepted:
+    """How often drafts were right in steps of one size that had any to verify. It differs between sizes: of many
+    sequences only some may have drafts."""
+
+    def __init__(self, most: int) -> None:
+        self._rows = [_WEIGHT_OF_GUESS] * most
+        self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]
+        """By place among drafts: rows, and those in which the draft there and all before it were right."""
+
+    def observe(self, decodes: int, length: int, accepted: Iterable[int]) -> None:
+        right = [0] * length
+        for count in accepted:
+            for place in range(count):
+                right[place] += 1
+        for place in range(length):
+            self._rows[place] = _MEMORY * self._rows[place] + decodes
+            self._right[place] = _MEMORY * self._right[place] + right[place]
+
+    def forget(self, decodes: int) -> None:
+        """What was right long ago counts no more than what two steps will say."""
+        for place, rows in enumerate(self._rows):
+            share = min(1.0, 2 * decodes / rows)
+            self._rows[place] *= share
+            self._right[place] *= share
+
+    def tokens(self, length: int) -> float:
+        """What a sequence is to expect of a step."""
+        return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))
+
+
 @dataclass(slots=True)
 class _Size:
     """Steps of batches of one size."""
 
+    accepted: _Accepted
     steps: int = 0
     """How many there were."""
     timings: dict[int, _Timing] = field(default_factory=lambda: defaultdict(_Timing))
@@ -77,6 +110,25 @@ class _Size:
         between = min(max(self.lost / allowed, _FEWEST_BETWEEN), _MOST_BETWEEN)
         return self.steps - self.last_with_drafts > between
 
+    def observe(self, length: int, seconds: float) -> None:
+        """How long a step took that had so many drafts to verify."""
+        timing = self.timings[length]
+        timing.last = self.steps
+        timing.observe(seconds)
+
+    def count_lost(self, length: int, seconds: float, tokens: float) -> None:
+        """What a step with drafts took longer than so many without; a machine that paused is no fault of drafts."""
+        timing, plain = self.timings[length], self.timings[0]
+        if timing.seen >= _WARM:
+            usual = timing.seconds if timing.is_known else seconds
+            self.lost += min(seconds, 2 * usual) - tokens * plain.seconds
+
+    def begin_trial(self, decodes: int) -> None:
+        """The step that is planned is its first."""
+        self.left_of_trial = _TRIAL - 1
+        self.lost = 0.0
+        self.accepted.forget(decodes)
+
 
 class DraftLength:
     """Of one engine, for drafts of one kind."""
@@ -86,10 +138,7 @@ class DraftLength:
         self.most = most
         self.method = method
         self._lengths = draft_lengths(most)
-        self._rows = [_WEIGHT_OF_GUESS] * most
-        self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]
-        """By place among drafts: rows that verified one there, and those in which it and all before it were right."""
-        self._sizes: dict[int, _Size] = defaultdict(_Size)
+        self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most)))
         """By size of the batch, as a power of two."""
         self._had_drafts = False
         """Whether the last step that was observed was to have any."""
@@ -113,18 +162,19 @@ class DraftLength:
         """
         if not decodes:
             return
-        # whoever takes time to draft begins in the first step that wants drafts
-        verified = verified and self._had_drafts
-        self._had_drafts = length > 0
+        had_drafts, self._had_drafts = self._had_drafts, length > 0
         size, right = self._sizes[decodes.bit_length()], list(accepted)
+        # whoever takes time to draft does so in the first step that wants drafts, for those behind it to verify
+        is_first = length > 0 and not had_drafts
         if seconds is not None and seconds > 0:
-            timing = size.timings[length]
-            timing.last = size.steps
-            timing.observe(seconds if verified or not length else None)
-            if length and timing.seen > _WARM:
-                size.lost += seconds - size.timings[0].seconds * (1 + sum(right) / decodes)
-        if verified:
-            self._count(decodes, length, right)
+            if length:
+                size.count_lost(length, seconds, 1 + sum(right) / decodes)
+            if is_first:
+                size.timings[length].observe(None)
+            else:
+                size.observe(length if verified else 0, seconds)
+        if length and verified and not is_first:
+            size.accepted.observe(decodes, length, right)
 
     def _choose(self, size: _Size, decodes: int) -> int:
         if not size.timings[0].is_known:  # whoever comes first does not pay for what is to be found out
@@ -134,16 +184,16 @@ class DraftLength:
             return self.most
         best = self._best(size)
         if best != self.most and size.is_due:
-            self._begin_trial(size, decodes)
+            size.begin_trial(decodes)
             return self.most
         return 0 if size.steps - size.timings[0].last > _REFRESH else best
 
     def _best(self, size: _Size) -> int:
         """Whatever promises most tokens a second."""
         plain, all_of_them = size.timings[0].seconds, size.timings[self.most]
-        if not all_of_them.is_known:
+        if not all_of_them.is_known or size.lost > _MOST_LOST * plain:
             return 0
-        rates = {length: self._yield(length) / self._seconds(size, length) for length in self._lengths}
+        rates = {length: size.accepted.tokens(length) / self._seconds(size, length) for length in self._lengths}
         best = max(rates, key=rates.__getitem__)
         return best if rates[best] > _WORTH / plain else 0
 
@@ -154,25 +204,3 @@ class DraftLength:
             return timing.seconds
         plain = size.timings[0].seconds
         return plain + (size.timings[self.most].seconds - plain) * length / self.most
-
-    def _begin_trial(self, size: _Size, decodes: int) -> None:
-        """What was right long ago counts no more than what is seen now."""
-        size.left_of_trial = _TRIAL - 1
-        size.lost = 0.0
-        for place, rows in enumerate(self._rows):
-            share = min(1.0, 2 * decodes / rows)
-            self._rows[place] *= share
-            self._right[place] *= share
-
-    def _count(self, decodes: int, length: int, accepted: Iterable[int]) -> None:
-        right = [0] * length
-        for count in accepted:
-            for place in range(count):
-                right[place] += 1
-        for place in range(length):
-            self._rows[place] = _MEMORY * self._rows[place] + decodes
-            self._right[place] = _MEMORY * self._right[place] + right[place]
-
-    def _yield(self, length: int) -> float:
-        """Tokens that a sequence is to expect of a step."""
-        return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))

@@ -57,12 +57,12 @@ def test_none_where_they_do_not_pay(right: float, per_draft: float) -> None:
 
 
 @pytest.mark.parametrize("decodes", [1, 4, 16])
-@pytest.mark.parametrize("rare", [1.0, 0.3])
+@pytest.mark.parametrize(("made_late", "rare"), [(True, 1.0), (False, 0.3)])
 @pytest.mark.parametrize(("right", "per_draft"), [(0.0, 1.0), (0.7, 0.9), (0.2, 0.3), (0.3, 3.0)])
 def test_an_engine_loses_little_by_drafts_that_cost_more_than_they_bring(
-    right: float, per_draft: float, rare: float, decodes: int
+    right: float, per_draft: float, made_late: bool, rare: float, decodes: int
 ) -> None:
-    device, length = Device(right, per_draft, made_late=True, rare=rare), DraftLength(4)
+    device, length = Device(right, per_draft, made_late=made_late, rare=rare), DraftLength(4)
     device.run(length, 10, decodes)
     assert device.chosen[:3] == [0, 0, 0], "the first tokens of all come at once"
     assert device.chosen.count(0) >= 7, "one trial"
