@@ -121,7 +121,8 @@ class _Size:
         timing, plain = self.timings[length], self.timings[0]
         if timing.seen >= _WARM:
             usual = timing.seconds if timing.is_known else seconds
-            self.lost += min(seconds, 2 * usual) - tokens * plain.seconds
+            steps = 1 if timing.is_known else _TRIAL  # those before it were not measured
+            self.lost += steps * (min(seconds, 2 * usual) - tokens * plain.seconds)
 
     def begin_trial(self, decodes: int) -> None:
         """The step that is planned is its first."""

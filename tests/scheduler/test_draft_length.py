@@ -96,7 +96,7 @@ def test_few_where_only_the_first_pays() -> None:
 def test_it_begins_again_when_drafts_are_right_again() -> None:
     device, length = Device(right=0.0, per_draft=0.1), DraftLength(4)
     device.run(length, 500)
-    assert device.chosen[-20:].count(0) >= 19
+    assert device.chosen[-20:].count(0) >= 17, "but for a trial"
     device.right = 0.95
     device.run(length, 1200)
     assert device.chosen[-20:].count(4) >= 19

@@ -14,7 +14,8 @@ from quire.sampling.mode import SamplingMode
 
 
 class Proposer:
-    """A base that proposes nothing. Proposers work on the device, behind every step that samples, and never wait."""
+    """A base that proposes nothing. Proposers work on the device, behind every step that samples (on CPUs, where drafts
+    are wanted), and never wait."""
 
     can_be_captured = False
     """Whether it may be part of a CUDA graph: it then runs the same kernels on the same memory every time, and nothing
