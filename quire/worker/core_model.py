@@ -121,7 +121,7 @@ class CoreModel:
     ) -> None:
         """`given` holds on to the arrays whose addresses the program gets beside `more`."""
         addresses = {name: (array.ctypes.data, array.strides[0] // array.itemsize) for name, array in given.items()}
-        program.run(self._machine, rows, addresses | more, prompts)
+        program.run(self._machine, rows, {**addresses, **more}, prompts)
 
     def _embedded(self, ids: Integers) -> Floats:
         x = np.empty((len(ids), self._programs.hidden_size), np.float32)
